@@ -1,6 +1,7 @@
-"""Programs that call NCCL's API as C programs do, on the fake driver and the fake NCCL: ranks are threads of a process.
+"""Programs that call NCCL's API as C programs do, on the fake driver and the fake NCCL.
 
-The memory of the fake devices is the host's, so arrays of NumPy are passed as device memory.
+Ranks are threads of a process, or communicators of one thread, or processes. The memory of the fake devices is the
+host's, so arrays of NumPy are passed as device memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +31,7 @@ needs_library = pytest.mark.skipif(not FAKE_NCCL.exists(), reason="the fake NCCL
 
 TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8}
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
+SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS = 0, 4, 5, 6, 7
 # The algorithm that serves each collective in these tests, and whether it works in place.
 SERVED = {
     "allreduce": ("ring_allreduce", True),
@@ -64,7 +68,16 @@ def run(
 ) -> str:
     """Calls a function of a test module in a process of its own, behind the overlay, and returns its output."""
     code = f"import sys; sys.path[:0] = {sys.path!r}; import {case.__module__} as m; m.{case.__name__}(*{arguments!r})"
-    done = subprocess.run(
+    with tempfile.TemporaryDirectory(prefix="gc3-") as scratch:
+        done = _run(code, scratch, programs, log, environment)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+
+def _run(
+    code: str, scratch: str, programs: Path | None, log: Path | None, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -74,6 +87,8 @@ def run(
             **os.environ,
             **fake_driver.ENVIRONMENT,
             "FAKE_CUDA": "devices=8",
+            "TMPDIR": scratch,  # of the fake NCCL
+            "OPENBLAS_NUM_THREADS": "1",  # a process with threads must not fork
             "GC3_NCCL": str(FAKE_NCCL),
             "NCCL_DEBUG": "INFO",
             **({} if programs is None else {"GC3_NCCL_PROGRAMS": str(programs)}),
@@ -81,12 +96,60 @@ def run(
             **environment,
         },
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
 
 
 class _Id(ctypes.Structure):
     _fields_ = (("bytes", ctypes.c_char * 128),)
+
+
+class Config(ctypes.Structure):
+    """The beginning of ncclConfig_t; everything after it is as NCCL_CONFIG_INITIALIZER sets it."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("blocking", ctypes.c_int),
+        ("others", ctypes.c_int * 64),
+    )
+
+    def __init__(self, blocking: bool) -> None:
+        """With one field set."""
+        undefined = -(1 << 31)
+        super().__init__(24, 0xCAFEBEEF, 23007, int(blocking), (undefined,) * 64)
+
+
+def in_processes(
+    size: int, case: Callable[..., None], *arguments: Any, places: Sequence[Sequence[int]] | None = None
+) -> list[int]:
+    """Calls `case(world, ...)` in a process for each rank, with a world of that rank, and returns how they have ended.
+
+    `places`: the ranks of each process, which may be several. The calling process must not have loaded the overlay or
+    the driver.
+    """
+    name = tempfile.mkdtemp(prefix="fake-nccl-").encode()  # what ncclGetUniqueId does
+    children: list[int] = []
+    sys.stdout.flush()
+    for ranks in places or [(rank,) for rank in range(size)]:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                case(World(size, of=ranks, name=name), *arguments)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            leave(status)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def leave(status: int) -> None:
+    """Ends a process of `in_processes`: as `exit` of C does where the overlay has to write its log."""
+    if "GC3_NCCL_LOG" not in os.environ:
+        os._exit(status)
+    ctypes.CDLL(None).exit(status)
 
 
 class Driver:
@@ -116,13 +179,18 @@ class Driver:
 class Rank:
     """A rank of a communicator on its own device, with two streams."""
 
-    def __init__(self, world: World, rank: int) -> None:
-        """Joins."""
+    def __init__(self, world: World, rank: int, comm: ctypes.c_void_p | None = None, device: int | None = None) -> None:
+        """Joins, unless it is given a communicator."""
         self.world, self.rank, self.size = world, rank, world.size
-        self.comm = ctypes.c_void_p()
+        self.device = rank if device is None else device
+        self.comm = ctypes.c_void_p() if comm is None else comm
         self.streams: list[ctypes.c_void_p] = []
-        with world.driver.on(rank):
-            world.check("ncclCommInitRank", ctypes.byref(self.comm), world.size, world.id, rank)
+        with world.driver.on(self.device):
+            if comm is None:
+                name = "ncclCommInitRank" + ("" if world.config is None else "Config")
+                config = () if world.config is None else (ctypes.byref(world.config),)
+                answer = world.nccl[name](ctypes.byref(self.comm), world.size, world.id, rank, *config)
+                assert answer in (SUCCESS, IN_PROGRESS), answer
             for _ in range(2):
                 stream = ctypes.c_void_p()
                 world.driver("cuStreamCreate", ctypes.byref(stream), 1)
@@ -130,9 +198,22 @@ class Rank:
 
     def synchronize(self) -> None:
         """Waits for both streams."""
-        with self.world.driver.on(self.rank):
+        with self.world.driver.on(self.device):
             for stream in self.streams:
                 self.world.driver("cuStreamSynchronize", stream)
+
+    def async_error(self) -> int:
+        """What a program that polls is told."""
+        error = ctypes.c_int()
+        self.world.check("ncclCommGetAsyncError", self.comm, ctypes.byref(error))
+        return error.value
+
+    def wait(self) -> int:
+        """Polls until no call of a non-blocking communicator is in progress; returns how it ended."""
+        while True:
+            error = self.async_error()
+            if error != IN_PROGRESS:
+                return error
 
     def call(
         self, collective: str, give: Any, take: Any, count: int, *, op: str = "sum", root: int = 0, on: int = 0
@@ -153,21 +234,42 @@ class Rank:
             "scatter": ("ncclScatter", data, root),
         }
         name, *rest = how[collective]
-        with self.world.driver.on(self.rank):
+        with self.world.driver.on(self.device):
             return self.world.nccl[name](send, recv, ctypes.c_size_t(count), *rest, *end)
 
 
 class World:
     """A communicator and its ranks in this process."""
 
-    def __init__(self, size: int) -> None:
-        """Makes the communicator, each rank on the device of its number."""
+    def __init__(
+        self,
+        size: int,
+        *,
+        of: Sequence[int] | None = None,
+        name: bytes | None = None,
+        config: Config | None = None,
+        comms: Sequence[ctypes.c_void_p] | None = None,
+        devices: Sequence[int] | None = None,
+    ) -> None:
+        """Makes the communicator, each rank on the device of its number: all ranks, or those in `of`.
+
+        `comms`: the communicators exist already, on `devices`.
+        """
         self.driver = Driver()
         self.nccl = ctypes.CDLL(str(overlay.library()))
-        self.size = size
-        self.id = _Id()
-        self.check("ncclGetUniqueId", ctypes.byref(self.id))
-        self.ranks = [Rank(self, r) for r in range(size)]
+        self.size, self.config = size, config
+        self.id = _Id(name or b"")
+        devices = devices or range(size)
+        if comms is not None:
+            self.ranks = [Rank(self, r, comm, devices[r]) for r, comm in enumerate(comms)]
+            return
+        if name is None:
+            self.check("ncclGetUniqueId", ctypes.byref(self.id))
+        # A thread that joins with several ranks does it in a group.
+        self.check("ncclGroupStart")
+        self.ranks = [Rank(self, r) for r in (range(size) if of is None else of)]
+        answer = self.nccl.ncclGroupEnd()
+        assert answer == (SUCCESS if config is None or config.blocking else IN_PROGRESS)
 
     def check(self, symbol: str, *arguments: Any) -> None:
         """Calls a function, which must succeed."""
@@ -279,9 +381,9 @@ class Case:
         }
         return found[self.collective]()
 
-    def check(self) -> None:
+    def check(self, ranks: Sequence[int] | None = None) -> None:
         """Compares the outputs, and the inputs, which stay as they are unless an output lies in them."""
-        for r in range(self.size):
+        for r in range(self.size) if ranks is None else ranks:
             wanted = self.expected(r)
             if wanted is not None:
                 np.testing.assert_array_equal(self.take[r], wanted, err_msg=f"{self.collective} rank {r}")

@@ -3,6 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -30,7 +31,12 @@ struct Function {
   enum class Does : std::uint8_t { run, divide, scale } does;
 };
 
-Context contexts[16];
+// Numbered once: several threads may retain a context at the same time.
+std::array<Context, 16> contexts = [] {
+  std::array<Context, 16> made;
+  for (std::size_t i = 0; i < made.size(); ++i) made[i].device = static_cast<int>(i);
+  return made;
+}();
 std::mutex peers_mutex;
 thread_local std::vector<Context*> current;
 thread_local int capture_mode = 0;
@@ -124,8 +130,7 @@ GC3_FAKE(cuDeviceGetP2PAttribute, int* value, int attribute, int, int) {
 }
 GC3_FAKE(cuDevicePrimaryCtxRetain, void** context, int device) {
   GC3_BEGIN(cuDevicePrimaryCtxRetain);
-  contexts[device].device = device;
-  *context = &contexts[device];
+  *context = &contexts[static_cast<std::size_t>(device)];
   return kSuccess;
 }
 GC3_FAKE(cuDevicePrimaryCtxRelease_v2, int) { return kSuccess; }
@@ -237,8 +242,17 @@ GC3_FAKE(cuMemFreeHost, void* base) {
   std::free(base);
   return kSuccess;
 }
+// A byte of device memory is written and read whole, also where two streams do it at once. That is used for flags, so
+// it is done for what is not longer than a few of them; the buffers of calls do not overlap.
+static void copy_flags(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    __atomic_store_n(static_cast<char*>(to) + i, __atomic_load_n(static_cast<const char*>(from) + i, __ATOMIC_ACQUIRE),
+                     __ATOMIC_RELEASE);
+  }
+}
 static int copy(void* to, const void* from, std::size_t bytes, void* stream) {
-  stream_of(stream).add([=] { std::memmove(to, from, bytes); });
+  constexpr std::size_t kFlags = 16;
+  stream_of(stream).add([=] { bytes <= kFlags ? copy_flags(to, from, bytes) : (void)std::memmove(to, from, bytes); });
   return kSuccess;
 }
 GC3_FAKE(cuMemcpyHtoDAsync_v2, std::uint64_t to, const void* from, std::size_t bytes, void* stream) {

@@ -1,281 +1,140 @@
-// NCCL for tests: ranks are threads of a process, or communicators of one thread, on devices of the fake driver. It
-// puts work on streams, obeys groups, and fails calls that do not fit together.
-#include <dlfcn.h>
-
+// NCCL for tests, on devices of the fake driver. Ranks are threads of a process, processes, or communicators of one
+// thread. It puts work on streams, obeys groups, fails calls that do not fit together, and has non-blocking
+// communicators. Numbers and structures are those of nccl.h's public documentation.
+#include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <map>
+#include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
+
+#include "collective.h"
+#include "comm.h"
 
 #define GC3_FAKE_NCCL(symbol, ...) extern "C" __attribute__((visibility("default"))) int symbol(__VA_ARGS__)
 
+using gc3::fake_nccl::Comm;
+using gc3::fake_nccl::Config;
+using gc3::fake_nccl::Kind;
+using gc3::fake_nccl::Work;
+using namespace gc3::fake_nccl;
+
 namespace {
 
-enum Answer : int { kSuccess = 0, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6 };
+constexpr int kNoColor = -1;
+constexpr int kShrinkAbort = 1;
 
-template <class Function>
-Function driver(const char* symbol) {
-  static void* const library = dlopen(std::getenv("GC3_CUDA_DRIVER"), RTLD_NOW);
-  return reinterpret_cast<Function>(dlsym(library, symbol));
-}
-
-std::size_t bytes_of(int type) {
-  constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return kBytes[type];
-}
-
-template <class T>
-void fold(void* to, const void* from, std::size_t count, int op) {
-  auto* const a = static_cast<T*>(to);
-  const auto* const b = static_cast<const T*>(from);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (op == 0 || op == 4) a[i] = static_cast<T>(a[i] + b[i]);
-    if (op == 1) a[i] = static_cast<T>(a[i] * b[i]);
-    if (op == 2) a[i] = b[i] > a[i] ? b[i] : a[i];
-    if (op == 3) a[i] = b[i] < a[i] ? b[i] : a[i];
-  }
-}
-void fold(int type, void* to, const void* from, std::size_t count, int op) {
-  switch (type) {
-    case 0:
-      return fold<std::int8_t>(to, from, count, op);
-    case 1:
-      return fold<std::uint8_t>(to, from, count, op);
-    case 2:
-      return fold<std::int32_t>(to, from, count, op);
-    case 3:
-      return fold<std::uint32_t>(to, from, count, op);
-    case 4:
-      return fold<std::int64_t>(to, from, count, op);
-    case 5:
-      return fold<std::uint64_t>(to, from, count, op);
-    case 7:
-      return fold<float>(to, from, count, op);
-    case 8:
-      return fold<double>(to, from, count, op);
-    default:
-      std::abort();  // the tests reduce no other types through the fake
-  }
-}
-
-enum class Kind { all_reduce, broadcast, reduce, all_gather, reduce_scatter, all_to_all, gather, scatter };
-
-// A rank's part of a collective.
-struct Part {
-  Kind kind;
-  const std::byte* send;
-  std::byte* recv;
-  std::size_t count;
-  int type;
-  int op;
-  int root;
+struct Id {
+  char bytes[128];
 };
-
-// A collective of which parts have come.
-struct Meeting {
-  std::vector<const Part*> parts;
-  int present = 0;
-  int computed = 0;
-  int left = 0;
-};
-
-// What the ranks of a communicator share.
-struct World {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int ranks = 0;
-  bool aborted = false;
-  std::map<std::uint64_t, Meeting> meetings;  // by the number of the call
-  std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;
-};
-
-struct Comm {
-  std::shared_ptr<World> world;
-  int rank = 0;
-  int device = 0;
-  std::uint64_t calls = 0;
-  std::atomic<int> error{kSuccess};
-};
-
-std::vector<std::byte> compute(const std::vector<const Part*>& parts, int me) {
-  const Part& own = *parts[static_cast<std::size_t>(me)];
-  const std::size_t block = own.count * bytes_of(own.type);
-  const auto ranks = static_cast<int>(parts.size());
-  std::vector<std::byte> result;
-  const auto take = [&](int rank, int index) {
-    const std::byte* const from = parts[static_cast<std::size_t>(rank)]->send + static_cast<std::size_t>(index) * block;
-    result.insert(result.end(), from, from + block);
-  };
-  const auto sum = [&](int index) {
-    take(0, index);
-    for (int r = 1; r < ranks; ++r) {
-      const std::byte* const from = parts[static_cast<std::size_t>(r)]->send + static_cast<std::size_t>(index) * block;
-      fold(own.type, result.data(), from, own.count, own.op);
-    }
-  };
-  switch (own.kind) {
-    case Kind::all_reduce:
-      sum(0);
-      break;
-    case Kind::reduce:
-      if (me == own.root) sum(0);
-      break;
-    case Kind::reduce_scatter:
-      sum(me);
-      break;
-    case Kind::broadcast:
-      take(own.root, 0);
-      break;
-    case Kind::all_gather:
-      for (int r = 0; r < ranks; ++r) take(r, 0);
-      break;
-    case Kind::gather:
-      for (int r = 0; r < ranks && me == own.root; ++r) take(r, 0);
-      break;
-    case Kind::all_to_all:
-      for (int r = 0; r < ranks; ++r) take(r, me);
-      break;
-    case Kind::scatter:
-      take(own.root, me);
-      break;
-  }
-  return result;
-}
-
-bool fit(const Part& a, const Part& b) {
-  return a.kind == b.kind && a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root;
-}
-
-// Runs on a stream. A rank writes when all have read, since its output may be its own input.
-void meet(Comm& comm, std::uint64_t number, const Part& part) {
-  World& world = *comm.world;
-  std::unique_lock lock(world.mutex);
-  Meeting& meeting = world.meetings[number];
-  meeting.parts.resize(static_cast<std::size_t>(world.ranks));
-  meeting.parts[static_cast<std::size_t>(comm.rank)] = &part;
-  ++meeting.present;
-  world.changed.notify_all();
-  world.changed.wait(lock, [&] { return meeting.present == world.ranks || world.aborted; });
-  if (world.aborted) return;
-  bool good = true;
-  for (const Part* const other : meeting.parts) good = good && fit(part, *other);
-  lock.unlock();
-  std::vector<std::byte> result;
-  if (good) result = compute(meeting.parts, comm.rank);
-  if (!good) comm.error = kRemoteError;
-  lock.lock();
-  ++meeting.computed;
-  world.changed.notify_all();
-  world.changed.wait(lock, [&] { return meeting.computed == world.ranks || world.aborted; });
-  if (!result.empty()) std::memcpy(part.recv, result.data(), result.size());
-  if (++meeting.left == world.ranks) world.meetings.erase(number);
-}
-
-struct Message {
-  bool sends;
-  int peer;
-  void* data;
-  std::size_t bytes;
-};
-
-void send_and_receive(Comm& comm, const std::vector<Message>& messages) {
-  World& world = *comm.world;
-  std::unique_lock lock(world.mutex);
-  for (const Message& m : messages) {
-    if (!m.sends) continue;
-    const auto* const from = static_cast<const std::byte*>(m.data);
-    world.mail[{comm.rank, m.peer}].emplace_back(from, from + m.bytes);
-  }
-  world.changed.notify_all();
-  for (const Message& m : messages) {
-    if (m.sends) continue;
-    auto& box = world.mail[{m.peer, comm.rank}];
-    world.changed.wait(lock, [&] { return !box.empty() || world.aborted; });
-    if (world.aborted) return;
-    if (box.front().size() != m.bytes) comm.error = kRemoteError;
-    if (box.front().size() == m.bytes) std::memcpy(m.data, box.front().data(), m.bytes);
-    box.pop_front();
-  }
-}
-
-// Work of a thread's group, in its order. Sends and receives of a communicator are one piece of work.
-struct Work {
-  Comm* comm;
-  void* stream;
-  std::uint64_t number = 0;
-  Part part{};
-  std::vector<Message> messages;
-};
-thread_local int depth = 0;
-thread_local std::vector<std::unique_ptr<Work>> queued;
-
-void execute(void* data) {
-  const std::unique_ptr<Work> work(static_cast<Work*>(data));
-  if (work->messages.empty()) {
-    meet(*work->comm, work->number, work->part);
-  } else {
-    send_and_receive(*work->comm, work->messages);
-  }
-}
-
-int put(std::unique_ptr<Work> work) {
-  static const auto retain = driver<int (*)(void**, int)>("cuDevicePrimaryCtxRetain");
-  static const auto push = driver<int (*)(void*)>("cuCtxPushCurrent_v2");
-  static const auto pop = driver<int (*)(void**)>("cuCtxPopCurrent_v2");
-  static const auto launch = driver<int (*)(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
-  void* context = nullptr;
-  retain(&context, work->comm->device);
-  push(context);
-  void* const stream = work->stream;
-  const int answer = launch(stream, execute, work.release());
-  pop(&context);
-  return answer == 0 ? kSuccess : 1;
-}
 
 std::atomic<bool> ignoring{false};
 
-int submit(std::unique_ptr<Work> work) {
-  if (work->comm == nullptr) return kInvalidArgument;
-  if (work->messages.empty()) work->number = work->comm->calls++;
-  if (depth == 0) return put(std::move(work));
-  for (const auto& other : queued) {
-    if (work->messages.empty() || other->messages.empty() || other->comm != work->comm) continue;
-    other->messages.push_back(work->messages.front());
-    return kSuccess;
-  }
-  queued.push_back(std::move(work));
+int config_of(const void* given, bool* blocking) {
+  if (given == nullptr) return kSuccess;
+  Config config;
+  std::memcpy(&config, given, sizeof config);
+  if (config.magic != kMagic || config.size < sizeof config) return kInvalidArgument;
+  if (config.blocking == 0 || config.blocking == 1) *blocking = config.blocking == 1;
   return kSuccess;
 }
 
-int collective(Kind kind, const void* send, void* recv, std::size_t count, int type, int op, int root, void* comm,
+std::shared_ptr<Comm> create(int ranks, int rank, int device, bool blocking) {
+  auto comm = std::make_shared<Comm>();
+  comm->self = comm;
+  comm->ranks = ranks;
+  comm->rank = rank;
+  comm->device = device;
+  comm->blocking = blocking;
+  return comm;
+}
+
+std::shared_ptr<Comm> held(void* comm) { return static_cast<Comm*>(comm)->shared_from_this(); }
+
+int join(void** made, int ranks, const Id& id, int rank, const void* config) {
+  bool blocking = true;
+  int device = 0;
+  if (made == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return kInvalidArgument;
+  if (const int answer = config_of(config, &blocking); answer != kSuccess) return answer;
+  if (const int answer = device_here(&device); answer != kSuccess) return answer;
+  const auto comm = create(ranks, rank, device, blocking);
+  comm->mailbox = std::make_unique<Mailbox>(id.bytes, rank);
+  *made = comm.get();
+  return step(comm, true, [comm] { return comm->meet(); });
+}
+
+// A communicator of some ranks of another one. The handle is given when it is complete.
+int derive(const std::shared_ptr<Comm>& parent, const std::string& name, const std::vector<int>& ranks, bool blocking,
+           void** made) {
+  if (ranks.empty()) return kSuccess;
+  const auto own = std::find(ranks.begin(), ranks.end(), parent->rank);
+  const auto comm =
+      create(static_cast<int>(ranks.size()), static_cast<int>(own - ranks.begin()), parent->device, blocking);
+  comm->mailbox = std::make_unique<Mailbox>(parent->mailbox->folder() + name, comm->rank);
+  const int answer = comm->meet();
+  *made = comm.get();
+  return answer;
+}
+
+int split(const std::shared_ptr<Comm>& parent, std::uint64_t number, int color, int key, bool blocking, void** made) {
+  struct Wish {
+    int color;
+    int key;
+  };
+  const Wish own{color, key};
+  std::vector<int> all;
+  for (int r = 0; r < parent->ranks; ++r) all.push_back(r);
+  std::string name = "s";
+  name += std::to_string(number);
+  parent->mailbox->post(name, all, &own, sizeof own);
+  std::vector<std::pair<int, int>> chosen;
+  for (const int r : all) {
+    const auto given = parent->mailbox->take(name, r, parent->aborted, true);
+    if (!given) return kRemoteError;
+    Wish wish{};
+    std::memcpy(&wish, given->data(), sizeof wish);
+    if (color != kNoColor && wish.color == color) chosen.emplace_back(wish.key, r);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<int> ranks;
+  for (const auto& one : chosen) ranks.push_back(one.second);
+  return derive(parent, std::string(".") += name + '.' + std::to_string(color), ranks, blocking, made);
+}
+
+int collective(Kind kind, const void* send, void* recv, std::size_t count, int type, int op, int root, void* handle,
                void* stream) {
-  if (type < 0 || type > 11) return kInvalidArgument;
+  if (type < 0 || type > 11 || handle == nullptr) return kInvalidArgument;
   if (ignoring.load(std::memory_order_relaxed)) return kSuccess;
   auto work = std::make_unique<Work>();
-  work->comm = static_cast<Comm*>(comm);
+  work->comm = held(handle);
+  if (root < 0 || root >= work->comm->ranks || (reduces(kind) && !reducible(type))) return kInvalidArgument;
   work->stream = stream;
-  work->part = {kind, static_cast<const std::byte*>(send), static_cast<std::byte*>(recv), count, type, op, root};
+  work->header = {kind, type, op, root, count};
+  work->send = send;
+  work->recv = recv;
+  if (op > 4) {
+    const auto found = work->comm->ops.find(op);
+    if (found == work->comm->ops.end() || found->second->type != type) return kInvalidArgument;
+    work->scaled = found->second;
+    work->header.op = kPreMulSum;
+  }
   return submit(std::move(work));
 }
 
-int message(bool sends, void* data, std::size_t count, int type, int peer, void* comm, void* stream) {
+int message(bool sends, void* data, std::size_t count, int type, int peer, void* handle, void* stream) {
+  if (type < 0 || type > 11 || handle == nullptr) return kInvalidArgument;
   auto work = std::make_unique<Work>();
-  work->comm = static_cast<Comm*>(comm);
+  work->comm = held(handle);
+  if (peer < 0 || peer >= work->comm->ranks) return kInvalidArgument;
   work->stream = stream;
-  work->messages.push_back({sends, peer, data, count * bytes_of(type)});
+  work->messages.push_back({sends, peer, data, count * bytes_of(type), 0});
   return submit(std::move(work));
 }
-
-std::mutex worlds_mutex;
 
 }  // namespace
 
@@ -293,72 +152,136 @@ extern "C" __attribute__((visibility("default"))) const char* ncclGetLastError(v
   return "said by the fake NCCL";
 }
 
-struct Id {
-  char bytes[128];
-};
+// The id is the name of a folder, which the last rank removes.
 GC3_FAKE_NCCL(ncclGetUniqueId, Id* id) {
-  static std::atomic<int> last{0};
+  std::string path = (std::filesystem::temp_directory_path() / "fake-nccl-XXXXXX").string();
+  if (path.size() >= sizeof id->bytes || mkdtemp(path.data()) == nullptr) return kSystemError;
   std::memset(id, 0, sizeof *id);
-  const std::string text = "world " + std::to_string(++last);
-  std::memcpy(id->bytes, text.data(), text.size());
+  std::memcpy(id->bytes, path.data(), path.size());
   return kSuccess;
 }
 GC3_FAKE_NCCL(ncclCommInitRank, void** made, int ranks, Id id, int rank) {
-  static std::map<std::string, std::weak_ptr<World>> worlds;
-  static const auto device = driver<int (*)(int*)>("cuCtxGetDevice");
-  auto comm = std::make_unique<Comm>();
-  const std::lock_guard lock(worlds_mutex);
-  std::weak_ptr<World>& known = worlds[id.bytes];
-  comm->world = known.lock();
-  if (comm->world == nullptr) known = comm->world = std::make_shared<World>();
-  comm->world->ranks = ranks;
-  comm->rank = rank;
-  if (device(&comm->device) != 0) return 1;
-  *made = comm.release();
-  return kSuccess;
+  return join(made, ranks, id, rank, nullptr);
 }
-GC3_FAKE_NCCL(ncclCommCount, void* comm, int* count) {
-  *count = static_cast<Comm*>(comm)->world->ranks;
-  return kSuccess;
+GC3_FAKE_NCCL(ncclCommInitRankConfig, void** made, int ranks, Id id, int rank, void* config) {
+  return join(made, ranks, id, rank, config);
 }
-GC3_FAKE_NCCL(ncclCommUserRank, void* comm, int* rank) {
-  *rank = static_cast<Comm*>(comm)->rank;
-  return kSuccess;
+GC3_FAKE_NCCL(ncclCommInitRankScalable, void** made, int ranks, int rank, int ids, const Id* id, void* config) {
+  return ids < 1 ? int{kInvalidArgument} : join(made, ranks, *id, rank, config);
 }
-GC3_FAKE_NCCL(ncclCommCuDevice, void* comm, int* device) {
-  *device = static_cast<Comm*>(comm)->device;
-  return kSuccess;
+GC3_FAKE_NCCL(ncclCommInitAll, void** made, int ranks, const int* devices) {
+  Id id;
+  if (const int answer = ncclGetUniqueId(&id); answer != kSuccess) return answer;
+  group_start();
+  int answer = kSuccess;
+  for (int r = 0; r < ranks && answer == kSuccess; ++r) {
+    answer = on_device(devices == nullptr ? r : devices[r], [&] { return join(made + r, ranks, id, r, nullptr); });
+  }
+  const int ended = group_end();
+  return answer == kSuccess ? ended : answer;
+}
+GC3_FAKE_NCCL(ncclCommSplit, void* handle, int color, int key, void** made, void* config) {
+  const auto comm = held(handle);
+  bool blocking = comm->blocking;
+  if (color < kNoColor) return kInvalidArgument;
+  if (const int answer = config_of(config, &blocking); answer != kSuccess) return answer;
+  if (const int answer = comm->ready(); answer != kSuccess && !comm->revoked) return answer;
+  *made = nullptr;
+  const std::uint64_t number = comm->children++;
+  return step(comm, true, [=] { return split(comm, number, color, key, blocking, made); });
+}
+GC3_FAKE_NCCL(ncclCommShrink, void* handle, int* excluded, int count, void** made, void* config, int flags) {
+  const auto comm = held(handle);
+  bool blocking = comm->blocking;
+  if (const int answer = config_of(config, &blocking); answer != kSuccess) return answer;
+  const bool aborts = (flags & kShrinkAbort) != 0;
+  if (const int answer = comm->ready(); answer != kSuccess && !aborts && !comm->revoked) return answer;
+  std::vector<int> ranks;
+  for (int r = 0; r < comm->ranks; ++r) {
+    if (std::find(excluded, excluded + count, r) == excluded + count) ranks.push_back(r);
+  }
+  if (std::find(ranks.begin(), ranks.end(), comm->rank) == ranks.end()) return kInvalidArgument;
+  *made = nullptr;
+  if (aborts) comm->stopped = true;
+  std::string name = ".k";
+  name += std::to_string(comm->children++);
+  return step(comm, true, [=] {
+    while (aborts && comm->outstanding > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return derive(comm, name, ranks, blocking, made);
+  });
+}
+GC3_FAKE_NCCL(ncclCommCount, void* handle, int* count) {
+  const auto comm = held(handle);
+  *count = comm->ranks;
+  return comm->ready();
+}
+GC3_FAKE_NCCL(ncclCommUserRank, void* handle, int* rank) {
+  const auto comm = held(handle);
+  *rank = comm->rank;
+  return comm->ready();
+}
+GC3_FAKE_NCCL(ncclCommCuDevice, void* handle, int* device) {
+  const auto comm = held(handle);
+  *device = comm->device;
+  return comm->ready();
 }
 GC3_FAKE_NCCL(ncclCommGetAsyncError, void* comm, int* error) {
-  *error = static_cast<Comm*>(comm)->error;
+  *error = held(comm)->async_error();
   return kSuccess;
 }
-GC3_FAKE_NCCL(ncclCommDestroy, void* comm) {
-  delete static_cast<Comm*>(comm);
-  return kSuccess;
-}
-GC3_FAKE_NCCL(ncclCommFinalize, void*) { return kSuccess; }
-GC3_FAKE_NCCL(ncclCommAbort, void* comm) {
-  World& world = *static_cast<Comm*>(comm)->world;
-  const std::lock_guard lock(world.mutex);
-  world.aborted = true;
-  world.changed.notify_all();
-  return kSuccess;  // work that is still on streams uses the communicator
-}
-
-GC3_FAKE_NCCL(ncclGroupStart) {
-  ++depth;
-  return kSuccess;
-}
-GC3_FAKE_NCCL(ncclGroupEnd) {
-  if (depth == 0) return kInvalidUsage;
-  if (--depth > 0) return kSuccess;
-  int answer = kSuccess;
-  for (auto& work : std::exchange(queued, {})) {
-    if (const int given = put(std::move(work)); given != kSuccess) answer = given;
-  }
+GC3_FAKE_NCCL(ncclCommFinalize, void* handle) {
+  const auto comm = held(handle);
+  if (const int answer = comm->ready(); answer != kSuccess) return answer;
+  const int answer = step(comm, false, [comm] {
+    while (comm->outstanding > 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return int{kSuccess};
+  });
+  comm->finalized = true;
   return answer;
 }
+GC3_FAKE_NCCL(ncclCommDestroy, void* handle) {
+  const auto comm = held(handle);
+  comm->wait_for_job();
+  comm->self.reset();
+  return kSuccess;
+}
+GC3_FAKE_NCCL(ncclCommAbort, void* handle) {
+  const auto comm = held(handle);
+  comm->aborted = true;
+  comm->stopped = true;
+  comm->wait_for_job();
+  comm->self.reset();
+  return kSuccess;
+}
+GC3_FAKE_NCCL(ncclCommRevoke, void* handle, int) {
+  const auto comm = held(handle);
+  comm->revoked = true;
+  comm->stopped = true;
+  return kSuccess;
+}
+
+GC3_FAKE_NCCL(ncclRedOpCreatePreMulSum, int* op, void* scalar, int type, int residence, void* handle) {
+  const auto comm = held(handle);
+  if (!reducible(type)) return kInvalidArgument;
+  auto made = std::make_shared<UserOp>();
+  made->type = type;
+  if (residence == 0) {
+    made->device = scalar;
+  } else {
+    const auto* const value = static_cast<const std::byte*>(scalar);
+    made->scalar.assign(value, value + bytes_of(type));
+  }
+  comm->last_op += 1 + comm->rank;  // as NCCL's, it need not be the same on all ranks
+  *op = comm->last_op;
+  comm->ops[*op] = made;
+  return kSuccess;
+}
+GC3_FAKE_NCCL(ncclRedOpDestroy, int op, void* comm) {
+  return held(comm)->ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
+}
+
+GC3_FAKE_NCCL(ncclGroupStart) { return group_start(); }
+GC3_FAKE_NCCL(ncclGroupEnd) { return group_end(); }
 
 GC3_FAKE_NCCL(ncclAllReduce, const void* send, void* recv, std::size_t count, int type, int op, void* comm,
               void* stream) {

@@ -67,6 +67,7 @@ GC3_EXPORT ncclRecv(void* recv, std::size_t count, int type, int peer, Comm comm
 GC3_EXPORT ncclGroupStart() { return gc3::nccl::group_start(); }
 GC3_EXPORT ncclGroupEnd() { return gc3::nccl::group_end(); }
 GC3_EXPORT ncclGroupSimulateEnd(void* info) { return gc3::nccl::group_simulate_end(info); }
+GC3_EXPORT ncclRedOpDestroy(int op, Comm comm) { return gc3::nccl::destroy_op(op, comm); }
 
 // A program that runs is not of NCCL's own operations, so NCCL's functions do not end it.
 GC3_EXPORT ncclCommFinalize(Comm comm) {

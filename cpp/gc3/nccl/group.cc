@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/nccl/exchange_pattern.h"
 #include "gc3/nccl/overlay.h"
 #include "gc3/nccl/report.h"
@@ -30,6 +31,7 @@ struct Part {
 struct Group {
   int depth = 0;
   std::vector<Part> parts;
+  std::vector<std::pair<int, Comm>> ops;  // destroyed at its end
 
   Part& of(const std::shared_ptr<Communicator>& communicator) {
     const auto found =
@@ -45,6 +47,12 @@ int worse(int a, int b) { return a != kSuccess && a != kInProgress ? a : (b != k
 Group& group() {
   static thread_local Group group;
   return group;
+}
+
+void destroy_ops(Group& group) {
+  for (const auto& [op, comm] : std::exchange(group.ops, {})) {
+    static_cast<void>(ask("ncclRedOpDestroy", Real::get().destroy_op, op, comm));
+  }
 }
 
 bool custom(const Part& part) { return std::ranges::any_of(part.items, &Item::custom); }
@@ -146,6 +154,12 @@ Result<int> settle(std::vector<Part>& parts, bool grouped) {
     unprepared.push_back(&part);
   }
   int answer = kSuccess;
+  for (const Part* const part : unprepared) {
+    if (!part->communicator->member().in_progress()) continue;
+    return Diagnostic(ErrorCode::BadOption,
+                      "a call before the last one of a non-blocking communicator has ended: wait until "
+                      "ncclCommGetAsyncError no longer says ncclInProgress");
+  }
   if (!unprepared.empty()) {
     if (grouped) answer = ask("ncclGroupEnd", Real::get().group_end);
     const Status status = let_agree(new_here, unprepared);
@@ -236,7 +250,9 @@ int finish(std::vector<Part>& parts, bool grouped, const End& end) {
 
 int answer_to(const Diagnostic& problem) {
   report_problem(problem.str());
-  if (problem.code == ErrorCode::Timeout || problem.code == ErrorCode::Aborted) return kRemoteError;
+  if (problem.code == ErrorCode::Timeout || problem.code == ErrorCode::Aborted || problem.code == ErrorCode::RankLost) {
+    return kRemoteError;
+  }
   return problem.info().kind == ErrorKind::User ? kInvalidUsage : kUnhandledCudaError;
 }
 
@@ -292,7 +308,19 @@ int group_end() {
   if (Inside::entered() || open.depth == 0) return end();
   if (--open.depth > 0 || open.parts.empty()) return end();
   std::vector<Part> parts = std::exchange(open.parts, {});
-  return finish(parts, true, end);
+  const int answer = finish(parts, true, end);
+  destroy_ops(open);
+  return answer;
+}
+
+int destroy_op(int op, Comm comm) {
+  Group& open = group();
+  const bool waits = !Inside::entered() && std::ranges::any_of(open.parts, [&](const Part& part) {
+    return std::ranges::any_of(part.items, [&](const Item& i) { return i.call.comm == comm && i.call.op == op; });
+  });
+  if (!waits) return ask("ncclRedOpDestroy", Real::get().destroy_op, op, comm);
+  open.ops.emplace_back(op, comm);
+  return kSuccess;
 }
 
 int group_simulate_end(void* info) {
@@ -304,7 +332,9 @@ int group_simulate_end(void* info) {
   for (const Part& part : std::exchange(open.parts, {})) {
     for (const Item& item : part.items) answer = worse(answer, pass_on(item.call));
   }
-  return worse(answer, end());
+  answer = worse(answer, end());
+  destroy_ops(open);
+  return answer;
 }
 
 }  // namespace gc3::nccl

@@ -11,6 +11,9 @@ int submit(const Call& call);
 int group_start();
 int group_end();
 int group_simulate_end(void* info);
+// NCCL allows this as soon as the call that uses the operation has returned, thus also before the end of a group, which
+// such calls wait for here.
+int destroy_op(int op, Comm comm);
 // A program given by the caller; in a group it must be the only call of its communicator.
 int run_program(const Call& call, const std::shared_ptr<Communicator>& communicator, Prepared& program);
 

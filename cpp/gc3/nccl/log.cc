@@ -1,8 +1,11 @@
 #include "gc3/nccl/log.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "gc3/base/text.h"
@@ -33,7 +36,12 @@ std::string counts(std::size_t bits) {
 
 void Log::open(const std::string& folder) {
   folder_ = folder;
-  if (on()) std::atexit([] { Overlay::get().log().write(); });
+  if (!on()) return;
+  // A process may not see a failure when it ends.
+  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    report_setup("GC3_NCCL_LOG: cannot make the folder '" + shown(folder) + "': " + std::strerror(errno));
+  }
+  std::atexit([] { Overlay::get().log().write(); });
 }
 
 void Log::left_because(const Call& call, const std::string& why) {

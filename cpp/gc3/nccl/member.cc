@@ -6,6 +6,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
+#include "gc3/base/errors/processes.h"
 
 namespace gc3::nccl {
 namespace {
@@ -16,8 +17,9 @@ Status checked(Comm comm, int answer, const std::string& what) {
   if (answer == kSuccess) return {};
   const Real& real = Real::get();
   const char* const more = real.last_error(comm);
-  return Diagnostic(ErrorCode::CudaFailed, what + ": " + real.error_string(answer) +
-                                               (more == nullptr || *more == 0 ? "" : ", " + std::string(more)));
+  const ErrorId code = answer == kRemoteError ? ErrorCode::RankLost : ErrorCode::CudaFailed;
+  return Diagnostic(
+      code, what + ": " + real.error_string(answer) + (more == nullptr || *more == 0 ? "" : ", " + std::string(more)));
 }
 
 // The end of an operation of a communicator that may be non-blocking.
@@ -72,6 +74,11 @@ Result<std::unique_ptr<Member>> Member::of(Comm comm, const std::shared_ptr<cuda
   return made;
 }
 
+bool Member::in_progress() const {
+  int error = kSuccess;
+  return ask("ncclCommGetAsyncError", Real::get().async_error, comm, &error) == kSuccess && error == kInProgress;
+}
+
 Status tell_all(std::span<Message> messages, double timeout_s) {
   const Clock::time_point end =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
@@ -94,6 +101,12 @@ Status tell_all(std::span<Message> messages, double timeout_s) {
       }
       std::this_thread::yield();
     }
+    // NCCL's work also ends when a rank is lost or the communicator is aborted, which frees its handle; nothing has
+    // been received then.
+    if (m.of->aborted) return Diagnostic(ErrorCode::Aborted, "the communicator is aborted");
+    int failed = kSuccess;
+    const int asked = ask("ncclCommGetAsyncError", Real::get().async_error, m.of->comm, &failed);
+    GC3_CHECK(checked(m.of->comm, asked == kSuccess ? failed : asked, "an exchange between the ranks"));
     std::vector<std::byte> bytes(m.of->ranks * kMessageBytes);
     GC3_CHECK(m.of->memory.read(bytes.data(), kMessageBytes, bytes.size()));
     for (std::uint32_t r = 0; r < m.of->ranks; ++r) {

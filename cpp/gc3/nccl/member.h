@@ -27,6 +27,8 @@ struct Member {
   cuda::Memory memory;               // likewise
   std::atomic<bool> aborted{false};  // by any thread; ends an exchange
 
+  // Whether a non-blocking communicator has not ended its last call; NCCL refuses further ones.
+  bool in_progress() const;
   // Asks NCCL for the rank; fails while a non-blocking communicator is being made.
   static Result<std::unique_ptr<Member>> of(Comm comm, const std::shared_ptr<cuda::Runtime>& runtime);
 };

@@ -17,6 +17,14 @@ Result<std::shared_ptr<cuda::Runtime>> open_runtime() {
   return cuda::Runtime::open(knobs.cuda_driver, compilers);
 }
 
+// Whether a communicator can be asked for its ranks. NCCL refuses calls of one that is still being made, or has failed,
+// and says so itself; the next call may be another matter.
+bool complete(Comm comm) {
+  int error = kSuccess;
+  return Real::get().async_error == nullptr ||
+         (ask("ncclCommGetAsyncError", Real::get().async_error, comm, &error) == kSuccess && error == kSuccess);
+}
+
 }  // namespace
 
 Overlay& Overlay::get() {
@@ -27,14 +35,16 @@ Overlay& Overlay::get() {
 Overlay::Overlay() {
   const Result<Knobs> knobs = read_knobs();
   if (!knobs.ok()) {
-    report_problem(knobs.error().str());
+    report_setup(knobs.error().str());
     return;
   }
   timeout_s_ = knobs.value().comm_timeout;
   exchanges_ = knobs.value().nccl_exchanges != 0;
   log_.open(knobs.value().nccl_log);
   if (knobs.value().nccl_programs.empty()) return;
-  if (const Status status = load(knobs.value().nccl_programs); !status.ok()) report_problem(status.error().str());
+  if (const Status status = load(knobs.value().nccl_programs); !status.ok()) {
+    report_setup("NCCL serves all calls: " + status.error().str());
+  }
 }
 
 Status Overlay::load(const std::string& path) {
@@ -61,7 +71,7 @@ std::shared_ptr<Communicator> Overlay::communicator(Comm comm) {
     if (found != communicators_.end()) return found->second.communicator;
     table = table_;
   }
-  if (table == nullptr) return nullptr;
+  if (table == nullptr || !complete(comm)) return nullptr;
   auto found = made(comm, table);
   if (found.ok()) return found.value();
   // Every rank of a process and, with the same environment, of the job comes here for the same reason.

@@ -61,6 +61,11 @@ void report_problem(const std::string& text) {
   if (level() != Level::none) write_line("WARN", text);
 }
 
+void report_setup(const std::string& text) {
+  if (level() == Level::none) std::fprintf(stderr, "GC3: %s\n", text.c_str());
+  report_problem(text);
+}
+
 const char* last_problem(void* comm) {
   const Problem& own = problem();
   return own.text.empty() || own.of_nccl != of_nccl() ? Real::get().last_error(comm) : own.text.c_str();

@@ -9,6 +9,8 @@ namespace gc3::nccl {
 void report(const std::string& text);
 // The same if NCCL_DEBUG is set to anything but NONE; it also becomes the text of this thread's last error.
 void report_problem(const std::string& text);
+// The same for what is wrong with the settings; without NCCL_DEBUG it goes to standard error.
+void report_setup(const std::string& text);
 // The text of the last error on this thread: the overlay's own, or NCCL's if that is newer.
 const char* last_problem(void* comm);
 

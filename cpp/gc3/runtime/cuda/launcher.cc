@@ -32,6 +32,7 @@ Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uin
   if (parts_.empty()) {
     GC3_ASSIGN(watch_, Watch::create(device, plan_.threadblocks.size()));
   }
+  ranks_ += ranks.size();
   GC3_ASSIGN(std::unique_ptr<LocalRanks> part, LocalRanks::create(plan_, layout_, device, std::move(ranks), arenas));
   parts_.push_back(std::move(part));
   GC3_ASSIGN(Event event, Event::create(device, false));
@@ -143,6 +144,7 @@ Status Launcher::wait_for_end() const {
 
 Status Launcher::start_afresh() {
   GC3_CHECK(wait_for_end());
+  if (ranks_ != plan_.collective.ranks()) return {};
   for (const auto& part : parts_) GC3_CHECK(part->reset());
   watch_.reset();
   return {};

@@ -41,7 +41,8 @@ class Launcher {
   // Waits until the enqueued calls are finished; `interrupted`, called regularly, stops it.
   template <class Interrupted>
   Status wait(const Interrupted& interrupted);
-  // Why a launch since the last check has failed, if one has; the counters are then reset.
+  // Why a launch since the last check has failed, if one has. The counters are then reset if this object has all ranks;
+  // others may still write to the arenas of those here, so that their counters differ for good.
   Status check();
   // Ends the running launches, and all later ones until `check`.
   void stop() const { watch_.stop(Stop::asked); }
@@ -58,7 +59,7 @@ class Launcher {
   Status failure() const;       // what the driver says about the last launches
   void settle() const;          // waits until no launch of this object runs
   Status wait_for_end() const;  // after a stop: also waits until no captured launch runs
-  Status start_afresh();        // after a stop: resets the counters
+  Status start_afresh();        // after a stop: resets the counters, see check
 
   interp::Plan plan_;
   interp::FifoGeometry geometry_;
@@ -69,6 +70,7 @@ class Launcher {
   std::vector<Event> done_;                      // per part, after its last launch outside of captures
   std::vector<unsigned long long> last_stream_;  // the stream of that: handles are reused when streams have gone
   std::vector<bool> launched_;
+  std::size_t ranks_ = 0;  // of all parts
   bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
 };

@@ -1,0 +1,250 @@
+"""Calls of NCCL's API with a process for each rank, on the fake driver, above a fake NCCL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nccl_world
+from gc3 import nccl
+from nccl_world import REMOTE_ERROR, SERVED, SUCCESS, Case, World, in_processes
+
+pytestmark = [nccl_world.needs_library, pytest.mark.python_only]
+SIZES = (2, 3, 4, 8)
+COUNTS = (1, 1000)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return nccl_world.write_programs(tmp_path_factory.mktemp("nccl") / "programs", SIZES)
+
+
+def served(log: Path) -> tuple[int, int]:
+    """How many calls programs have served, and how many NCCL."""
+    calls = [s for found in nccl.read_logs(log) for s in found.served]
+    return sum(s.calls for s in calls if s.by != "NCCL"), sum(s.calls for s in calls if s.by == "NCCL")
+
+
+def every_collective(world: World) -> None:
+    (rank,) = world.ranks
+    dtypes = itertools.cycle(("int32", "float32", "uint8", "int64", "float64", "int8"))
+    roots = itertools.cycle(range(world.size))
+    for collective, count, in_place in itertools.product(SERVED, COUNTS, (False, True)):
+        case = Case(collective, world.size, count, next(dtypes), [in_place] * world.size, root=next(roots))
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    world.close()
+
+
+def all_sizes() -> None:
+    for size in SIZES:
+        assert in_processes(size, every_collective) == [0] * size
+
+
+def test_every_collective_in_and_out_of_place(programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(all_sizes, programs=programs, log=tmp_path)
+    assert served(tmp_path) == (sum(SIZES) * len(SERVED) * len(COUNTS) * 2, 0)
+    assert len(nccl.read_logs(tmp_path)) == sum(SIZES)
+
+
+def random_calls(world: World, seed: int) -> None:
+    """Groups and single calls on two streams, the same on all ranks; what is put at once is checked at the end."""
+    (rank,) = world.ranks
+    rng = random.Random(seed)  # noqa: S311  reproducible test data
+    for _ in range(40):
+        cases = [
+            Case(
+                rng.choice(list(SERVED)), world.size, rng.choice((0, 1, 7, 300, 2500)),
+                rng.choice(list(nccl_world.TYPES)), [rng.random() < 0.5 for _ in range(world.size)],
+                op=rng.choice(list(nccl_world.OPS)), root=rng.randrange(world.size), seed=rng.randrange(1 << 30),
+            )
+            for _ in range(rng.randrange(1, 5))
+        ]  # fmt: skip
+        streams = [rng.randrange(2) for _ in cases]
+        grouped = rng.random() < 0.5
+        if grouped:
+            world.check("ncclGroupStart")
+        for case, stream in zip(cases, streams, strict=True):
+            assert case.put(rank, stream) == SUCCESS
+        if grouped:
+            world.check("ncclGroupEnd")
+        rank.synchronize()
+        for case in cases:
+            case.check([rank.rank])
+    world.close()
+
+
+def random_worlds() -> None:
+    for size, seed in ((2, 1), (3, 2), (4, 3)):
+        assert in_processes(size, random_calls, seed) == [0] * size
+
+
+def test_random_programs(tmp_path: Path) -> None:
+    some = nccl_world.write_programs(tmp_path / "programs", (2, 3, 4), sizes="1000 -")
+    nccl_world.run(random_worlds, programs=some, log=tmp_path)
+    by_programs, by_nccl = served(tmp_path)
+    assert by_programs > 50
+    assert by_nccl > 50
+
+
+def killed(world: World, by: str) -> None:
+    (rank,) = world.ranks
+    cases = [Case("allreduce", 3, 300, "int32", [False] * 3), Case("broadcast", 3, 300, "int32", [False] * 3)]
+    for case in cases:  # the first one has a program
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    if rank.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    began = time.monotonic()
+    case = cases[0 if by == "a program" else 1]
+    assert case.put(rank) == SUCCESS
+    rank.synchronize()
+    assert rank.async_error() == REMOTE_ERROR
+    assert time.monotonic() - began < 60  # 0.5 s is asked for
+    assert case.put(rank) == REMOTE_ERROR
+    world.check("ncclCommAbort", rank.comm)
+
+
+def killed_in_a_program() -> None:
+    assert in_processes(3, killed, "a program") == [0, -signal.SIGKILL, 0]
+
+
+def killed_in_a_call_of_nccl() -> None:
+    assert in_processes(3, killed, "NCCL") == [0, -signal.SIGKILL, 0]
+
+
+@pytest.mark.parametrize("case", [killed_in_a_program, killed_in_a_call_of_nccl])
+def test_a_process_is_killed(case: object, tmp_path: Path) -> None:
+    assert callable(case)
+    one = {"allreduce": SERVED["allreduce"]}
+    programs = nccl_world.write_programs(tmp_path / "programs", (3,), one)
+    nccl_world.run(case, programs=programs, GC3_COMM_TIMEOUT="0.5")
+
+
+def killed_before_the_first_call(world: World) -> None:
+    (rank,) = world.ranks
+    if rank.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    case = Case("allreduce", 3, 300, "int32", [False] * 3)
+    assert case.put(rank) == REMOTE_ERROR
+    assert "rank" in world.last_error()
+    assert rank.async_error() == REMOTE_ERROR
+    world.check("ncclCommAbort", rank.comm)
+
+
+def killed_first() -> None:
+    assert in_processes(3, killed_before_the_first_call) == [0, -signal.SIGKILL, 0]
+
+
+def test_a_process_is_killed_before_the_ranks_have_agreed(programs: Path) -> None:
+    nccl_world.run(killed_first, programs=programs, GC3_COMM_TIMEOUT="0.5")
+
+
+def different_tables(world: World, path: str) -> None:
+    (rank,) = world.ranks
+    if rank.rank == 1:
+        world.check("gc3CommLoad", rank.comm, path.encode())
+    for _ in range(2):
+        case = Case("allreduce", world.size, 300, "int32", [False] * world.size)
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    world.close()
+
+
+def with_different_tables(path: str) -> None:
+    assert in_processes(3, different_tables, path) == [0] * 3
+
+
+def test_ranks_with_different_tables_use_none(programs: Path, tmp_path: Path) -> None:
+    other = programs / "ring_allgather-3-0.gc3"
+    said = nccl_world.run(with_different_tables, str(other), programs=programs, log=tmp_path)
+    assert served(tmp_path) == (0, 6)
+    assert said.count("NCCL serves all calls, because the programs of rank") == 3
+
+
+def left_in_any_order(world: World, order: list[int]) -> None:
+    """Ranks leave one after the other, each when the one before has ended its process; the last ones still call."""
+    (rank,) = world.ranks
+    cases = [Case("allreduce", world.size, count, "float32", [False] * world.size) for count in (300, 5000)]
+    for case in cases:
+        assert case.put(rank) == SUCCESS
+    if rank.rank != order[0]:  # the first one does not wait for its calls
+        rank.synchronize()
+        for case in cases:
+            case.check([rank.rank])
+        for earlier in order[: order.index(rank.rank)]:
+            gone = Path(os.environ["TMPDIR"]) / f"left-{earlier}"
+            while not gone.exists():
+                time.sleep(0.001)
+    world.check("ncclCommDestroy", rank.comm)
+    (Path(os.environ["TMPDIR"]) / f"left-{rank.rank}").touch()
+
+
+def leave_in_any_order() -> None:
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        assert in_processes(3, left_in_any_order, order) == [0] * 3
+        for rank in order:
+            (Path(os.environ["TMPDIR"]) / f"left-{rank}").unlink()
+    assert os.listdir(os.environ["TMPDIR"]) == []
+
+
+def test_ranks_leave_in_any_order(programs: Path) -> None:
+    nccl_world.run(leave_in_any_order, programs=programs)
+
+
+def several_ranks_in_each(world: World) -> None:
+    """Two communicators over the same processes, and a program that both use."""
+    (rank,) = world.ranks
+    second = World(world.size, of=[rank.rank], name=os.environ["SECOND"].encode())
+    for _ in range(3):
+        cases = [Case("allreduce", world.size, 300, "int32", [False] * world.size, seed=s) for s in range(2)]
+        with world.group():
+            for case, of in zip(cases, (world, second), strict=True):
+                assert case.put(of.ranks[0]) == SUCCESS
+        for of in (world, second):
+            of.ranks[0].synchronize()
+        for case in cases:
+            case.check([rank.rank])
+    second.close() if rank.rank else world.close()  # in different orders
+    world.close() if rank.rank else second.close()
+
+
+def two_communicators(scratch: str) -> None:
+    os.environ["SECOND"] = scratch
+    assert in_processes(2, several_ranks_in_each) == [0] * 2
+
+
+def test_two_communicators_of_the_same_processes(programs: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    nccl_world.run(two_communicators, str(tmp_path / "second"), programs=programs, log=log)
+    assert served(log) == (12, 0)
+
+
+def mixed(world: World) -> None:
+    """Ranks 0 and 1 are threads of one process, ranks 2 and 3 processes."""
+    for collective in SERVED:
+        case = Case(collective, 4, 700, "int32", [False] * 4, root=1)
+        world.each(lambda rank, case=case: np.testing.assert_equal(case.put(rank), SUCCESS))
+        for rank in world.ranks:
+            rank.synchronize()
+        case.check([rank.rank for rank in world.ranks])
+    world.close()
+
+
+def some_share_a_process() -> None:
+    assert in_processes(4, mixed, places=[(0, 1), (2,), (3,)]) == [0] * 3
+
+
+def test_processes_with_different_numbers_of_ranks(programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(some_share_a_process, programs=programs, log=tmp_path)
+    assert served(tmp_path) == (4 * len(SERVED), 0)
