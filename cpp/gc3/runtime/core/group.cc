@@ -214,6 +214,18 @@ bool Group::spread(std::chrono::steady_clock::time_point now) {
   return true;
 }
 
+std::optional<Cores> Group::gather() {
+  const Cores own = Cores::own();
+  if (!half_ || half_->second != own) {
+    // Different jobs should not choose the same half, and the ranks of one must.
+    const auto which = static_cast<std::uint32_t>(process(ranks_here().front()));
+    half_.emplace(own.share_of({which % 2, 2}), own);
+  }
+  if (own.count() <= 1) return {};
+  half_->first.keep_here();
+  return own;
+}
+
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
 
 Status Group::check() const {
@@ -235,6 +247,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
+  waiter.gather();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];

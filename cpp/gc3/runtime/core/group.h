@@ -56,8 +56,9 @@ class Group {
     std::vector<std::uint32_t> host_of;                // by rank
     std::vector<std::vector<std::uint32_t>> ranks_of;  // by host
     std::vector<Host> hosts;                           // with their ranks in the job
-    // The same number of consecutive ranks on each host; 0: the ranks are not so.
-    std::uint32_t ranks_per_node = 0;
+    std::uint32_t ranks_per_node = 0;                  // on each host; 0: not the same number on all
+    // The ranks of the first host, then those of the next, if that is not the order of their numbers; else null.
+    std::shared_ptr<const std::vector<std::uint32_t>> order;
     bool several() const { return ranks_of.size() > 1; }
   };
   const Placement& placement() const { return placement_; }
@@ -111,6 +112,9 @@ class Group {
   // once in a while. It may still run on all of its cores. The system moves no ranks that sleep and wake each other, or
   // yield: they seem to need one core only. Returns whether it was moved.
   bool spread(std::chrono::steady_clock::time_point now);
+  // Confines the thread to that half of its cores on which all ranks of the host gather. Returns its cores; none if it
+  // was not confined.
+  std::optional<Cores> gather();
 
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
@@ -247,7 +251,8 @@ class Group {
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
   std::uint64_t core_ = 0;  // as own_ has it
   std::chrono::steady_clock::time_point next_spread_;
-  std::optional<Cores> share_;  // of the cores; found out when it is needed
+  std::optional<Cores> share_;                   // of the cores; found out when it is needed
+  std::optional<std::pair<Cores, Cores>> half_;  // of the cores, and these; likewise
   std::array<bool, 3> agreed_ = {};
   WaitMode wait_mode_ = WaitMode::automatic;
   SingleCopy single_copy_;

@@ -149,11 +149,17 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
   return reason;
 }
 
-// A lost rank is an error only if it has not finished the current call of this rank.
+// A lost rank is an error only if it has not finished the current call of this rank, or may not have sent all of it:
+// what it has given to its host's system is lost with the host. A wait as long as it takes to notice that is in vain.
 std::optional<Diagnostic> Group::loss(double waited_s) const {
+  const bool long_wait = waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_));
+  const auto is_over = [&](std::uint32_t r) {
+    if (load(block(r).finished, std::memory_order_acquire) < sequence_) return false;
+    return !long_wait || is_here(r) || !job_->board().is_lost(job_->hosts().of(members_[r]));
+  };
   std::vector<std::uint32_t> needed;
   for (std::uint32_t r = 0; r < size(); ++r) {
-    if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
+    if (r == rank_ || is_over(r)) continue;
     needed.push_back(r);
   }
   std::vector<std::uint32_t> processes;
@@ -161,7 +167,7 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
   const std::vector<std::uint32_t> dead = job_->dead(processes);
   for (const std::uint32_t r : needed) {
     // The rank may have finished the call and ended since `finished` was read.
-    if (load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
+    if (is_over(r)) continue;
     const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
     const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
     if (std::find(dead.begin(), dead.end(), members_[r]) != dead.end()) {
@@ -174,7 +180,7 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
       return Diagnostic(ErrorCode::RankLost,
                         *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
     }
-    if (waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_)) && job_->stopped(members_[r])) {
+    if (long_wait && job_->stopped(members_[r])) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
     }
   }

@@ -54,12 +54,14 @@ void Group::find_places() {
     placement_.host_of.push_back(known->second);
     placement_.ranks_of[known->second].push_back(r);
   }
-  const auto each = static_cast<std::uint32_t>(placement_.ranks_of.front().size());
-  std::uint32_t next = 0;
-  const bool in_blocks = std::ranges::all_of(placement_.ranks_of, [&](const std::vector<std::uint32_t>& ranks) {
-    return ranks.size() == each && std::ranges::all_of(ranks, [&](std::uint32_t r) { return r == next++; });
-  });
-  placement_.ranks_per_node = in_blocks ? each : 0;
+  const std::size_t each = placement_.ranks_of.front().size();
+  const bool equal = std::ranges::all_of(placement_.ranks_of, [&](const auto& ranks) { return ranks.size() == each; });
+  placement_.ranks_per_node = equal ? static_cast<std::uint32_t>(each) : 0;
+  std::vector<std::uint32_t> order;
+  for (const std::vector<std::uint32_t>& ranks : placement_.ranks_of)
+    order.insert(order.end(), ranks.begin(), ranks.end());
+  if (!std::ranges::is_sorted(order))
+    placement_.order = std::make_shared<const std::vector<std::uint32_t>>(std::move(order));
 }
 
 void Group::tell_hosts() const {

@@ -1,10 +1,14 @@
 // Groups of ranks on several hosts, here simulated by processes that meet through the loopback interface.
 #include <doctest/doctest.h>
+#include <poll.h>
 
 #include <chrono>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "gc3/runtime/core/mirror_parts.h"
 #include "gc3/runtime/core/test_hosts.h"
 
 namespace gc3::core {
@@ -104,11 +108,13 @@ TEST_CASE("a group knows where its ranks are") {
     const Group::Placement& where = group.placement();
     if (where.host_of != std::vector<std::uint32_t>{0, 1, 2, 0, 2}) return "hosts";
     if (where.ranks_of != testing::Layout{{0, 3}, {1}, {2, 4}} || where.ranks_per_node != 0) return "ranks";
+    if (where.order == nullptr || *where.order != std::vector<std::uint32_t>{0, 3, 1, 2, 4}) return "order";
     if (where.hosts.size() != 3 || where.hosts[2].ranks != std::vector<std::uint32_t>{2, 4}) return "names";
     return "";
   });
   run_hosts(Hosting(blocks(2, 2)), [](Group& group) -> std::string {
-    if (group.placement().ranks_per_node != 2 || group.ranks_here().size() != 2) return "blocks";
+    if (group.placement().ranks_per_node != 2 || group.placement().order != nullptr || group.ranks_here().size() != 2)
+      return "blocks";
     return group.is_here(group.rank() ^ 1U) && !group.is_here(group.rank() ^ 2U) ? "" : "here";
   });
 }
@@ -181,6 +187,116 @@ TEST_CASE("a lost rank, leader or rank 0 is named on all hosts") {
       run_hosts(Hosting(blocks(2, 2)), body, survives);
     }
   }
+}
+
+// Stands between the leaders of two hosts. After the first byte of `fails`, or after the second host has told that its
+// rank has finished call `last`, that host hears nothing, and the first one hears its last sign of life again and
+// again.
+void carry(const FileDescriptor& listener, const Endpoint& rank_0, const FileDescriptor& fails,
+           const FileDescriptor& ends, std::uint64_t last = ~std::uint64_t{0}) {
+  const auto call = [&] {
+    FileDescriptor caller(socket(rank_0.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(connect(caller.get(), rank_0.get(), rank_0.length) == 0);
+    return caller;
+  };
+  pollfd waiting{listener.get(), POLLIN, 0};
+  poll(&waiting, 1, -1);
+  Frames second(FileDescriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  Frames first(call());
+  std::string beat;
+  bool finished = false;
+  bool failed = false;
+  pollfd words[] = {{fails.get(), POLLIN, 0},
+                    {ends.get(), POLLIN, 0},
+                    {first.descriptor(), POLLIN, 0},
+                    {second.descriptor(), POLLIN, 0}};
+  while (words[1].revents == 0) {
+    poll(words, std::size(words), 50);
+    finished |= words[0].revents != 0;
+    failed |= finished && !beat.empty();
+    first.fill(1 << 20);
+    while (const std::optional<std::string> message = first.next()) {
+      if (!failed) second.put(*message);
+    }
+    if (second.valid() && !second.fill(1 << 20)) second.close();
+    words[3].fd = second.descriptor();
+    while (const std::optional<std::string> message = second.next()) {
+      mirror::MessageHead head;
+      if (message->size() >= sizeof head) message->copy(reinterpret_cast<char*>(&head), sizeof head);
+      const bool is_beat = message->size() == sizeof head && head.what == mirror::What::beat;
+      if (is_beat) beat = *message;
+      if (is_beat || !failed) first.put(*message);
+      mirror::Block block;
+      if (message->size() < sizeof head + sizeof block || head.what != mirror::What::block) continue;
+      message->copy(reinterpret_cast<char*>(&block), sizeof block, sizeof head);
+      // What they say when they meet is no block.
+      const bool is_block = block.finished <= block.begun && block.begun <= block.finished + 1;
+      finished |= is_block && block.finished >= last;
+    }
+    failed |= finished && !beat.empty();
+    if (failed) first.put(beat);
+  }
+}
+
+// Runs two hosts of one rank. The first byte of the pipe that `body` gets, or what the second host tells of call
+// `last`, begins the failure; see `carry`.
+void run_apart(const std::function<std::string(Group& group, int fails)>& body,
+               std::uint64_t last = ~std::uint64_t{0}) {
+  const Hosting hosting(blocks(2, 1));
+  const FileDescriptor listener = listen_on(choose_interface("lo", {}).value(), 0).value();
+  int fails[2];
+  int ends[2];
+  REQUIRE((pipe(fails) == 0 && pipe(ends) == 0));
+  const FileDescriptor read_fails(fails[0]);
+  const FileDescriptor write_fails(fails[1]);
+  const FileDescriptor read_ends(ends[0]);
+  std::optional<FileDescriptor> write_ends(ends[1]);
+  const auto run = [&](Group& group) { return body(group, write_fails.get()); };
+  const pid_t first = start_rank(hosting, 0, run);
+  const pid_t second = start_rank(hosting, 1, run, 50, address_at(listener.get()));
+  std::thread between([&] { carry(listener, hosting.address(), read_fails, read_ends, last); });
+  int status = 0;
+  waitpid(first, &status, 0);
+  CHECK(status == 0);
+  kill(second, SIGKILL);
+  waitpid(second, nullptr, 0);
+  write_ends.reset();
+  between.join();
+}
+
+bool names_deaf_host(const std::string& said) {
+  return said.find("GC3-R009") != std::string::npos &&
+         said.find("has heard nothing of this host for") != std::string::npos;
+}
+
+TEST_CASE("a host that hears another one, and is not heard, gives up") {
+  run_apart([](Group& group, int fails) -> std::string {
+    std::string said = exchanges(group);
+    if (!said.empty()) return said;
+    if (group.rank() == 0 && write(fails, "f", 1) != 1) return "no pipe";
+    said = exchanges(group);
+    return group.rank() == 1 || names_deaf_host(said) ? "" : said;
+  });
+}
+
+TEST_CASE("what a rank has sent before it finished may be lost with its host") {
+  const auto body = [](Group& group, int) -> std::string {
+    if (Status status = group.begin({CallKind::barrier}); !status.ok()) return status.error().str();
+    if (const auto all = group.exchange({}, {}); !all.ok()) return all.error().str();
+    if (group.rank() == 1) {
+      group.finish();
+      exchanges(group);  // waits for rank 0
+      return "";
+    }
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {  // as if it waited for a message
+      const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const Status status = group.check_wait(waited_s, {});
+      if (!status.ok()) return names_deaf_host(status.error().str()) ? "" : status.error().str();
+      std::this_thread::yield();
+    }
+  };
+  run_apart(body, 2);  // the first call is made when the ranks meet
 }
 
 TEST_CASE("one rank that gives up ends the call of all") {

@@ -39,7 +39,9 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
   std::unique_ptr<Mirror> mirror(new Mirror(job));
   const std::uint32_t own = job.hosts().own();
   for (std::uint32_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].valid()) mirror->lines_.push_back({std::move(lines[i]), own == 0 ? i : 0, Clock::now()});
+    if (!lines[i].valid()) continue;
+    Line& line = mirror->lines_.emplace_back(std::move(lines[i]), own == 0 ? i : 0);
+    line.heard = Clock::now();
   }
   mirror->waker_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   GC3_ASSIGN(const Nonce drawn, Handshake::new_nonce());
@@ -160,12 +162,18 @@ void Mirror::beat(Clock::time_point now) {
     told_[r] = found_[r];
     send(message_of(What::state, own, StateOf{r, static_cast<std::uint32_t>(told_[r])}));
   }
-  send(bytes_of(MessageHead{What::beat, own}));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
-    if (!lines_[i].frames.valid()) continue;
-    if (now - lines_[i].heard > kSilent) {
+    Line& line = lines_[i];
+    if (!line.frames.valid()) continue;
+    put(line, bytes_of(MessageHead{What::beat, own, kEverybody, line.beats}));
+    line.unanswered.push_back(now);
+    if (now - line.heard > kSilent) {
       lose(i, "has not been heard of for 3.0 s");
-    } else if (lines_[i].broken) {
+    } else if (now - line.unanswered.front() > kSilent + kBeat) {
+      // The link fails in one direction, and the other host's TCP repeats what is not acknowledged, so it is still
+      // heard. An answer waits for the next beat.
+      lose(i, "has heard nothing of this host for 3.0 s");
+    } else if (line.broken) {
       lose(i, "does not read what is sent to it");
     }
   }

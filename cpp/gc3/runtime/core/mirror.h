@@ -6,7 +6,8 @@
 // passes on what the others send. The thread looks when a rank rings (Board), when a message comes, and every 200 ms,
 // when it also sends a sign of life.
 //
-// A host of which nothing is heard for 3 s is lost, as is one whose leader has ended. Who loses it tells the others.
+// A host of which nothing is heard for 3 s is lost, as are one that has heard nothing of this host for so long, and one
+// whose leader has ended. Who loses it tells the others.
 #pragma once
 
 #include <array>

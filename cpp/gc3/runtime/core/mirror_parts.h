@@ -4,8 +4,10 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gc3/runtime/core/group_blocks.h"
@@ -17,7 +19,7 @@ namespace gc3::core {
 namespace mirror {
 
 enum class What : std::uint32_t {
-  beat = 1,  // a sign of life
+  beat = 1,  // a sign of life, on each connection by itself
   block,     // Block, then Group::Recorded of calls
   want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
   reason,    // the id of a group that was given up, the code, the text
@@ -31,7 +33,7 @@ struct MessageHead {
   What what{};
   std::uint32_t host = 0;  // of the sender
   std::uint32_t to = kEverybody;
-  std::uint32_t reserved = 0;
+  std::uint32_t heard = 0;  // of a beat: how many of the receiver's have come
 };
 struct Block {
   std::uint64_t id[2] = {};
@@ -66,10 +68,15 @@ struct StateOf {
 }  // namespace mirror
 
 struct Mirror::Line {
+  Line(Frames connection, std::uint32_t to) : frames(std::move(connection)), host(to) {}
+
   Frames frames;
-  std::uint32_t host = 0;
+  std::uint32_t host;
   Clock::time_point heard;
-  bool broken = false;  // a message to it was dropped
+  std::uint32_t beats = 0;                   // that have come
+  std::uint32_t answered = 0;                // of the beats that were sent: so many have come there
+  std::deque<Clock::time_point> unanswered;  // when the others were sent
+  bool broken = false;                       // a message to it was dropped
 };
 
 // A group, as the leader's thread sees it. The leader need not be one of its ranks.

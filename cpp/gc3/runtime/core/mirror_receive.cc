@@ -30,6 +30,9 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
   const auto line = std::ranges::find(lines_, host, &Line::host);
   switch (head.what) {
     case What::beat:
+      ++line->beats;
+      if (head.heard < line->answered || head.heard - line->answered > line->unanswered.size()) return false;
+      for (; line->answered != head.heard; ++line->answered) line->unanswered.pop_front();
       return true;
     case What::block:
       return receive_block(head.host, reader);

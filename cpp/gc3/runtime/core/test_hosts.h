@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,13 +80,17 @@ class Hosting {
 // What a rank does; it returns what is wrong, or an empty text. Ranks for which `survives` is false are not waited for.
 using Body = std::function<std::string(Group& group)>;
 
-inline pid_t start_rank(const Hosting& hosting, std::uint32_t rank, const Body& body, double timeout_s = 50) {
+// `by_way_of`: where this rank finds rank 0, if not at its address.
+inline pid_t start_rank(const Hosting& hosting, std::uint32_t rank, const Body& body, double timeout_s = 50,
+                        const std::optional<Endpoint>& by_way_of = {}) {
   const pid_t process = fork();
   if (process != 0) return process;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string wrong;
   {
-    auto group = Group::world(hosting.meeting_of(rank), {timeout_s, false, false});
+    Meeting meeting = hosting.meeting_of(rank);
+    if (by_way_of) meeting.route->address = by_way_of->str();
+    auto group = Group::world(meeting, {timeout_s, false, false});
     wrong = group.ok() ? body(*group.value()) : group.error().str();
   }
   if (!wrong.empty()) std::fprintf(stderr, "rank %u: %s\n", rank, wrong.c_str());
