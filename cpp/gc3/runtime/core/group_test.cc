@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gc3/base/errors/common.h"
@@ -35,11 +37,12 @@ std::unique_ptr<Group> alone() {
 }
 
 // Processes that join one group. `body` returns whether the rank passes. Ranks that do not end by themselves are killed
-// when the others have ended.
+// when the others have ended. `apart`: each is in a session of its own.
 using Body = std::function<bool(Group& group)>;
 void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout,
-               WaitMode wait = WaitMode::automatic) {
+               WaitMode wait = WaitMode::automatic, bool apart = false) {
   Meeting meeting;
+  if (apart) meeting.secret = "a secret of 24 bytes ...";  // without one they do not trust each other
   meeting.size = size;
   meeting.job = "group test of " + std::to_string(getpid());
   std::vector<pid_t> processes;
@@ -47,6 +50,7 @@ void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, doubl
     const pid_t process = fork();
     if (process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (apart) setsid();
       auto group = Group::world(meeting, {timeout_s, false, false, false, {}, wait});
       _exit(group.ok() && body(*group.value()) ? 0 : 1);
     }
@@ -149,6 +153,40 @@ TEST_CASE("if ranks share a core though each could have one, one of them moves, 
     return group.exchange({}, {}).ok() && good;
   };
   run_ranks(2, body);
+}
+
+TEST_CASE("ranks of several sessions sleep in small calls on one half of the cores, and may run on all afterwards") {
+  const Cores all = Cores::own();
+  if (all.count() < 2) return;
+  // So few that a few ranks have to share them.
+  const Cores some = all.count() == 2 ? all : all.share_of({0, all.count() / 2});
+  some.keep_here();
+  const auto body = [&](Group& group) {
+    // Waits that are long unless they sleep.
+    for (int i = 0; i < 1000 && !group.wait_policy().blocks(); ++i) {
+      const WaitPolicy::First first = group.wait_policy().first();
+      group.wait_policy().note(first, std::chrono::microseconds(first == WaitPolicy::First::sleep ? 10 : 2000));
+    }
+    const bool gathers = group.wait_policy().gathers();  // if the system schedules sessions as groups
+    bool good = gathers == group.wait_policy().blocks() && group.begin({CallKind::barrier}).ok();
+    const std::optional<Cores> before = group.gather();
+    const Cores half = Cores::own();
+    good = good && before == some && half.count() < some.count();
+    const auto halves = group.exchange({half.words[0], half.words[1]}, {});
+    good = good && halves.ok() && halves.value()[0] == halves.value()[group.rank()];
+    some.keep_here();
+    // Everybody waits for rank 0, which sees where they sleep.
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (Cores seen = some; group.rank() == 0 && gathers && seen != half && good; std::this_thread::yield()) {
+      syscall(SYS_sched_getaffinity, group.process(1), sizeof seen.words, seen.words.data());
+      good = std::chrono::steady_clock::now() < end;
+    }
+    good = good && group.exchange({}, {}).ok() && Cores::own() == some;
+    group.finish();
+    return group.exchange({}, {}).ok() && good;
+  };
+  run_ranks(4, body, 4, kTimeout, WaitMode::automatic, true);
+  all.keep_here();
 }
 
 TEST_CASE("a rank that sleeps is told why the others have given up") {

@@ -40,6 +40,10 @@ class WaitPolicy {
   // The same of waits for messages, which nobody measures. A rank of another session does not get the core by a yield.
   bool blocks_messages() const { return blocks() || (mode_ == WaitMode::automatic && apart_ && !core_each_); }
 
+  // Whether ranks that sleep in small calls do so on half of the cores. There they wake each other without waiting for
+  // other work, which the system moves to the cores that it finds less loaded.
+  bool gathers() const { return mode_ == WaitMode::automatic && apart_ && !core_each_; }
+
   // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
   First first();

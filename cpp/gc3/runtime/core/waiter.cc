@@ -61,9 +61,9 @@ Waiter::Next Waiter::go_on() {
   const std::uint32_t regular = told_to_spin ? kRelaxed : kPausesPerLook;
   if (pauses == 1) {
     looked_after_ = since_ = Clock::now();
-    group_.spread(since_);
     late_.reset();
     first_ = group_.wait_policy().first();
+    if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(since_);
     yields_ = first_ != WaitPolicy::First::sleep;
     if (!yields_) late_ = !group_.all_here();
   } else if (!yields_ || pauses % regular == 0 || (pauses & (pauses - 1)) == 0) {
@@ -148,6 +148,7 @@ void Waiter::sleep(std::uint32_t awaited) {
   // post. Otherwise it ends for the checks only: a time-out beyond the system's next tick sets no timer of the core,
   // which takes microseconds in a virtual machine.
   const Clock::duration at_most = bells.is_sure() ? kRareLooks : part;
+  if (gathers_ && first_ == WaitPolicy::First::sleep && !cores_) cores_ = group_.gather();
   bells.sleep(awaited, pending_.any() ? kShortestSleep : at_most, posts_);
 }
 

@@ -45,6 +45,8 @@ class Waiter {
   // Says that the caller has rung for all that it has posted, and posts nothing while it waits. Otherwise each sleep
   // rings, and with more ranks than bits of Bells that wakes ranks that await another one.
   void post_nothing() { posts_ = false; }
+  // Says that the ranks do little but wait, so that fewer cores are enough for them; see WaitPolicy::gathers.
+  void gather() { gathers_ = group_.wait_policy().gathers(); }
 
   // To be called after progress.
   void renew() {
@@ -91,6 +93,8 @@ class Waiter {
   Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);
   void cancel() {
+    if (cores_) cores_->keep_here();
+    cores_.reset();
     if (armed_ && check_ == nullptr) group_.bells().cancel();
     if (armed_ && check_ != nullptr) group_.doorbell(group_.rank()).withdraw();
     armed_ = false;
@@ -107,11 +111,13 @@ class Waiter {
   std::uint32_t spins_;  // checks before the core is yielded
   std::uint32_t looks_ = 0;
   WaitPolicy::First first_ = WaitPolicy::First::yield;
-  bool posts_ = true;         // see post_nothing
-  bool armed_ = false;        // Bells::prepare was called, or Doorbell::announce
-  std::uint32_t rung_ = 0;    // see Doorbell::sleep
-  bool slept_ = false;        // at the doorbell, since it was announced
-  std::optional<bool> late_;  // whether some rank had not made the call yet when the wait became long
+  bool posts_ = true;           // see post_nothing
+  bool gathers_ = false;        // see gather
+  std::optional<Cores> cores_;  // of the thread, if it has been confined to fewer for this wait
+  bool armed_ = false;          // Bells::prepare was called, or Doorbell::announce
+  std::uint32_t rung_ = 0;      // see Doorbell::sleep
+  bool slept_ = false;          // at the doorbell, since it was announced
+  std::optional<bool> late_;    // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;
   Clock::time_point since_;  // the first reading of the clock after the last progress
   Clock::time_point looked_after_;

@@ -23,6 +23,8 @@ constexpr std::uint64_t kFifoBudget = std::uint64_t{256} << 20U;  // bytes of a 
 constexpr std::uint64_t kTurnBytes = 64 * 1024;
 constexpr std::uint64_t kTurnSteps = 64;
 
+constexpr std::uint64_t kSmall = 64 * 1024;  // bytes of a rank's larger buffer, for which fewer cores are enough
+
 constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot of a connection between hosts
 
 std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometry& geometry, std::string_view key) {
@@ -141,6 +143,8 @@ Status ProcessProgram::bind(const RankCall& call) {
   GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(all, run_));
   budget_ = budget_of(run_);
+  const interp::PlanRank& own = plan_.ranks[rank_];
+  is_small_ = call.count * model::size_of(call.type) <= kSmall / std::max({own.input_blocks, own.output_blocks, 1U});
   moves_ = memory_.moves();
   bound_ = call;
   is_bound_ = true;

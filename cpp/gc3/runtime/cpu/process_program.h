@@ -189,6 +189,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   interp::VRun v_run_;
   std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn
+  bool is_small_ = false;        // see core::Waiter::gather
   std::uint64_t tiles_run_ = 0;  // in all runs so far
   std::uint64_t halves_written_ = 0;
 };

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostOffers = std::size_t{1} << 16U;
 // Those of another host that are kept, with the ones that it has withdrawn, of which nobody tells.
 inline constexpr std::size_t kMostOffersKept = 16 * kMostOffers;
 // A message of more bytes than this would leave few for others.
-inline constexpr std::uint64_t kMostEager = 8 * kPayload;
+inline constexpr std::uint64_t kMostEager = 4 * kPayload;
 inline constexpr std::uint64_t kLeastRead = std::uint64_t{16} << 10U;
 
 inline std::uint64_t cost_of(std::uint64_t bytes) { return bytes + kKeeping; }

@@ -25,6 +25,9 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
   eager_ = std::min(least_read, kMostEager);
   least_read_ = single.thresholds.moved;
+  const core::WaitPolicy& policy = group.wait_policy();
+  using core::WaitMode;
+  spins_ = policy.mode() == WaitMode::spin || (policy.mode() == WaitMode::automatic && policy.core_each());
   for (std::uint32_t r = 0; r < group.size(); ++r) bells_.push_back(group.is_here(r) ? &group.doorbell(r) : nullptr);
   group.job()->pending().add(*this);
 }

@@ -42,7 +42,7 @@ struct WaitLimits {
   core::Interrupted interrupted = {};
 };
 
-class Messenger : public core::Pending::Work {
+class Messenger final : public core::Pending::Work {
  public:
   // `hosts`: see HostPipes::create.
   explicit Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts = {});
@@ -207,6 +207,7 @@ class Messenger : public core::Pending::Work {
   std::uint64_t eager_;                 // messages of at most so many bytes are sent unasked
   bool reads_;                          // whether ranks can read each other's memory
   std::uint64_t least_read_;            // bytes of messages that are read at once
+  bool spins_;                          // whether each rank has a core
 
   std::mutex mutex_;  // of the next ones
   std::vector<Outgoing> out_;

@@ -20,7 +20,7 @@
 
 namespace gc3::p2p {
 
-inline constexpr std::uint64_t kPayload = 8192;  // of a message in one record, at most
+inline constexpr std::uint64_t kPayload = 16384;  // of a message in one record, at most
 inline constexpr std::uint32_t kSlots = 128;
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 

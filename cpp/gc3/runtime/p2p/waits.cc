@@ -13,9 +13,10 @@ using Awaits = core::Group::Awaits;
 using Presence = core::Group::Presence;
 
 constexpr std::uint32_t kOthersPerLook = 1024;
-constexpr std::uint32_t kSigns = 32;        // looks for the sign of an answer between two looks at everything
-constexpr std::uint32_t kFirstSigns = 100;  // of a receive before it becomes a request
-constexpr std::size_t kMostTags = 8;        // named in one message
+constexpr std::uint32_t kSigns = 32;  // looks for the sign of an answer between two looks at everything
+// Looks for the message of a receive before it becomes a request: about a microsecond, longer than most answers take.
+constexpr std::uint32_t kFirstSigns = 2000;
+constexpr std::size_t kMostTags = 8;  // named in one message
 
 std::string in_seconds(double s) {
   std::array<char, 32> text{};
@@ -120,8 +121,9 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
   GC3_CHECK(check(operation));
   std::unique_lock lock(mutex_);
   GC3_CHECK(open_still());
-  if (source < in_.size() && source != rank_ && in_[source].pipe.is_open() && posted_.first() == nullptr) {
-    // Most answers come within this time. It is so short that the lock is kept.
+  if (spins_ && source < in_.size() && source != rank_ && in_[source].pipe.is_open() && posted_.first() == nullptr) {
+    // No longer than it takes to copy some records, so the lock is kept: to take it again would delay the message.
+    // relaxed: it is only a sign.
     std::uint64_t& next = in_[source].pipe.next_word();
     for (std::uint32_t i = 0; i < kFirstSigns && word(next).load(std::memory_order_relaxed) == 0; ++i) continue;
     if (receive_at_once(operation, got)) return got;
