@@ -1,9 +1,11 @@
 #include "gc3/transport/ucx.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
@@ -292,27 +294,40 @@ void Ucx::abandon() {
   close_endpoints(true);
 }
 
+// "tcp/eth0", which carries the messages of a connection.
+std::string Ucx::transports_of(const Peer& peer) const {
+  std::array<ucx::EndpointAttributes::Transport, kMostTransports> used{};
+  ucx::EndpointAttributes attributes;
+  attributes.mask = ucx::EndpointAttributes::kTransports;
+  attributes.transports = used.data();
+  attributes.count = used.size();
+  if (peer.endpoint == nullptr || call().query_endpoint(peer.endpoint, &attributes) != ucx::kOk) return "";
+  std::string found;
+  for (unsigned i = 0; i < attributes.count && i < used.size(); ++i) {
+    const std::string one = std::string(used[i].name).append("/").append(used[i].device);
+    if (found.find(one) == std::string::npos) found += (found.empty() ? "" : ", ") + one;
+  }
+  return found;
+}
+
 std::string Ucx::describe() const {
   std::string text = "ucx " + library_->version() + " of " + library_->path();
-  std::string found;
-  bool infiniband = false;
-  if (!peers_.empty() && peers_.begin()->second->endpoint != nullptr) {
-    std::array<ucx::EndpointAttributes::Transport, kMostTransports> used{};
-    ucx::EndpointAttributes attributes;
-    attributes.mask = ucx::EndpointAttributes::kTransports;
-    attributes.transports = used.data();
-    attributes.count = used.size();
-    if (call().query_endpoint(peers_.begin()->second->endpoint, &attributes) == ucx::kOk) {
-      for (unsigned i = 0; i < attributes.count && i < used.size(); ++i) {
-        const std::string name = used[i].name;
-        infiniband |= name.starts_with("rc") || name.starts_with("dc") || name.starts_with("ud");
-        const std::string one = name + "/" + used[i].device;
-        if (found.find(one) == std::string::npos) found += (found.empty() ? "" : ", ") + one;
-      }
-    }
+  // Hosts may be reached in different ways.
+  std::map<std::string, std::string> ranks_of;
+  for (const auto& [rank, peer] : peers_) {
+    const std::string found = transports_of(*peer);
+    std::string* const ranks = found.empty() ? nullptr : &ranks_of[found];
+    if (ranks != nullptr) ranks->append(ranks->empty() ? "" : ", ").append(std::to_string(rank));
   }
-  if (!found.empty()) text += ": " + found;
-  if (found.empty() || infiniband) return text;
+  bool infiniband = true;
+  for (const auto& [found, ranks] : ranks_of) {
+    text += (found == ranks_of.begin()->first ? ": " : "; ") + found;
+    if (ranks_of.size() > 1) text.append(" to rank ").append(ranks);
+    infiniband &= std::ranges::any_of(std::array{"rc", "dc", "ud"}, [&found = found](const char* name) {
+      return found.starts_with(name) || found.find(std::string(", ") + name) != std::string::npos;
+    });
+  }
+  if (infiniband) return text;
   std::error_code ignored;
   const bool device = !std::filesystem::is_empty("/sys/class/infiniband", ignored) && !ignored;
   if (!device) return text + "; no InfiniBand: this host has no device";

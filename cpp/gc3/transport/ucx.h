@@ -62,6 +62,7 @@ class Ucx final : public Transport {
   ucx::Status take(const Header& header, void* data, std::size_t bytes, const ucx::HandlerParams::Received& how);
   void give_back(void* held) override { call().release_data(worker_, held); }
   void close_endpoints(bool force);
+  std::string transports_of(const Peer& peer) const;
 
   static ucx::Status on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                 std::size_t bytes, const ucx::HandlerParams::Received* how);
