@@ -45,18 +45,20 @@ Diagnostic problem_of(nb::python_error& raised) {
   return problem;
 }
 
-// `compile`(ranks, root, in_place, hosts) is called when a call first needs the program.
+// `compile`(ranks, root, in_place, hosts, order of ranks) is called when a call first needs the program.
 std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
-                                          std::uint64_t slot_bytes, const ThresholdList& thresholds) {
+                                          std::uint64_t slot_bytes, const ThresholdList& thresholds, bool renames) {
   const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
     const nb::gil_scoped_acquire acquire;
     try {
-      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place, call.nodes));
+      const std::vector<std::uint32_t> order = call.order ? *call.order : std::vector<std::uint32_t>();
+      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place, call.nodes, order));
     } catch (nb::python_error& raised) {
       return problem_of(raised);
     }
   };
-  return std::make_shared<const Recipe>(Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds)});
+  return std::make_shared<const Recipe>(
+      Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds), renames});
 }
 
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
@@ -86,7 +88,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
 void bind_select(nb::module_& m) {
   nb::class_<Recipe>(m, "Recipe", "How to make a program, and the sizes of its FIFOs.")
       .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0,
-           "thresholds"_a = ThresholdList());
+           "thresholds"_a = ThresholdList(), "renames"_a = false);
   m.def(
       "check_threshold",
       [](const std::string& name, std::optional<std::uint64_t> value) {
@@ -124,14 +126,14 @@ void bind_select(nb::module_& m) {
       .def(
           "explain",
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
-             bool in_place, std::uint32_t root, double skew) {
+             bool in_place, std::uint32_t root, double skew, std::uint32_t nodes, std::uint32_t ranks_per_node) {
             const auto kind = unwrap(model::parse_collective(collective));
-            CallShape call{kind, ranks, size, in_place, root};
+            CallShape call{kind, ranks, size, in_place, root, nodes, ranks_per_node};
             call.skew = skew;
             return unwrap(selection.explain(call));
           },
-          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0,
-          "The row that serves a call, with reasons.");
+          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0, "nodes"_a = 1,
+          "ranks_per_node"_a = 0, "The row that serves a call, with reasons.");
   nb::class_<comm::AdaptOptions>(m, "AdaptOptions", "What a communicator learns while its calls run.")
       .def(
           "__init__",

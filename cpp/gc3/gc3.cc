@@ -244,13 +244,16 @@ bool Handle::test() const { return done_.wait_for(std::chrono::seconds(0)) == st
 
 namespace {
 
-Result<p2p::Operation> operation_of(const Message& message) {
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(message.count, model::size_of(message.type), &bytes) || bytes >> 62U != 0) {
+// No Result: it would cost short messages 8 % of their rate.
+inline Status describe(const Message& message, p2p::Operation& as) {
+  if (__builtin_mul_overflow(message.count, model::size_of(message.type), &as.bytes) || as.bytes >> 62U != 0) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(message.count) + " elements are more than any memory holds");
   }
-  const auto kind = message.sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive;
-  return p2p::Operation{kind, static_cast<std::uint8_t*>(message.data), bytes, message.peer, message.tag};
+  as.kind = message.sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive;
+  as.data = static_cast<std::uint8_t*>(message.data);
+  as.peer = message.peer;
+  as.tag = message.tag;
+  return {};
 }
 
 Result<Transferred> in_elements(const p2p::Envelope& envelope, DataType type) {
@@ -265,8 +268,7 @@ Result<std::vector<Transferred>> Communicator::batch(const std::vector<Message>&
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   std::vector<p2p::Operation> operations;
   for (const Message& message : messages) {
-    GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
-    operations.push_back(operation);
+    GC3_CHECK(describe(message, operations.emplace_back()));
   }
   GC3_ASSIGN(const std::vector<p2p::Envelope> envelopes, messenger->run(operations, {timeout_s, {}}));
   std::vector<Transferred> transferred;
@@ -280,14 +282,16 @@ Result<std::vector<Transferred>> Communicator::batch(const std::vector<Message>&
 Status Communicator::send(const void* data, std::size_t count, DataType type, std::uint32_t to, std::int32_t tag,
                           std::optional<double> timeout_s) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
-  GC3_ASSIGN(const p2p::Operation operation, operation_of(send_of(data, count, type, to, tag)));
+  p2p::Operation operation;
+  GC3_CHECK(describe(send_of(data, count, type, to, tag), operation));
   return messenger->send(data, operation.bytes, to, tag, {timeout_s, {}});
 }
 
 Result<Transferred> Communicator::recv(void* data, std::size_t count, DataType type, std::uint32_t source,
                                        std::int32_t tag, std::optional<double> timeout_s) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
-  GC3_ASSIGN(const p2p::Operation operation, operation_of(receive_of(data, count, type, source, tag)));
+  p2p::Operation operation;
+  GC3_CHECK(describe(receive_of(data, count, type, source, tag), operation));
   GC3_ASSIGN(const p2p::Envelope envelope, messenger->receive(data, operation.bytes, source, tag, {timeout_s, {}}));
   return in_elements(envelope, type);
 }
@@ -303,7 +307,8 @@ Transfer::Transfer(std::shared_ptr<p2p::Request> request, DataType type, std::we
 
 Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
-  GC3_ASSIGN(const p2p::Operation operation, operation_of(message));
+  p2p::Operation operation;
+  GC3_CHECK(describe(message, operation));
   if (p2p::Envelope got; !done && messenger->at_once(operation, got)) {
     return Transfer(Transferred{got.peer, got.tag, got.bytes}, message.type);
   }

@@ -917,7 +917,7 @@ class MemoryBound:
 class Recipe:
     """How to make a program, and the sizes of its FIFOs."""
 
-    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> None: ...
+    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = [], renames: bool = False) -> None: ...
 
 def check_threshold(name: str, value: int | None) -> str:
     """
@@ -992,7 +992,7 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0) -> Explanation:
+    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0) -> Explanation:
         """The row that serves a call, with reasons."""
 
 class AdaptOptions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -108,3 +109,41 @@ def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
     assert len(made) == 1, done.stdout
     assert int(made.pop()) >= 3, done.stdout
     assert done.stdout.count("all right") == count * ranks
+
+
+def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
+    """Every host keeps it, and jobs take it whose hosts all have it and whose ranks are placed as they were."""
+    own = f"GC3_CACHE={shlex.quote(str(tmp_path))}/$GROUP_RANK {shlex.quote(sys.executable)}"
+    done = on_hosts(2, 1, [], f"{own} -m gc3 tune --hosts --collectives allreduce -b 1KiB -e 1KiB --time-limit 1")
+    assert done.returncode == 0, done.stdout
+    files = sorted(tmp_path.glob("*/tuned-hosts-*.json"))
+    assert [file.parent.name for file in files] == ["0", "1"]
+    first, second = (file.read_text() for file in files)
+    assert first == second
+    rows = json.loads(first)["rows"]
+    assert rows
+    assert all((row["nodes"], row["ranks_per_node"]) == ([2, 2], [1, 1]) for row in rows)
+    assert all(row["program"]["protocol"] == "Simple" for row in rows)
+
+    def sources(ranks: int) -> list[str]:
+        done = on_hosts(2, ranks, [], f"{own} {shlex.quote(str(program('explain_on_hosts')))}")
+        found = re.findall("chosen by ([^;]*);", done.stdout)
+        assert len(found) == 2 * ranks, done.stdout
+        return found
+
+    assert all("tuned-hosts-" in source for source in sources(1))
+    assert not any("tuned-hosts-" in source for source in sources(2))
+    # A table that the hosts do not share counts for none of them.
+    files[1].write_text(second + "\n")
+    assert not any("tuned-hosts-" in source for source in sources(1))
+
+
+def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:
+    tuning = f"GC3_CACHE={shlex.quote(str(tmp_path))} {shlex.quote(sys.executable)} -m gc3 tune --hosts"
+    done = on_hosts(1, 2, [], tuning)
+    assert done.returncode != 0
+    assert "all ranks of this job are on one host" in done.stdout
+    assert "Traceback" not in done.stdout
+    done = on_hosts(1, 1, [], f"{tuning} --ranks 2")
+    assert done.returncode == 2, done.stdout
+    assert "leave out --engine, --ranks and --with" in done.stdout

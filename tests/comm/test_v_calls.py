@@ -46,6 +46,13 @@ def test_ranks_that_give_different_matrices() -> None:
         assert "reducescatter of blocks of float64 (sum), counts" in text, text
 
 
+def test_a_call_of_equal_blocks_and_one_of_equal_counts() -> None:
+    """They are different calls, whatever the counts are: messages of a v-form have the bytes of its blocks."""
+    for text in ranks.run(ranks.program("different_calls"), 2, arguments=["equal"]):
+        assert "GC3-R010" in text, text
+        assert "alltoall of blocks of float64" in text, text
+
+
 def test_the_example_of_expert_routing(tmp_path: Path) -> None:
     ranks.run(ROOT / "examples" / "expert_routing.py", 3)
     made = json.loads((ROOT / "examples" / "moe.json").read_text())

@@ -7,6 +7,7 @@ import pytest
 import gc3
 from gc3 import _core
 from gc3.algorithms import catalogue, load
+from gc3.comm.selection import Spec
 from gc3.runtime.checking import Case
 
 SYMMETRIC = sorted(name for name, a in catalogue().items() if _core.is_symmetric(a.collective_name))
@@ -48,3 +49,11 @@ def test_ranks_that_cannot_be_renamed() -> None:
         gc3.compile(load("ring_allreduce"), R=4, order=(0, 1, 2, 2))
     with pytest.raises(gc3.UserError, match="a rank of order"):
         gc3.compile(load("ring_allreduce"), R=2, order=(0, -1))
+
+
+def test_a_row_has_its_root_and_its_collective_whatever_the_order() -> None:
+    order = (0, 2, 1, 3)
+    chain = Spec("chain_broadcast", (("R", "ranks"), ("root", "root")))
+    for root in range(4):
+        assert chain.compile(4, root=root, nodes=2, order=order).collective.root == root
+    assert Spec("alltonext", (("N", 2), ("G", 2))).compile(4, nodes=2, order=order).collective.name == "alltonext"

@@ -16,6 +16,7 @@ calls = {
     "type": lambda: comm.all_reduce(np.ones(3, np.float32 if RANK == 1 else np.int32)),
     "barrier": lambda: comm.barrier() if RANK == 1 else comm.all_reduce(1),
     "order": lambda: comm.all_reduce_many([np.zeros(5), np.zeros(7)][:: -1 if RANK == 1 else 1]),
+    "equal": lambda: comm.all_to_all_v(np.ones(4), [[2, 2]] * 2) if RANK == 1 else comm.all_to_all(np.ones(4)),
     "blocks": lambda: comm.reduce_scatter_v(np.zeros(2 + (RANK == 1)), [1, 1 + (RANK == 1)]),
 }
 try:

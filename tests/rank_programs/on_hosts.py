@@ -60,5 +60,29 @@ with gc3.init() as comm:
     with comm.split(comm.rank % here) as far:
         far.barrier()
         assert (far.all_reduce(np.ones(3)) == far.size).all()
+    # Ranks that are not in the order of their hosts: programs take them host by host.
+    if comm.size == 4 and here == 2:
+        with comm.group([0, 2, 1, 3]) as mixed:
+            told = mixed.explain("allreduce", 1 << 20)
+            assert "hierarchical_allreduce" in told.program, told
+            assert "ranks host by host: 0 2 1 3" in str(told), told
+            for count in (1, 7, 50_000):
+                whole = np.arange(4 * count) + 1000 * mixed.rank
+                assert (mixed.all_reduce(whole) == 4 * np.arange(4 * count) + 6000).all()
+                gathered = np.ravel(mixed.all_gather(np.full(count, mixed.rank)))
+                assert (gathered == np.repeat(np.arange(4), count)).all()
+                part = np.ravel(mixed.reduce_scatter(whole))
+                assert (part == 4 * np.arange(mixed.rank * count, (mixed.rank + 1) * count) + 6000).all()
+                got = np.ravel(mixed.all_to_all(np.repeat(np.arange(4) + 10 * mixed.rank, count)))
+                assert (got == np.repeat(10 * np.arange(4) + mixed.rank, count)).all()
+                for root in range(4):
+                    assert (mixed.broadcast(np.full(count, mixed.rank), root=root) == root).all()
+            got = mixed.all_to_all_v(np.full(6 + 4 * mixed.rank, mixed.rank), [mixed.rank + to for to in range(4)])
+            assert (np.ravel(got) == np.repeat(np.arange(4), mixed.rank + np.arange(4))).all(), got
+        with comm.group([0, 1, 2]) if comm.rank < 3 else contextlib.nullcontext() as unequal:
+            if unequal is not None:
+                told = str(unequal.explain("allreduce", 1 << 20))
+                assert "not hosts.json row 3: for as many ranks on each host" in told, told
+                assert (unequal.all_reduce(one) == 3).all()
     comm.barrier()
 print("all right")

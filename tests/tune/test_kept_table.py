@@ -39,10 +39,10 @@ def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], *___: object) -> Measured:
-        name, ranks_, size, in_place = place
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool, float], *___: object) -> Measured:
+        name, ranks_, size, in_place, _ = place
         default = Table.default().choose(name, ranks=ranks_, size=size, in_place=in_place).row.spec
-        return Measured(*place, ((default, 1.0),), default, 1)
+        return Measured(*place[:4], ((default, 1.0),), default, 1)
 
     monkeypatch.setattr(Tuner, "_point", point)
     monkeypatch.setenv("GC3_CACHE", str(tmp_path))

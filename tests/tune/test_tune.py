@@ -136,15 +136,15 @@ def test_a_time_limit_leaves_the_rest_to_the_default_table(tmp_path: Path) -> No
     assert parse(file.read_text(), "tuned.json") == ()
 
 
-def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, bool]]:
+def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, bool, float]]:
     """Points measured from here on, without ranks: allreduce takes 1 us with the default program."""
-    measured: list[tuple[str, int, int, bool]] = []
+    measured: list[tuple[str, int, int, bool, float]] = []
 
-    def point(_: Tuner, __: object, place: tuple[str, int, int, bool], *___: object) -> Measured:
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool, float], *___: object) -> Measured:
         measured.append(place)
-        name, ranks, size, in_place = place
+        name, ranks, size, in_place, _ = place
         default = Table.default().choose(name, ranks=ranks, size=size, in_place=in_place).row.spec
-        return Measured(*place, ((default, 1.0),), default, 1)
+        return Measured(*place[:4], ((default, 1.0),), default, 1)
 
     monkeypatch.setattr(Tuner, "_point", point)
     return measured

@@ -197,7 +197,8 @@ Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, mo
                    in_place,
                    root,
                    static_cast<std::uint32_t>(placement().ranks_of.size()),
-                   placement().ranks_per_node};
+                   placement().ranks_per_node,
+                   placement().order};
 }
 
 Result<CallShape> Communicator::shape(const Call& call) const {
@@ -249,6 +250,7 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
     if (found.row->first_nodes == 1)
       found.network += "; slots as suits the network, since the row is for one host, too";
   }
+  found.network += found.row->renaming(shape);
   found.waits = core_->wait_policy().describe();
   found.learned = adaptation_.describe(shape, *found.row);
   return found;
@@ -351,50 +353,6 @@ Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& inte
   return merge(collective, known.type, all);
 }
 
-Result<Collective> Communicator::v_collective(CollectiveKind kind, std::uint32_t root) const {
-  GC3_CHECK(signature(kind, root));
-  GC3_ASSIGN(Collective collective, Collective::builtin(kind, size(), 1, root, false));
-  if (collective.v_counts() != 0) return collective;
-  return Diagnostic(ErrorCode::NoVForm, std::string(name_of(kind)) + " has no v-form");
-}
-
-Result<Communicator::Found> Communicator::find(const VCall& call) {
-  GC3_ASSIGN(const Collective collective, v_collective(call.kind, call.root));
-  GC3_CHECK(check_counts(collective, call.type, call.counts));
-  GC3_ASSIGN(const bool is_in_place, in_place(collective, rank(), call));
-  return find(collective, call, is_in_place);
-}
-
-// The size of a call: what its largest buffer would have if all blocks were equally long.
-Result<CallShape> Communicator::v_shape(CollectiveKind kind, std::span<const std::uint64_t> counts,
-                                        model::DataType type, bool in_place, std::uint32_t root) const {
-  GC3_ASSIGN(const Signature* const asks, signature(kind, root));
-  std::uint64_t all = 0;
-  for (const std::uint64_t count : counts) all += count;
-  const std::uint64_t copies = std::max<std::uint64_t>(counts.size() / asks->largest_blocks, 1);  // of that buffer
-  const std::uint64_t bytes = (all + copies - 1) / copies * model::size_of(type);
-  CallShape shape{kind, size(), bytes, in_place, root};
-  shape.skew = CallShape::skew_of(counts);
-  return shape;
-}
-
-Status Communicator::check_v(CollectiveKind kind, const std::vector<std::uint64_t>& counts, model::DataType type,
-                             std::uint32_t root) const {
-  GC3_ASSIGN(const Collective collective, v_collective(kind, root));
-  return check_counts(collective, type, counts);
-}
-
-Result<Communicator::Found> Communicator::find(const Collective& collective, const VCall& call, bool in_place) {
-  GC3_CHECK(check_counts(collective, call.type, call.counts));
-  GC3_CHECK(interp::check_op(call.type, call.op));
-  if (call.op == model::ReduceOp::premulsum) {
-    return Diagnostic(ErrorCode::BadReduceOp,
-                      "premulsum of blocks of given lengths or in lists: multiply the input before the call");
-  }
-  GC3_ASSIGN(const CallShape key, v_shape(call.kind, call.counts, call.type, in_place, call.root));
-  return find(key, true);
-}
-
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const Found found, find(call));
   return in_turn(interrupted, [&] {
@@ -476,6 +434,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   const std::lock_guard lock(mutex_);
   ready_[{row.recipe, does.root(), does.in_place()}] = ready;
   remembered_ = {};
+  checked_ = {};
   selection_.put_first(std::move(row));
   return {};
 }

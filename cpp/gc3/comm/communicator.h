@@ -209,6 +209,11 @@ class Communicator {
                                                     const Interrupted& interrupted);
   select::Selection selection() const;
   bool here() const;
+  // A call of a v-form whose checks have passed, which look at all blocks of all ranks; the same is often made again.
+  struct Checked {
+    VCall call;
+    Found found;
+  };
   // Checks a call of a v-form, and finds its program.
   Result<Found> find(const VCall& call);
   // The program for all of it, once it is known to be valid.
@@ -242,10 +247,12 @@ class Communicator {
   std::atomic<bool> closed_ = false;
   // By kind, and by whether this rank is the root; none if there are more ranks than the collective allows.
   std::array<std::array<std::optional<Signature>, 2>, model::kCollectiveNames.size()> signatures_;
-  mutable std::mutex mutex_;  // of the next three
+  mutable std::mutex mutex_;  // of the next five
   select::Selection selection_;
   std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Ready> ready_;  // also by root, mode
   std::array<Remembered, 64> remembered_;  // the programs of recent calls, by a hash of their keys
+  std::array<Checked, 4> checked_;         // the last ones
+  std::size_t next_checked_ = 0;           // the oldest of them
   Adaptation adaptation_;
   core::Progress progress_;  // the last member, because its calls use the others
 };

@@ -10,8 +10,10 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/files.h"
+#include "gc3/base/errors/model.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/errors/runtime.h"
+#include "gc3/base/errors/verifier.h"
 #include "gc3/runtime/interp/test_programs.h"
 
 namespace gc3::comm {
@@ -134,6 +136,47 @@ TEST_CASE("a program that is loaded after a call with the same key serves the ne
   CHECK(comm->load(testing::ring_allreduce(1, false, Protocol::LL), 0, {}, "later", "later").ok());
   CHECK(comm->program(shape).value() != before);
   CHECK(comm->run(call).ok());
+}
+
+TEST_CASE("a call of a v-form that differs from those before is checked, whatever differs") {
+  Row row;
+  row.kind = CollectiveKind::alltoall;
+  row.source = "a row";
+  const auto make = [](const CallShape&) -> Result<ir::Program> {
+    return testing::direct_alltoall(1, 2, Protocol::Simple);
+  };
+  row.recipe = std::make_shared<const Recipe>(Recipe{make, "alltoall"});
+  const auto comm = alone({row}, "checked");
+  std::vector<std::uint8_t> x(100);
+  const auto call = [&](std::uint64_t count, std::size_t from, std::size_t to, DataType type = DataType::uint8) {
+    return VCall{CollectiveKind::alltoall, {count}, {x.data() + from}, {x.data() + to}, type};
+  };
+  const VCall first = call(10, 0, 10);
+  for (std::uint8_t turn = 1; turn < 4; ++turn) {
+    x[3] = turn;
+    CHECK(comm->run(first).ok());
+    CHECK(x[13] == turn);
+  }
+  for (const VCall& wrong : {call(11, 0, 10), call(10, 1, 10), call(10, 0, 9), call(10, 0, 10, DataType::float32)}) {
+    CHECK(comm->run(wrong).error().code == ErrorCode::BadBuffer);
+    CHECK(comm->run(wrong).error().code == ErrorCode::BadBuffer);
+  }
+  VCall other = first;
+  other.op = model::ReduceOp::premulsum;
+  CHECK(comm->run(other).error().code == ErrorCode::BadReduceOp);
+  other = first;
+  other.root = 1;
+  CHECK(comm->run(other).error().code == ErrorCode::RankOutOfRange);
+  CHECK(comm->run(first).ok());
+  // A program that is loaded now is the one of the next call. This one adds two blocks.
+  testing::ProgramBuilder adds(CollectiveKind::alltoall, 1, 2, false, Protocol::Simple);
+  adds.scratch_chunks(0, 1);
+  adds.tb(0);
+  adds.step(ir::Opcode::copy, testing::in(0), testing::out(0), 2);
+  adds.step(ir::Opcode::copy, testing::in(0), testing::scratch(0));
+  adds.step(ir::Opcode::reduce, testing::in(1), testing::scratch(0));
+  REQUIRE(comm->load(adds.build(), 0, {}, "adds", "adds").ok());
+  CHECK(comm->run(first).error().code == ErrorCode::NoVForm);
 }
 
 TEST_CASE("buffers must overlap as the in-place collective requires, or not at all") {

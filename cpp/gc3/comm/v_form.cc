@@ -43,6 +43,25 @@ std::uint64_t bytes_of(const Collective& collective, std::uint32_t rank, Buffer 
   return call.counts[collective.v_count(rank, buffer, block)] * model::size_of(call.type);
 }
 
+// The memory between the first and the last byte of a rank's blocks; empty if they are.
+struct Span {
+  const std::uint8_t* first = nullptr;
+  const std::uint8_t* last = nullptr;
+};
+
+Span span_of(const Collective& collective, std::uint32_t rank, Buffer buffer, const VCall& call) {
+  const std::vector<std::uint8_t*>& blocks = buffer == Buffer::input ? call.input : call.output;
+  const std::less<> before;
+  Span all;
+  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+    const std::uint64_t bytes = bytes_of(collective, rank, buffer, b, call);
+    if (bytes == 0) continue;
+    if (all.first == nullptr || before(blocks[b], all.first)) all.first = blocks[b];
+    if (before(all.last, blocks[b] + bytes)) all.last = blocks[b] + bytes;
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> words_of(const VKnown& known, std::uint32_t ranks) {
@@ -132,7 +151,11 @@ Status check_counts(const Collective& collective, model::DataType type, const st
                                                 std::to_string(collective.ranks()) + " ranks, which has " +
                                                 std::to_string(collective.counts()));
   }
-  std::uint64_t left = kMostBytes / model::size_of(type);
+  const std::uint64_t most = kMostBytes / model::size_of(type);
+  std::uint64_t any = 0;  // no smaller than the largest
+  for (const std::uint64_t count : counts) any |= count;
+  if (counts.empty() || any <= most / counts.size()) return {};
+  std::uint64_t left = most;
   for (const std::uint64_t count : counts) {
     if (count > left) {
       return Diagnostic(ErrorCode::BadBuffer, "a block of " + std::to_string(count) +
@@ -183,6 +206,9 @@ Result<bool> in_place(const Collective& collective, std::uint32_t rank, const VC
     }
   }
   const std::less<> before;  // of pointers into different buffers, too
+  const Span read = span_of(collective, rank, Buffer::input, call);
+  const Span written = span_of(collective, rank, Buffer::output, call);
+  if (!before(read.first, written.last) || !before(written.first, read.last)) return false;
   for (std::uint32_t i = 0; i < call.input.size(); ++i) {
     const std::uint64_t input = bytes_of(collective, rank, Buffer::input, i, call);
     for (std::uint32_t o = 0; o < call.output.size() && input != 0; ++o) {

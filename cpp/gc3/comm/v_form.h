@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -28,6 +29,12 @@ struct VCall {
   std::optional<double> timeout_s = {};  // see Call
 
   cpu::VRankCall buffers() const { return {counts, input, output, type, op, arrays, timeout_s}; }
+  // Apart from its time-out.
+  bool is_like(const VCall& other) const {
+    return std::tie(kind, type, op, root, counts, input, output, arrays) ==
+           std::tie(other.kind, other.type, other.op, other.root, other.counts, other.input, other.output,
+                    other.arrays);
+  }
 };
 
 // What one rank knows of the counts of a call, in rows.

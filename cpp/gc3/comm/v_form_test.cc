@@ -69,6 +69,10 @@ TEST_CASE("counts that no memory holds are refused") {
   CHECK(check_counts(gather, DataType::uint8, {1}).error().code == ErrorCode::BadBuffer);
   CHECK(check_counts(gather, DataType::uint8, {std::uint64_t{1} << 62U, 1}).error().code == ErrorCode::BadBuffer);
   CHECK(check_counts(gather, DataType::float64, {~std::uint64_t{0}, 1}).error().code == ErrorCode::BadBuffer);
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 61U;
+  CHECK(check_counts(gather, DataType::uint8, {kHalf, kHalf}).ok());
+  CHECK(check_counts(gather, DataType::uint8, {2 * kHalf, 0}).ok());
+  CHECK(check_counts(gather, DataType::uint8, {kHalf, kHalf + 1}).error().code == ErrorCode::BadBuffer);
 }
 
 TEST_CASE("whether a call is in place follows from where its blocks are") {
@@ -99,6 +103,18 @@ TEST_CASE("whether a call is in place follows from where its blocks are") {
         std::string::npos);
   uneven.counts = {1, 2, 2, 4};
   CHECK(in_place(exchange, 0, uneven).value());
+  // Blocks of the output between those of the input, then one that begins a byte too early, and one before all.
+  uneven.input = {memory.data(), memory.data() + 8};
+  uneven.output = {memory.data() + 1, memory.data() + 10};
+  CHECK(!in_place(exchange, 0, uneven).value());
+  uneven.output = {memory.data() + 1, memory.data() + 9};
+  CHECK(in_place(exchange, 0, uneven).error().str().find("block 1 of the input overlaps block 1 of the output") !=
+        std::string::npos);
+  uneven.input = {memory.data() + 4, memory.data() + 2};
+  uneven.output = {memory.data() + 1, memory.data() + 5};
+  CHECK(in_place(exchange, 0, uneven).ok());
+  uneven.output = {memory.data() + 1, memory.data() + 3};
+  CHECK(in_place(exchange, 0, uneven).error().code == ErrorCode::BadBuffer);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from gc3 import datatypes
 from gc3.cli import bench_compare, completion, engines, options, output, sizes, target
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile
+from gc3.cli.files import Picture
 from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Row, Timer
 from gc3.runtime.program import EngineOptions, Program, verify
@@ -51,7 +51,7 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
 @click.option("--compare", metavar="OLD.json", help="Say what is faster or slower than in this output of --json.")
-@click.option("--plot", type=OutputFile(".svg"), metavar="FILE.svg", help="Draw the median times.")
+@click.option("--plot", type=Picture(), metavar="FILE.svg|png", help="Draw the median times.")
 @options.json_option
 def bench(
     spec: str,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3.cli import sizes
-from gc3.report import times
+from gc3.report import svg, times
 from gc3.support import files
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ def _notch(row: Mapping[str, float], iterations: int) -> float:
 
 
 def plot(rows: Sequence[Row], earlier: Earlier | None, path: str) -> None:
-    """Draws the median times to an SVG file."""
+    """Draws the median times to an SVG or PNG file."""
     series: dict[str, list[tuple[int, float]]] = {}
     for mode, name in MODES.items():
         found = [(row.size, getattr(row, mode).median_us * 1e-6) for row in rows if getattr(row, mode) is not None]
         if found:
             series[name] = found
-    files.write_text(path, times.draw(series | (earlier.series() if earlier is not None else {})))
+    svg.save(times.draw(series | (earlier.series() if earlier is not None else {})), path)

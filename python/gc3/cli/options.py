@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     _NamesType = click.ParamType[tuple[str, ...]]
     _CountsType = click.ParamType[tuple[int, ...]]
+    _SkewsType = click.ParamType[tuple[float, ...]]
     _CollectiveType = click.ParamType["str | _core.Collective"]
 else:  # older versions of click have no type argument
-    _NamesType = _CountsType = _CollectiveType = click.ParamType
+    _NamesType = _CountsType = _SkewsType = _CollectiveType = click.ParamType
 
 
 class Names(_NamesType):
@@ -69,6 +70,26 @@ class Counts(_CountsType):
         if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
             self.fail(f"'{value}' is not a list of numbers from {self._least}, such as 2,4,8", param, ctx)
         return tuple(dict.fromkeys(int(text) for text in numbers))
+
+
+class Skews(_SkewsType):
+    """A list of numbers above 1, separated by commas."""
+
+    name = "list"
+
+    def convert(
+        self, value: str | tuple[float, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Returns the numbers."""
+        if not isinstance(value, str):
+            return value
+        try:
+            skews = tuple(float(text) for text in value.split(","))
+        except ValueError:
+            skews = ()
+        if not skews or not all(1 < skew < math.inf for skew in skews):
+            self.fail(f"'{value}' is not a list of numbers above 1, such as 2,8", param, ctx)
+        return skews
 
 
 class CollectiveOf(_CollectiveType):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,27 @@ from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.cli.tables import write_table
-from gc3.comm import kept, programs
+from gc3.comm import init, kept, programs
 from gc3.comm.selection import ENGINES, read_rows
 from gc3.runtime import measure
 from gc3.sim import Platform, platform
 from gc3.support.files import make_folder, write_text
 from gc3.support.words import counted
-from gc3.tune import Found, Goal, Measured, Own, Range, Record, SimulatedTuner, Tuner, check_fits, nccl_rules, ranges
+from gc3.tune import (
+    Found,
+    Goal,
+    HostTimer,
+    Measured,
+    Own,
+    Range,
+    Record,
+    SimulatedTuner,
+    Tuner,
+    check_fits,
+    nccl_rules,
+    ranges,
+    serve,
+)
 from gc3.tune import table as as_table
 from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE
 
@@ -37,9 +52,11 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     examples=[
         "gc3 tune --ranks 2 --time-limit 120",
         "gc3 tune --engine threads --ranks 4 --time-limit 120",
+        "gc3 tune --hosts --time-limit 120",
         "gc3 tune -o tuned.json",
         "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
+        "gc3 tune --collectives alltoall --ranks 8 --skew 2,8 -o tuned.json",
         "gc3 tune --collectives allgather --ranks 8 --with best.json -o tuned.json",
         "gc3 tune examples/my_allgather.py:ring --ranks 4 -o tuned.json",
         "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
@@ -83,6 +100,13 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     help="Multiply the size by this from row to row.",
 )
 @click.option(
+    "--skew",
+    "skews",
+    type=options.Skews(),
+    metavar="X,...",
+    help="Also measure blocks of different lengths, whose longest is so many times the mean.  [default: equal blocks]",
+)
+@click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
@@ -113,6 +137,13 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     metavar="FILE.csv",
     help="With --engine sim: also write what NCCL itself should choose, for a tuner plugin of NCCL (docs/nccl.md).",
 )
+@click.option(
+    "--hosts",
+    "on_hosts",
+    is_flag=True,
+    help="Measure on the ranks of this job, which a launcher has started on several hosts: start this command on each. "
+    "Every host keeps the table.",
+)
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
 def tune(
@@ -127,11 +158,13 @@ def tune(
     min_size: int,
     max_size: int,
     factor: int,
+    skews: tuple[float, ...] | None,
     time_limit: float | None,
     also: tuple[str, ...],
     all_sizes: bool,
     runtime: str | None,
     rules_path: str | None,
+    on_hosts: bool,
     fresh: bool,
     as_json: bool,
 ) -> int:
@@ -144,22 +177,32 @@ def tune(
     folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
     by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so
     far. Measurements are kept in FILE.points: the same command continues where it stopped.
+    With --hosts the ranks are those of a job on several hosts, and its table is used by jobs whose ranks are placed in
+    the same way on the same hosts.
     """
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    if skews and engine == "threads":
+        raise click.UsageError("--skew is for processes and sim; calls of threads have equal blocks")
     on = _machine(engine, machine, nodes, preset)
     if on is None and (all_sizes or runtime or rules_path):
         raise click.UsageError("--all-sizes, --target and --nccl-tuner are for --engine sim")
+    hosts = _join(engine, ranks, also) if on_hosts else None
+    if hosts is not None and hosts.comm.rank:
+        serve(hosts.comm)
+        return 0
     own = tuple(_own(spec) for spec in dict.fromkeys(algorithms))
     names = names or tuple(dict.fromkeys(each.collective for each in own)) or _COMMON
     keeps = file is None
     if file is None:
-        file = _kept_file(engine)
-    ranks = ranks or ((2, 4, 8) if on is None else (on.topology.rank_count,))
+        file = _kept_file(kept.HOSTS if hosts else engine)
+    ranks = ranks or _all_ranks(on, hosts)
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
-    record = Record(file, fresh=fresh, engine=engine) if on is None and _lasts(file) else None
+    named = hosts.names if hosts else ()
+    record = Record(file, fresh=fresh, engine=engine, hosts=" ".join(named)) if on is None and _lasts(file) else None
     rows = tuple(row for table in also for row in read_rows(table))
-    goal = Goal(names, ranks, wanted, time_limit=time_limit, engine=engine, also=rows, own=own)
+    all_skews = tuple(sorted({1.0, *(skews or ())}))
+    goal = Goal(names, ranks, wanted, 0.02, time_limit, engine, rows, own, all_skews, hosts)
     _check_own(own, names, ranks)
     tuner = Tuner(goal, record.points if record else ()) if on is None else SimulatedTuner(goal, on, target=runtime)
     _tell(record, tuner)
@@ -171,29 +214,52 @@ def tune(
 
     def write() -> list[Range]:
         found = _ranges(tuner, wanted, everything=keeps, with_nccl=not all_sizes)
-        write_table(file, as_table(_rows(found, file), here, engine), whole=keeps)
+        made = [hosts.row(row) for row in _rows(found, file)] if hosts else _rows(found, file)
+        write_table(file, as_table(made, here, engine), whole=keeps)
         return found
 
     write()
-    interrupted = False
-    try:
-        with output.progress("tuning", len(ranks) * len(names) * (len(wanted) + 1), printing=not as_json) as begin:
-            for point in tuner.points(begin):
-                if record:
-                    record.write(tuner.measured.values())
-                if not as_json:
-                    click.echo(_line(point))
-    except KeyboardInterrupt:
-        interrupted = True
+    with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not as_json) as begin:
+        interrupted = _search(tuner, begin, record, printing=not as_json)
     found = write()
     if on is not None and rules_path is not None and not interrupted:
         with output.working("simulating NCCL"):
             write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
+    if hosts and not interrupted:
+        hosts.finish(Path(file).read_text() if keeps else None)
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
         _print_summary(tuner.found, found, file)
     return INTERRUPTED if interrupted else 0
+
+
+def _join(engine: str, ranks: tuple[int, ...] | None, also: tuple[str, ...]) -> HostTimer:
+    """The ranks of this job, until the command ends."""
+    if engine != "processes" or ranks or also:
+        raise click.UsageError("--hosts measures processes, those of this job: leave out --engine, --ranks and --with")
+    return HostTimer(click.get_current_context().with_resource(init()))
+
+
+def _all_ranks(on: Platform | None, hosts: HostTimer | None) -> tuple[int, ...]:
+    if hosts is not None:
+        return (hosts.comm.size,)
+    return (2, 4, 8) if on is None else (on.topology.rank_count,)
+
+
+def _search(
+    tuner: Tuner | SimulatedTuner, begin: Callable[[str], None], record: Record | None, *, printing: bool
+) -> bool:
+    """Goes through all points; whether Ctrl-C has ended that."""
+    try:
+        for point in tuner.points(begin):
+            if record:
+                record.write(tuner.measured.values())
+            if printing:
+                click.echo(_line(point))
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 def _own(spec: str) -> Own:
@@ -266,7 +332,7 @@ def _ranges(
         return ranges(tuner.found.points, wanted, change=SIMULATED_CHANGE, other=0.0, with_reference=with_nccl)
     if not everything:
         return ranges(tuner.found.points, wanted)
-    points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.size))
+    points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.skew, p.size))
     return ranges(points, sorted({*wanted, *(point.size for point in points)}))
 
 
@@ -287,6 +353,8 @@ def _here() -> str:
 def _line(point: Measured) -> str:
     spec, took = point.best
     where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
+    if point.skew > 1:
+        where += f", skew {point.skew:g}"
     if point.reference is not None:
         name, other = point.reference
         than = f"{other / took:.2f} times the speed of {name} as simulated"
@@ -326,6 +394,7 @@ def _data(found: Found) -> dict[str, Any]:
             "ranks": point.ranks,
             "size": point.size,
             "in_place": point.in_place,
+            "skew": point.skew,
             "tried": point.tried,
             "default_us": point.default_us,
             "reference": point.reference,

@@ -50,7 +50,7 @@ def init(
         wait: How this rank waits for other ranks: "spin", "yield", "block", or "auto", which measures the best; None:
             GC3_WAIT.
         table: A selection table whose rows come before the default ones; None: the table that `gc3 tune` has kept for
-            this machine, if it is the same on all ranks.
+            this machine or these hosts, if it is the same on all ranks.
         adapt: Whether the ranks learn while calls run which program is the fastest: True, False, or "exact", with
             programs that add in the same order only; None: GC3_ADAPT. The same on all ranks, or nothing is learned. See
             docs/selection.md.
@@ -120,7 +120,7 @@ def _join(
 ) -> Communicator:
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
-    tuned = kept.read() if table is None else None
+    tuned = kept.for_job(several=route is not None) if table is None else None
     learning = adapting.prepare(adapt, adapt_share, set_up.adapt, rows if tuned is None else tuned.table)
     joined = _core.join(
         rank,

@@ -2,7 +2,7 @@
 
 They are files in the user's cache folder. The name of a file contains the conditions of the measurement: engine,
 processor, cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not
-found.
+found. A table for several hosts is kept on each of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gc3.comm.selection import Row, Table, parse
 from gc3.runtime.measure import machine
 from gc3.support import files, knobs
 
+HOSTS = "hosts"  # in place of an engine: processes on several hosts
 _DIGITS = 16
 
 
@@ -58,6 +59,17 @@ def read(engine: str = "processes") -> Kept | None:
     return None if found is None else Kept(Table(found[0] + Table.default().rows), found[1])
 
 
+def for_job(*, several: bool) -> Kept | None:
+    """Returns the table that a job on one host or on several offers to use; None if there is none.
+
+    Only ranks of hosts that were tuned together have the same table for several hosts.
+
+    Raises:
+        gc3.UserError: The file is no table, or other users can write to it.
+    """
+    return (read(HOSTS) if several else None) or read()
+
+
 def learned_path() -> Path | None:
     """Returns the file of what was learned while calls ran, which may not exist yet; None if nothing is kept."""
     place = folder()
@@ -90,8 +102,10 @@ def _rows(what: str, maker: str) -> tuple[tuple[Row, ...], int] | None:
     files.check_own(about, told, "BadTable")
     text = files.read_text(file, "BadTable")
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
-    # They were measured on one host.
-    return tuple(replace(row, nodes=(1, 1)) for row in parse(text, str(file), place)), digest or 1
+    rows = parse(text, str(file), place)
+    if what != f"tuned-{HOSTS}":  # measured on one host
+        rows = tuple(replace(row, nodes=(1, 1)) for row in rows)
+    return rows, digest or 1
 
 
 def in_force(engine: str) -> Table:

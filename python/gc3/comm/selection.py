@@ -22,6 +22,7 @@ from gc3.support import files
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
@@ -75,9 +76,19 @@ class Spec:
     threadblocks: int = 0
 
     def compile(
-        self, ranks: int, *, root: int = 0, in_place: bool = False, prove: bool = True, nodes: int = 1
+        self,
+        ranks: int,
+        *,
+        root: int = 0,
+        in_place: bool = False,
+        prove: bool = True,
+        nodes: int = 1,
+        order: Sequence[int] = (),
     ) -> Program:
         """Returns the program for a call on so many hosts, proven unless the caller does that.
+
+        `order`: the ranks of the first host, then those of the next, if that is not the order of their numbers. Ranks
+        of a compiled program are renamed so if its collective allows it.
 
         Raises:
             gc3.UserError: It cannot be compiled or read, or is for other calls.
@@ -85,7 +96,7 @@ class Spec:
         if self.is_file:
             program = programs.read(self.algorithm, ranks=ranks, root=root, in_place=in_place)
         else:
-            program = self._compiled(ranks, root=root, in_place=in_place, nodes=nodes)
+            program = self._compiled(ranks, root=root, in_place=in_place, nodes=nodes, order=order)
         if prove:
             verify(program, slots=self.slots)
         return program
@@ -95,27 +106,32 @@ class Spec:
         """Whether the program is a file, and is not compiled."""
         return programs.is_name(self.algorithm)
 
-    def _compiled(self, ranks: int, *, root: int, in_place: bool, nodes: int) -> Program:
+    def _compiled(self, ranks: int, *, root: int, in_place: bool, nodes: int, order: Sequence[int]) -> Program:
+        source = load(self.algorithm)
+        if not _core.is_symmetric(source.collective_name):
+            order = ()
+        root = order.index(root) if order else root  # of the algorithm, before its ranks are renamed
         known = {"ranks": ranks, "root": root, "nodes": nodes, "ranks_per_node": ranks // nodes}
         given: dict[str, Any] = {
             name: known[value] if isinstance(value, str) else value for name, value in self.parameters
         }
         return compile_program(
-            load(self.algorithm),
+            source,
             instances=self.instances,
             protocol=self.protocol,
             in_place=in_place,
             max_threadblocks=self.threadblocks,
+            order=order,
             **given,
         )
 
     def recipe(self) -> _core.Recipe:
         """Returns the recipe by which communicators get the program."""
 
-        def compiled(ranks: int, root: int, in_place: bool, nodes: int) -> _core.Program:
-            return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes).core
+        def compiled(ranks: int, root: int, in_place: bool, nodes: int, order: list[int]) -> _core.Program:
+            return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes, order=order).core
 
-        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes, self.thresholds)
+        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes, self.thresholds, not self.is_file)
 
     def __str__(self) -> str:
         """Describes it in one line."""
@@ -159,7 +175,7 @@ class Row:
         source: The file and position of the row, such as "default.json row 3".
         root: The root of the calls it serves; None: any.
         nodes: First and last number of hosts; None: no end.
-        ranks_per_node: First and last number of ranks on each host, which then are in blocks; None: wherever they are.
+        ranks_per_node: First and last number of ranks on each host; None: wherever they are.
         skew: Of blocks of different lengths, the longest divided by the mean: the first skew, 1 or more, and the first
             that is too large; None: no end. Calls of equal blocks have the skew 1.
         adapt: Whether a better program is learned while calls run; None: as the communicator says.
@@ -244,12 +260,24 @@ class Table:
         return Table(read_rows(path) + Table.default().rows)
 
     def choose(
-        self, collective: str, *, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0
+        self,
+        collective: str,
+        *,
+        ranks: int,
+        size: int,
+        in_place: bool,
+        root: int = 0,
+        skew: float = 1.0,
+        nodes: int = 1,
+        ranks_per_node: int = 0,
     ) -> Choice:
-        """Returns the row for a call with S = `size` bytes and blocks of that skew."""
-        found = self.core.explain(collective, ranks, size, in_place, root, skew)
+        """Returns the row for a call with S = `size` bytes and blocks of that skew.
+
+        The ranks are on so many hosts, `ranks_per_node` on each; 0: not the same number on all.
+        """
+        found = self.core.explain(collective, ranks, size, in_place, root, skew, nodes, ranks_per_node)
         passed = tuple(found.passed_over)
-        rows = [row for row in self.rows if row.collective == collective and row.nodes[0] == 1]
+        rows = [row for row in self.rows if row.collective == collective and (nodes > 1 or row.nodes[0] == 1)]
         return Choice(rows[len(passed)], passed, found)
 
 

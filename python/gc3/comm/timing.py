@@ -9,6 +9,8 @@ import numpy as np
 from gc3.comm import arrays
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from gc3 import _core
     from gc3.datatypes import Array
 
@@ -18,8 +20,8 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
 
     Every page is written to, because all pages that were never written are one page of zeros, which a cache holds.
     """
-    given = np.ones(model.input_blocks(rank) * count, dtype)
-    result = np.ones(model.output_blocks(rank) * count, dtype)
+    given = _ones(model.input_blocks(rank) * count, dtype)
+    result = _ones(model.output_blocks(rank) * count, dtype)
     if not (in_place and given.size and result.size):
         return given, result
     if given.size == result.size:
@@ -27,6 +29,10 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
     if given.size > result.size:
         return given, given[rank * count : rank * count + result.size]
     return result[rank * count : rank * count + given.size], result
+
+
+def _ones(count: int, dtype: DTypeLike) -> Array:
+    return np.ones(count, dtype)
 
 
 def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:

@@ -5,6 +5,7 @@ Or by simulating, synthesized programs included: `gc3 synth best`.
 
 from gc3.tune.best import Best
 from gc3.tune.descent import Search
+from gc3.tune.hosts import HostTimer, serve
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record
 from gc3.tune.schedules import schedules
@@ -16,6 +17,7 @@ __all__ = [
     "Best",
     "Found",
     "Goal",
+    "HostTimer",
     "Measured",
     "Own",
     "Range",
@@ -27,5 +29,6 @@ __all__ = [
     "check_fits",
     "ranges",
     "schedules",
+    "serve",
     "table",
 ]

@@ -21,6 +21,7 @@ from gc3.comm.selection import Spec
 from gc3.runtime.program import dialect_of
 from gc3.sim import Simulation
 from gc3.tune.space import divisions
+from gc3.tune.uneven import uneven
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -38,6 +39,7 @@ _SECOND = ((8, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"))
 _PROBING = 0.6  # of the simulations
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
+_PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class Search:
         target: str | None = None,
         threadblocks: int = 0,
         most: int = MOST,
+        skew: float = 1.0,
     ) -> None:
         """Simulates nothing yet.
 
@@ -106,8 +109,10 @@ class Search:
                 of its own; None: any.
             threadblocks: Most of a rank; 0: what a GPU of the machine holds.
             most: Simulations of a size, about.
+            skew: Of the blocks; above 1 the calls are of the v-form, and only programs that serve it are tried.
         """
         self._on = on
+        self._skew = skew
         self._ranks = ranks
         self._in_place = in_place
         self._target = target
@@ -252,7 +257,12 @@ class Search:
                 return None
             if self._target is not None:
                 program.core.to_xml(dialect_of(self._target), self._target)
-            simulation = Simulation(program, self._with_fifos(spec))
+            counts = None
+            if self._skew > 1:
+                program.check_v_form()
+                blocks = program.core.collective.v_counts
+                counts = uneven(blocks, _PART * blocks, self._skew)
+            simulation = Simulation(program, self._with_fifos(spec), counts)
             simulation.check_resident()
         except errors.UserError:  # other ranks, too many threadblocks, no path, or not for the target
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from gc3 import errors
@@ -35,6 +35,7 @@ class Range:
         in_place: The mode; None: both.
         spec: The program.
         points: The points it was chosen at.
+        skew: The first skew of blocks, and the first that is too large; None: no end.
     """
 
     collective: str
@@ -44,6 +45,7 @@ class Range:
     in_place: bool | None
     spec: Spec
     points: tuple[Measured, ...]
+    skew: tuple[float, float | None] = (1.0, None)
 
     def row(self) -> dict[str, Any]:
         """Returns the range as a row of a table."""
@@ -52,6 +54,7 @@ class Range:
             "ranks": [self.ranks, self.ranks],
             "size": [self.first, self.end],
             "in_place": self.in_place,
+            **({} if self.skew == (1.0, None) else {"skew": list(self.skew)}),
             "program": self.spec.data(),
             "note": "tuned: " + ", ".join(self._point(point) for point in self.points),
         }
@@ -109,12 +112,17 @@ def ranges(
 
     With `with_reference` the reference of the points, such as NCCL, competes; its ranges have the program REFERENCE.
 
-    A boundary lies halfway between two measured sizes on a logarithmic scale. The range of the last of `sizes` has no
-    end. If the search ended before that size, the default table serves larger calls.
+    A boundary lies halfway between two measured sizes, or skews, on a logarithmic scale. The range of the last of
+    `sizes` has no end. If the search ended before that size, the default table serves larger calls.
     """
     found: list[Range] = []
-    for (collective, ranks), group in groupby(points, key=lambda p: (p.collective, p.ranks)):
+    points = list(points)
+    skews: dict[tuple[str, int], set[float]] = {}
+    for point in points:
+        skews.setdefault((point.collective, point.ranks), set()).add(point.skew)
+    for (collective, ranks, skew), group in groupby(points, key=lambda p: (p.collective, p.ranks, p.skew)):
         measured = [_with_reference(point) if with_reference else point for point in group]
+        between = _between(sorted(skews[collective, ranks]), skew)
         chosen = choose(measured, change, other)
         first = 0
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
@@ -124,7 +132,7 @@ def ranges(
             after = known[:1] or sizes[sizes.index(last) + 1 :][:1]
             end = math.isqrt(last * after[0]) if after else None
             mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
-            found.append(Range(collective, ranks, first, end, mode, spec, served))
+            found.append(Range(collective, ranks, first, end, mode, spec, served, between))
             first = end or 0
     return found
 
@@ -145,6 +153,13 @@ def table(rows: Iterable[dict[str, Any]], machine: str | None = None, engine: st
     """
     on = {"measured_on": [machine]} if machine else {}
     return {"format": FORMAT, **on, "engine": engine, "rows": list(rows)}
+
+
+def _between(skews: Sequence[float], skew: float) -> tuple[float, float | None]:
+    """The skews that are nearest to one of those measured, on a logarithmic scale."""
+    at = skews.index(skew)
+    ends = [round(math.sqrt(a * b), 3) for a, b in pairwise(skews)]
+    return (ends[at - 1] if at else 1.0), (ends[at] if at < len(ends) else None)
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:

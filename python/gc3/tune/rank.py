@@ -10,13 +10,15 @@ import signal
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from gc3 import collectives
-from gc3.comm import init, timing
+from gc3.comm import Communicator, init, timing
+from gc3.runtime.buffers import operation
 from gc3.runtime.program import EngineOptions, Program
+from gc3.tune.uneven import elements_of, uneven
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
@@ -46,6 +48,12 @@ def main(arguments: list[str]) -> None:
         for line in requests:
             collective, size, warmup, iterations, _, mode = line.split()
             work = Work.read(mode)
+            if work.skew > 1:
+                seconds = time_uneven(
+                    comm, collective, int(size), work, program(work.file), int(warmup), int(iterations)
+                )
+                _answer(answers, rank, seconds)
+                continue
             count = collectives.count_for(collectives.get(collective).model(ranks), int(size), 4)
             seconds = comm.time(
                 collective,
@@ -58,9 +66,32 @@ def main(arguments: list[str]) -> None:
                 options=EngineOptions(work.slots, work.slot_bytes),
                 thresholds=work.thresholds,
             )
-            if rank == 0:
-                answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")
-                answers.flush()
+            _answer(answers, rank, seconds)
+
+
+def _answer(answers: TextIO, rank: int, seconds: list[float]) -> None:
+    if rank == 0:
+        answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")
+        answers.flush()
+
+
+def time_uneven(
+    comm: Communicator, collective: str, size: int, work: Work, program: Program, warmup: int, iterations: int
+) -> list[float]:
+    """Times a v-form with S = `size` bytes, as `Communicator.time` does calls of equal blocks."""
+    model = collectives.get(collective).model(comm.size)
+    counts = uneven(model.v_counts, elements_of(model, size), work.skew)
+    ready = comm.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
+    at: list[list[int]] = []
+    arrays: list[Array] = []
+    for buffer, blocks in enumerate((model.input_blocks(comm.rank), model.output_blocks(comm.rank))):
+        own = [counts[model.v_count(comm.rank, buffer, block)] for block in range(blocks)]
+        arrays.append(np.ones(sum(own), np.float32))
+        at.append([arrays[-1].ctypes.data + 4 * sum(own[:block]) for block in range(blocks)])
+    how = operation("sum", model, "float32", comm.rank)
+    inputs, outputs = at
+    took = comm.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
+    return comm.all_reduce(np.array(took), op="max").tolist()
 
 
 if __name__ == "__main__":

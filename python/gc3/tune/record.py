@@ -32,14 +32,17 @@ class Record:
         outdated: Why points of earlier runs do not count; None if they do, or there are none.
     """
 
-    def __init__(self, table: str, *, fresh: bool, engine: str = "processes") -> None:
+    def __init__(self, table: str, *, fresh: bool, engine: str = "processes", hosts: str = "") -> None:
         """Reads the record of the table in the file `table`, unless `fresh` is set; `engine`: the one it is for.
+
+        `hosts`: The hosts that programs are timed on, if there are several.
 
         Raises:
             gc3.UserError: The file exists and is not a record.
         """
         self.path = Path(f"{table}{SUFFIX}")
-        self._here = {"gc3": metadata.version("gc3"), "engine": engine, **machine()}
+        on = {"hosts": hosts} if hosts else {}
+        self._here = {"gc3": metadata.version("gc3"), "engine": engine, **on, **machine()}
         self.points: tuple[Measured, ...] = ()
         self.outdated: str | None = None
         if not fresh:
@@ -85,7 +88,16 @@ def _point(data: Any) -> Measured:
     if default is not None and default not in dict(times):
         raise ValueError(place)
     own = tuple(Own(str(o["spec"]), str(o["collective"]), str(o["version"])) for o in data.get("own", ()))
-    return Measured(*place, times, default, int(data["tried"]), bool(data.get("brief", False)), own)
+    return Measured(
+        *place,
+        times,
+        default,
+        int(data["tried"]),
+        bool(data.get("brief", False)),
+        own,
+        None,
+        float(data.get("skew", 1)),
+    )
 
 
 def _spec(data: Any) -> Spec:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from gc3 import errors
+from gc3 import collectives, errors
 from gc3.comm.selection import Row, Spec, Table
 from gc3.comm.world import WorldError
-from gc3.tune.space import candidates, fits
+from gc3.tune.hosts import HostTimer
+from gc3.tune.space import candidates, fits, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
-Place: TypeAlias = tuple[str, int, int, bool]  # collective, ranks, size, in place
+Place: TypeAlias = tuple[str, int, int, bool, float]  # collective, ranks, size, in place, skew
 
 _FINALISTS = 4
 _ROUNDS = 3
@@ -53,6 +54,8 @@ class Goal:
         engine: What ranks are when measured: "processes" or "threads"; or "sim".
         also: Rows of tables whose programs are tried, too.
         own: Further algorithms that are tried.
+        skews: Of the blocks: 1 are equal blocks; others are measured where the collective has a v-form.
+        hosts: Where ranks are that somebody has started on several hosts, and who times them; None: on this one.
     """
 
     collectives: tuple[str, ...]
@@ -63,6 +66,8 @@ class Goal:
     engine: str = "processes"
     also: tuple[Row, ...] = ()
     own: tuple[Own, ...] = ()
+    skews: tuple[float, ...] = (1.0,)
+    hosts: HostTimer | None = None
 
     def own_of(self, collective: str) -> tuple[Own, ...]:
         """Returns the further algorithms of a collective."""
@@ -80,6 +85,11 @@ class Goal:
             and not row.root
         )
 
+    def skews_of(self, collective: str, ranks: int) -> tuple[float, ...]:
+        """Returns those that calls of a collective can have."""
+        most = collectives.get(collective).model(ranks).v_counts
+        return tuple(skew for skew in self.skews if skew <= max(most, 1))
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -96,6 +106,7 @@ class Measured:
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
         own: The algorithms beside the library's that were tried.
         reference: With a simulation: what else serves such calls on that machine, such as NCCL, and its time in us.
+        skew: Of the blocks; 1: equal blocks.
     """
 
     collective: str
@@ -108,11 +119,12 @@ class Measured:
     brief: bool = False
     own: tuple[Own, ...] = ()
     reference: tuple[str, float] | None = None
+    skew: float = 1.0
 
     @property
     def place(self) -> Place:
         """The place of the point."""
-        return self.collective, self.ranks, self.size, self.in_place
+        return self.collective, self.ranks, self.size, self.in_place, self.skew
 
     @property
     def best(self) -> tuple[Spec, float]:
@@ -151,18 +163,22 @@ class Tuner:
             known: Earlier measurements; points for which the default table has changed do not count.
         """
         self.goal = goal
-        self.measured = {point.place: self._in_view_of_own(point) for point in known if _current(point)}
+        self.measured = {point.place: self._in_view_of_own(point) for point in known if _current(point, goal)}
         self.failed: dict[str, str] = {}
-        self._seen: dict[tuple[str, int], dict[Spec, float]] = {}  # brief times at the size tried last
+        self._seen: dict[tuple[str, int, float], dict[Spec, float]] = {}  # brief times at the size tried last
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
 
     @property
     def found(self) -> Found:
         """The known points of the goal."""
-        wanted = [place for ranks in self.goal.ranks for group in places(self.goal, ranks) for place in group]
-        points = tuple(self.measured[place] for place in wanted if place in self.measured)
-        done = len(points) == len(wanted) and not any(point.brief for point in points)
+        points = tuple(self.measured[place] for place in self.places if place in self.measured)
+        done = len(points) == len(self.places) and not any(point.brief for point in points)
         return Found(points, self.failed, done)
+
+    @property
+    def places(self) -> list[Place]:
+        """Those of the goal."""
+        return [place for ranks in self.goal.ranks for group in places(self.goal, ranks) for place in group]
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it has been measured; calls `begin` with the next work.
@@ -179,11 +195,12 @@ class Tuner:
             if not todo:
                 continue
             timer = self._timer(ranks)
-            tried: dict[str, tuple[Spec, ...]] = {}
+            tried: dict[tuple[str, bool], tuple[Spec, ...]] = {}
             with timer:
                 for done, place in enumerate(todo):
-                    collective, _, size, in_place = place
-                    if collective not in tried:
+                    collective, _, size, in_place, skew = place
+                    group = collective, skew > 1
+                    if group not in tried:
                         begin(f"{collective}, {ranks} ranks: compiling candidates")
                         library = candidates(
                             collective,
@@ -191,15 +208,17 @@ class Tuner:
                             in_place=in_place,
                             instances=timer.instances,
                             fifos=timer.fifos,
+                            protocols=timer.protocols,
                             own=tuple(own.spec for own in self.goal.own_of(collective)),
                         )
                         further = self.goal.further(collective, ranks, in_place=in_place)
-                        tried[collective] = tuple(dict.fromkeys((*library, *further)))
+                        specs = dict.fromkeys((*library, *further))
+                        tried[group] = tuple(s for s in specs if skew == 1 or serves_v(s, ranks, in_place=in_place))
                     if self._deadline is not None and time.monotonic() > self._deadline:
                         return
-                    begin(f"{collective}, {ranks} ranks, {size} B")
+                    begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
                     left = len(todo) - done + len(every) * (len(self.goal.ranks) - 1 - number)
-                    self.measured[place] = self._point(timer, place, tried[collective], self._share(left))
+                    self.measured[place] = self._point(timer, place, tried[group], self._share(left))
                     yield self.measured[place]
 
     def _in_view_of_own(self, point: Measured) -> Measured:
@@ -207,6 +226,8 @@ class Tuner:
         return point if set(self.goal.own_of(point.collective)) <= set(point.own) else replace(point, brief=True)
 
     def _timer(self, ranks: int) -> Timer:
+        if self.goal.hosts is not None:
+            return self.goal.hosts
         return ThreadTimer(ranks) if self.goal.engine == "threads" else RankTimer(ranks)
 
     def _share(self, points: int) -> float:
@@ -219,31 +240,35 @@ class Tuner:
         return [group[number] for number in far_apart(len(self.goal.sizes)) for group in groups]
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
-        collective, ranks, size, in_place = place
-        default: Spec | None = _default(place)
+        collective, ranks, size, in_place, skew = place
+        default: Spec | None = _default(place, self.goal)
+        if skew > 1 and not serves_v(default, ranks, in_place=in_place):
+            default = None
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         winners = [point.best[0] for point in self._neighbours(place)]
         # With too little time for all of them, those that were fast at another size are tried.
-        seen = self._seen.setdefault((collective, ranks), {})
+        seen = self._seen.setdefault((collective, ranks, skew), {})
         fitting.sort(key=lambda spec: seen.get(spec, 0 if spec in winners else math.inf))
         looks: dict[Spec, float] = {}
         cut = False
 
         def look(spec: Spec) -> None:
             try:
-                looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place))
+                looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place, skew=skew))
             except WorldError as problem:
                 self.failed[str(spec)] = str(problem)
 
         # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
         # run. Starting ranks takes as long as timing many programs, so it does not count as a part of the share.
-        look(default)
+        first = fitting[:1] if default is None else [default]
+        for spec in first:
+            look(spec)
         began = time.monotonic()
 
         def used() -> float:
             return (time.monotonic() - began) / share
 
-        for spec in dict.fromkeys((default, *fitting)):
+        for spec in dict.fromkeys((*first, *fitting)):
             if used() > _LOOKING and len(looks) > _FINALISTS:
                 cut = True
                 break
@@ -261,8 +286,8 @@ class Tuner:
         # Those of the last size are included: the end of a range is only known if its program was measured there.
         kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
         kept |= {spec for spec in winners if spec in looks}
-        first = () if default is None else (default,)
-        finalists = list(dict.fromkeys((*first, *(spec for spec in (*tried, *looks) if spec in kept))))
+        compared = () if default is None else (default,)
+        finalists = list(dict.fromkeys((*compared, *(spec for spec in (*tried, *looks) if spec in kept))))
         times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
         for turn in range(_ROUNDS):
             if turn and used() > 1:
@@ -271,27 +296,29 @@ class Tuner:
             for spec in finalists if turn % 2 else reversed(finalists):
                 iterations = min(max(int(min(self.goal.seconds, share / 20) / max(looks[spec], 1e-7)), _FEWEST), _MOST)
                 warmup = 1 + iterations // 8
-                times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place)
+                times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place, skew=skew)
         medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        return Measured(*place, medians, default, len(looks), cut, self.goal.own_of(collective))
+        own = self.goal.own_of(collective)
+        return Measured(*place[:4], medians, default, len(looks), cut, own, None, skew)
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""
-        collective, ranks, size, in_place = place
+        collective, ranks, size, in_place, skew = place
         smaller = [s for s in self.goal.sizes if s < size]
         larger = [s for s in self.goal.sizes if s > size]
         found: list[Measured] = []
         for sizes in (smaller[::-1], larger):
-            points = (self.measured.get((collective, ranks, s, in_place)) for s in sizes)
+            points = (self.measured.get((collective, ranks, s, in_place, skew)) for s in sizes)
             found += [point for point in points if point is not None][:1]
         return found
 
 
 def places(goal: Goal, ranks: int) -> Iterator[list[Place]]:
-    """Yields the places of a goal for a number of ranks, by collective, sizes ascending."""
+    """Yields the places of a goal for a number of ranks, by collective and skew, sizes ascending."""
     for collective in goal.collectives:
         in_place = collective == "broadcast"  # the mode in which communicators call it
-        yield [(collective, ranks, size, in_place) for size in goal.sizes]
+        for skew in goal.skews_of(collective, ranks):
+            yield [(collective, ranks, size, in_place, skew) for size in goal.sizes]
 
 
 def far_apart(count: int) -> list[int]:
@@ -311,11 +338,14 @@ def far_apart(count: int) -> list[int]:
     return found
 
 
-def _default(place: Place) -> Spec:
-    collective, ranks, size, in_place = place
-    return Table.default().choose(collective, ranks=ranks, size=size, in_place=in_place).row.spec
+def _default(place: Place, goal: Goal) -> Spec:
+    collective, ranks, size, in_place, skew = place
+    nodes, each = (1, 0) if goal.hosts is None else goal.hosts.where
+    given = {"ranks": ranks, "size": size, "nodes": nodes, "ranks_per_node": each}
+    spec = Table.default().choose(collective, in_place=in_place, skew=skew, **given).row.spec
+    return spec if goal.hosts is None else replace(spec, protocol="Simple", thresholds=())  # as it runs between hosts
 
 
-def _current(point: Measured) -> bool:
+def _current(point: Measured, goal: Goal) -> bool:
     """Whether the default table still chooses the program that the candidates were compared with."""
-    return point.default in (None, _default(point.place))
+    return point.default in (None, _default(point.place, goal))

@@ -51,10 +51,15 @@ class SimulatedTuner:
         self._groups = [group for ranks in goal.ranks for group in places(goal, ranks)]
 
     @property
+    def places(self) -> list[Place]:
+        """Those of the goal."""
+        return [place for group in self._groups for place in group]
+
+    @property
     def found(self) -> Found:
         """The known points of the goal."""
-        points = tuple(self.measured[p] for group in self._groups for p in group if p in self.measured)
-        return Found(points, {}, len(points) == sum(map(len, self._groups)))
+        points = tuple(self.measured[place] for place in self.places if place in self.measured)
+        return Found(points, {}, len(points) == len(self.places))
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it is known; calls `begin` with the next work. Ends at the goal's time limit.
@@ -65,7 +70,7 @@ class SimulatedTuner:
         limit = self.goal.time_limit
         deadline = None if limit is None else time.monotonic() + limit
         for group in self._groups:
-            collective, ranks, _, in_place = group[0]
+            collective, ranks, _, in_place, skew = group[0]
             own = self.goal.own_of(collective)
             search = Search(
                 collective,
@@ -76,20 +81,21 @@ class SimulatedTuner:
                 given=self.goal.further(collective, ranks, in_place=in_place),
                 target=self._target,
                 most=self._most,
+                skew=skew,
             )
-            nccl = self._nccl(collective, ranks)
+            nccl = self._nccl(collective, ranks) if skew == 1 else None
             for number in far_apart(len(group)):
                 if deadline is not None and time.monotonic() > deadline:
                     return
                 place = group[number]
                 size = place[2]
-                begin(f"{collective}, {ranks} ranks, {size} B")
+                begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
                 tried, count = search.fastest(size)
                 if not tried:
                     raise errors.error("BadSimulation", f"no program for {collective} runs on {self._on.topology.name}")
                 near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
                 reference = None if nccl is None else _reference(nccl, size)
-                self.measured[place] = Measured(*place, near, None, count, own=own, reference=reference)
+                self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=reference, skew=skew)
                 yield self.measured[place]
             # A program that is the best at one size may serve the sizes beside it.
             winners = list(dict.fromkeys(self.measured[place].best[0] for place in group))

@@ -36,6 +36,7 @@ def candidates(
     instances: tuple[int, ...] = (1, 2),
     fifos: tuple[tuple[int, int], ...] = ((0, 0),),
     threadblocks: int = 0,
+    protocols: tuple[str, ...] = datatypes.PROTOCOLS,
     own: tuple[str, ...] = (),
 ) -> tuple[Spec, ...]:
     """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks.
@@ -47,6 +48,7 @@ def candidates(
         instances: How many instances to try.
         fifos: Numbers of slots and bytes of a slot to try with the protocol Simple; 0: the engine's choice.
         threadblocks: Most of a rank; 0: no limit.
+        protocols: Those to try.
         own: Algorithms beside those of the library, as `gc3.algorithms.load` takes them.
     """
 
@@ -61,7 +63,7 @@ def candidates(
         for parameters in _parameters(algorithm, ranks):
             first = Spec(name, parameters)
             if worth(first):
-                ways = [spec for spec in _ways(first, instances) if worth(spec)]
+                ways = [spec for spec in _ways(first, instances) if spec.protocol in protocols and worth(spec)]
                 simple = [spec for spec in ways if spec.protocol == "Simple"]
                 found += [replace(spec, slots=slots, slot_bytes=size) for spec in simple for slots, size in fifos]
                 found += [spec for spec in ways if spec.protocol != "Simple"]
@@ -121,6 +123,15 @@ def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
     if core_each and size <= _LAST_SPUN:
         told += [(("spins", spins),) for spins in _SPINS]
     return tuple(replace(spec, thresholds=thresholds) for thresholds in told)
+
+
+def serves_v(spec: Spec, ranks: int, *, in_place: bool) -> bool:
+    """Returns whether a program serves blocks of different lengths."""
+    try:
+        spec.compile(ranks, in_place=in_place).check_v_form()
+    except errors.UserError:
+        return False
+    return True
 
 
 def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:

@@ -15,6 +15,7 @@ from gc3 import collectives, errors
 from gc3.comm import timing
 from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
+from gc3.datatypes import PROTOCOLS
 from gc3.runtime.measure import cores
 from gc3.runtime.program import EngineOptions, Program
 from gc3.tune.space import variants
@@ -33,15 +34,18 @@ class Timer(Protocol):
     # Whether a program is worth timing.
     instances: tuple[int, ...]
     fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
+    protocols: tuple[str, ...]
 
     def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
         """Returns a program with other thresholds, as far as they are worth timing at S = `size` bytes."""
         ...
 
     def seconds(
-        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
         """Returns the times of calls with S = `size` bytes, after some untimed ones.
+
+        Above a `skew` of 1 the calls are of the v-form, with blocks of that skew.
 
         Raises:
             WorldError: The program cannot be timed.
@@ -65,6 +69,7 @@ class RankTimer:
 
     instances: tuple[int, ...] = (1, 2)
     fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
+    protocols: tuple[str, ...] = PROTOCOLS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -79,7 +84,7 @@ class RankTimer:
         return variants(spec, size, core_each=self._ranks <= cores())
 
     def seconds(
-        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
         """Measures."""
         try:
@@ -92,7 +97,7 @@ class RankTimer:
             place.mkdir()
             command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
             self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
-        word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds).word()
+        word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew).word()
         try:
             return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
         except WorldError:
@@ -126,6 +131,7 @@ class ThreadTimer:
 
     instances = RankTimer.instances
     fifos = RankTimer.fifos
+    protocols: tuple[str, ...] = PROTOCOLS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -139,7 +145,7 @@ class ThreadTimer:
         return ()
 
     def seconds(
-        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
         """Measures."""
         try:

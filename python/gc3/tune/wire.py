@@ -16,6 +16,7 @@ class Work:
         slot_bytes: Bytes of a slot; 0: the engine's choice.
         in_place: Whether the buffers alias.
         thresholds: See `gc3.comm.selection.Spec`.
+        skew: Of the blocks; above 1 the call is one of a v-form.
     """
 
     file: str
@@ -23,6 +24,7 @@ class Work:
     slot_bytes: int
     in_place: bool
     thresholds: tuple[tuple[str, int | None], ...] = ()
+    skew: float = 1.0
 
     def word(self) -> str:
         """Returns one word without spaces."""
@@ -35,5 +37,5 @@ class Work:
         >>> Work.read(Work("a b.gc3", 4, 0, in_place=True).word()).file
         'a b.gc3'
         """
-        *first, thresholds = json.loads(word)
-        return Work(*first, thresholds=tuple((name, value) for name, value in thresholds))
+        *first, thresholds, skew = json.loads(word)
+        return Work(*first, thresholds=tuple((name, value) for name, value in thresholds), skew=skew)

@@ -60,7 +60,7 @@ Result<VLayout> VLayout::create(const ir::Program& program, const Plan& plan, st
   for (std::uint32_t s = first; s < last; ++s) {
     const Step& step = plan.steps[s];
     const Does does = does_of(step.opcode);
-    made.entries_.push_back({static_cast<std::uint32_t>(made.moved_.size()), step.count});
+    made.entries_.push_back({static_cast<std::uint32_t>(made.moved_.size()), step.count, 0});
     for (std::uint32_t k = 0; k < step.count; ++k) {
       Moved moved{piece(blocks.pieces[blocks.first[s] + k]), kNone, kNone};
       if (does.reads) moved.src = made.first_[step.src.buffer] + step.src.chunk + k;
@@ -181,12 +181,14 @@ void VLayout::place(std::span<std::uint8_t* const> input, std::span<std::uint8_t
   for (std::size_t s = 0; s < entries_.size(); ++s) {
     const VStep& entry = entries_[s];
     const std::size_t first = extents_.size();
+    std::uint64_t bytes = 0;
     for (std::uint32_t k = entry.first; k < entry.first + entry.extents; ++k) {
       const Moved& moved = moved_[k];
+      bytes += lengths_[moved.piece];
       append(extents_, place_of(moved.src), place_of(moved.dst), lengths_[moved.piece],
              one_tile && extents_.size() != first);
     }
-    steps_[s] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(extents_.size() - first)};
+    steps_[s] = {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(extents_.size() - first), bytes};
   }
 }
 

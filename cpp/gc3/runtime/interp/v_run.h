@@ -21,6 +21,7 @@ struct Extent {
 struct VStep {
   uint32_t first = 0;  // in VRun::extents
   uint32_t extents = 0;
+  uint64_t bytes = 0;  // of all of them
 };
 
 struct VRun : Run {
@@ -53,7 +54,9 @@ struct VMessage {
 
 inline VMessage message_of(const VRun& run, uint64_t tile, const Step& step) {
   const VStep& moves = run.steps[&step - run.first_step];
-  VMessage message{run.extents + moves.first, moves.extents, tile == 0 ? 0 : tile * run.tile_bytes, run.tile_bytes, 0};
+  const Extent* const extents = run.extents + moves.first;
+  if (run.tiles == 1) return {extents, moves.extents, 0, run.tile_bytes, moves.bytes, extents};
+  VMessage message{extents, moves.extents, tile == 0 ? 0 : tile * run.tile_bytes, run.tile_bytes, 0};
   while (message.segments != 0 && message.part_of(*message.extents) == 0) ++message.extents, --message.segments;
   while (message.segments != 0 && message.part_of(message.extents[message.segments - 1]) == 0) --message.segments;
   for (uint64_t i = 0; i < message.segments; ++i) message.bytes += message.part_of(message.extents[i]);
@@ -83,6 +86,11 @@ template <class S, class Block>
 void move_piece(Block& block, const VRun& run, const Task&, const Step& step, const VMessage& message, uint64_t offset,
                 uint64_t bytes, const uint8_t* in, uint8_t* out) {
   const bool streams = S::writes && run.streams[step.dst.buffer];
+  if (message.segments == 1) {  // whose bytes are those of its extent
+    const uint64_t at = message.skipped_of(*message.extents) + offset;
+    return combine<S>(block, streams, in, S::reads ? message.extents->src + at : nullptr,
+                      S::writes ? message.extents->dst + at : nullptr, out, bytes);
+  }
   if (message.before > offset) {
     message.at = message.extents;
     message.before = 0;

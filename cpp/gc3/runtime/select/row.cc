@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "gc3/model/symmetry.h"
+
 namespace gc3::select {
 namespace {
 
@@ -59,17 +61,19 @@ std::string CallShape::describe() const {
   return std::string(name_of(kind)) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
          mode_text(in_place) +
          (nodes < 2             ? ""
-          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " in no equal blocks"
+          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " with different numbers of ranks"
                                 : ", on " + range_text(nodes, nodes, "hosts")) +
-         (skew == 1 ? "" : ", skew " + skew_text(skew));
+         (order == nullptr ? "" : ", whose ranks are not in blocks") + (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
+
+// Whether the program finds the ranks in blocks, perhaps because it renames them.
+bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr || !renaming(call).empty(); }
 
 bool Row::serves(const CallShape& call) const {
   return kind == call.kind && call.ranks >= first_ranks && (!last_ranks || call.ranks <= *last_ranks) &&
          call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
          (!root || *root == call.root) && within(call.nodes, first_nodes, last_nodes) &&
-         (first_per_node == 0 ||
-          (call.ranks_per_node != 0 && within(call.ranks_per_node, first_per_node, last_per_node))) &&
+         (first_per_node == 0 || (within(call.ranks_per_node, first_per_node, last_per_node) && in_blocks(call))) &&
          call.skew >= first_skew && (!end_skew || call.skew < *end_skew);
 }
 
@@ -83,12 +87,20 @@ std::string Row::misfit(const CallShape& call) const {
   if (in_place && *in_place != call.in_place) return std::string("for calls ") + mode_text(*in_place);
   if (root && *root != call.root) return "for root " + std::to_string(*root);
   if (!within(call.nodes, first_nodes, last_nodes)) return "for " + range_text(first_nodes, last_nodes, "hosts");
-  if (first_per_node != 0 && call.ranks_per_node == 0) return "for ranks in blocks, as many on each host";
+  if (first_per_node != 0 && call.ranks_per_node == 0) return "for as many ranks on each host";
+  if (first_per_node != 0 && !in_blocks(call)) return "for ranks in blocks";
   if (first_per_node != 0 && !within(call.ranks_per_node, first_per_node, last_per_node))
     return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
   const std::string low = skew_text(first_skew);
   if (!end_skew) return "for a skew of " + low + " and more";
   return "for a skew of " + (first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*end_skew);
+}
+
+std::string Row::renaming(const CallShape& call) const {
+  if (call.order == nullptr || !recipe->renames || !model::is_symmetric(kind)) return "";
+  std::string text = "; the program takes ranks host by host:";
+  for (const std::uint32_t r : *call.order) text.append(1, ' ').append(std::to_string(r));
+  return text;
 }
 
 }  // namespace gc3::select

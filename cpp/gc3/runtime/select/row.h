@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
@@ -22,9 +23,10 @@ struct CallShape {
   std::uint64_t size = 0;
   bool in_place = false;
   std::uint32_t root = 0;
-  std::uint32_t nodes = 1;           // hosts
-  std::uint32_t ranks_per_node = 0;  // on each host, in blocks; 0: the ranks are not placed so
-  double skew = 1;                   // of blocks of different lengths: the longest, divided by the mean
+  std::uint32_t nodes = 1;                                       // hosts
+  std::uint32_t ranks_per_node = 0;                              // on each host; 0: not the same number on all
+  std::shared_ptr<const std::vector<std::uint32_t>> order = {};  // host by host; null: that is by their numbers
+  double skew = 1;  // of blocks of different lengths: the longest, divided by the mean
 
   bool operator==(const CallShape&) const = default;
   // The skew of counts; 1 if all are 0.
@@ -42,6 +44,7 @@ struct Recipe {
   std::uint32_t slots = 0;  // 0: the engine's choice
   std::uint64_t slot_bytes = 0;
   ThresholdChanges thresholds = {};  // none: those of the job
+  bool renames = false;              // `make` renames the ranks of a program of a symmetric collective by call.order
 };
 
 struct Row {
@@ -54,7 +57,7 @@ struct Row {
   std::optional<std::uint32_t> root = {};      // none: any
   std::uint32_t first_nodes = 1;
   std::optional<std::uint32_t> last_nodes = {};
-  // 0: wherever the ranks are; else only ranks in blocks, as many on each host.
+  // 0: wherever the ranks are; else only as many ranks on each host, renamed if they are not in blocks.
   std::uint32_t first_per_node = 0;
   std::optional<std::uint32_t> last_per_node = {};
   double first_skew = 1;
@@ -68,6 +71,11 @@ struct Row {
   bool serves(const CallShape& call) const;
   // Why the row does not serve a call of its collective; empty if it does.
   std::string misfit(const CallShape& call) const;
+  // In which order the program takes the ranks of a call; empty: in the order of their numbers.
+  std::string renaming(const CallShape& call) const;
+
+ private:
+  bool in_blocks(const CallShape& call) const;
 };
 
 // "5 to 7 ranks"; last = none: no end.

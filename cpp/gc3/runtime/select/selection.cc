@@ -43,7 +43,7 @@ std::uint64_t Selection::digest() const {
   if (rows_.empty()) return 0;
   Sha256 all;
   for (const std::shared_ptr<const Row>& row : rows_) {
-    const auto number = [](auto value) { return static_cast<std::int64_t>(value ? *value : -1); };
+    const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
     const std::array<std::int64_t, 13> words{static_cast<std::int64_t>(row->kind),
                                              row->first_ranks,
                                              number(row->last_ranks),

@@ -88,7 +88,7 @@ TEST_CASE("the skew of counts is the longest one divided by the mean") {
   CHECK(CallShape::skew_of(Counts{~std::uint64_t{0}, ~std::uint64_t{0}}) == 1);
 }
 
-TEST_CASE("rows for hosts serve ranks in blocks on so many hosts") {
+TEST_CASE("rows for hosts serve as many ranks on each of so many hosts") {
   Row only = row("hosts.json row 1", 0, {});
   only.first_nodes = 2;
   only.last_nodes = 4;
@@ -102,13 +102,23 @@ TEST_CASE("rows for hosts serve ranks in blocks on so many hosts") {
   CHECK(only.serves(placed(4, 2, 2)));
   CHECK(only.misfit(placed(4, 1, 4)) == "for 2 to 4 hosts");
   CHECK(only.misfit(placed(2, 2, 1)) == "for 2 or more ranks on each host");
-  CHECK(only.misfit(placed(4, 2, 0)) == "for ranks in blocks, as many on each host");
+  CHECK(only.misfit(placed(4, 2, 0)) == "for as many ranks on each host");
+  CallShape mixed = placed(4, 2, 2);
+  mixed.order = std::make_shared<const std::vector<std::uint32_t>>(std::vector<std::uint32_t>{0, 2, 1, 3});
+  CHECK(mixed.describe() == "allreduce of 64 B on 4 ranks, out of place, on 2 hosts, whose ranks are not in blocks");
+  CHECK(only.misfit(mixed) == "for ranks in blocks");
+  only.recipe = std::make_shared<const Recipe>(Recipe{{}, "renames", 0, 0, {}, true});
+  CHECK(only.serves(mixed));
+  only.kind = mixed.kind = model::CollectiveKind::alltonext;
+  CHECK(only.misfit(mixed) == "for ranks in blocks");
+  only.kind = model::CollectiveKind::allreduce;
   const Selection selection({only, row("default.json row 1", 0, {})});
   CHECK(selection.find(placed(4, 2, 2))->source == "hosts.json row 1");
   const auto unequal = selection.explain(placed(5, 2, 0));
   REQUIRE(unequal.ok());
-  CHECK(unequal.value().call == "allreduce of 64 B on 5 ranks, out of place, on 2 hosts in no equal blocks");
-  CHECK(unequal.value().str().find("not hosts.json row 1: for ranks in blocks") != std::string::npos);
+  CHECK(unequal.value().call ==
+        "allreduce of 64 B on 5 ranks, out of place, on 2 hosts with different numbers of ranks");
+  CHECK(unequal.value().str().find("not hosts.json row 1: for as many ranks on each host") != std::string::npos);
   CHECK(selection.explain(placed(4, 1, 4)).value().passed_over.empty());
 }
 

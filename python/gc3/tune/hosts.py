@@ -1,0 +1,165 @@
+"""Times programs on ranks that a launcher has started on several hosts: rank 0 asks, all ranks run.
+
+Programs come from rank 0, so the other hosts need no files of its, and only its clock decides when the search ends.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gc3 import _core, collectives, errors
+from gc3.comm import kept, timing
+from gc3.comm.communicator import Communicator
+from gc3.comm.selection import Spec
+from gc3.comm.world import WorldError
+from gc3.runtime.program import EngineOptions, Program
+from gc3.support.files import make_folder, replace_text
+from gc3.tune.rank import time_uneven
+from gc3.tune.wire import Work
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+
+    # Collective, S in bytes, untimed and timed calls, mode, skew; then the program's image, slots and bytes of one.
+    Asked = tuple[str, int, int, int, bool, float, bytes, int, int]
+
+
+class HostTimer:
+    """Rank 0's timer. The other ranks are in `serve`.
+
+    Attributes:
+        comm: The ranks.
+        where: The number of hosts, and of ranks on each; 0: not the same number on all.
+    """
+
+    instances: tuple[int, ...] = (1, 2)
+    fifos: tuple[tuple[int, int], ...] = ((0, 0),)  # the transport chooses
+    protocols: tuple[str, ...] = ("Simple",)  # only this one runs between hosts
+
+    def __init__(self, comm: Communicator) -> None:
+        """Times on the ranks of a communicator.
+
+        Raises:
+            gc3.UserError: All of them are on one host.
+        """
+        self.comm = comm
+        self._rank = _Rank(comm)
+        places = [ranks for _, ranks in comm.hosts]
+        if not places:
+            raise errors.error("BadArgument", "all ranks of this job are on one host, where they need no launcher")
+        equal = all(len(ranks) == len(places[0]) for ranks in places)
+        self.where = len(places), len(places[0]) if equal else 0
+        order = [rank for ranks in places for rank in ranks]
+        self._order = () if order == sorted(order) else tuple(order)
+        self._image = lru_cache(maxsize=None)(self._compile)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hosts."""
+        return tuple(name for name, _ in self.comm.hosts)
+
+    def row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns a row of a table as one for ranks that are placed as these."""
+        nodes, each = self.where
+        return {**row, "nodes": [nodes, nodes], **({"ranks_per_node": [each, each]} if each else {})}
+
+    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
+        """Returns none: thresholds are for messages inside a host."""
+        return ()
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
+    ) -> tuple[float, ...]:
+        """Measures."""
+        try:
+            image = self._image(Spec(spec.algorithm, spec.parameters, spec.instances), in_place)
+        except errors.UserError as problem:  # the default table's choice need not be among the candidates
+            raise WorldError(problem.message) from problem
+        asked = collective, size, warmup, iterations, in_place, skew, image, spec.slots, spec.slot_bytes
+        self.comm.broadcast_object(asked)
+        try:
+            return self._rank.seconds(asked)
+        except errors.UserError as problem:
+            raise WorldError(problem.message) from problem
+
+    def finish(self, text: str | None) -> None:
+        """Ends the other ranks, and has each other host keep the table; None: keep nothing."""
+        self.comm.broadcast_object(text)
+        for problem in self.comm.gather_object(None) or ():
+            if problem is not None:
+                raise errors.error("FileUnwritable", problem)
+
+    def __enter__(self) -> None:
+        """Does nothing: the ranks are there."""
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        """Does nothing: `finish` ends them."""
+
+    def _compile(self, spec: Spec, in_place: bool) -> bytes:
+        return spec.compile(self.comm.size, in_place=in_place, nodes=self.where[0], order=self._order).core.to_bytes()
+
+
+def serve(comm: Communicator) -> None:
+    """Runs on every rank but 0 what rank 0 asks for, until it ends; keeps the table on this rank's host."""
+    rank = _Rank(comm)
+    asked: Asked | str | None
+    while isinstance(asked := comm.broadcast_object(None), tuple):
+        try:
+            rank.seconds(asked)
+        except errors.UserError:  # rank 0 has the same one
+            continue
+    problem = None
+    name, ranks = next((name, ranks) for name, ranks in comm.hosts if comm.rank in ranks)
+    if asked is not None and ranks[0] == comm.rank:
+        try:
+            _keep(asked)
+        except errors.UserError as unwritable:
+            problem = f"{unwritable.message} (on host {name})"
+    comm.gather_object(problem)
+
+
+def _keep(text: str) -> None:
+    place = kept.path(kept.HOSTS)
+    if place is not None:  # GC3_CACHE=off there
+        make_folder(place.parent)
+        replace_text(str(place), text)
+
+
+class _Rank:
+    """A rank that runs programs."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        self._program = lru_cache(maxsize=None)(self._read)
+        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
+
+    def seconds(self, asked: Asked) -> tuple[float, ...]:
+        collective, size, warmup, iterations, in_place, skew, image, slots, slot_bytes = asked
+        program = self._program(image)
+        if skew > 1:
+            work = Work("", slots, slot_bytes, in_place, (), skew)
+            return tuple(time_uneven(self._comm, collective, size, work, program, warmup, iterations))
+        count = collectives.count_for(collectives.get(collective).model(self._comm.size), size, 4)
+        return tuple(
+            self._comm.time(
+                collective,
+                count,
+                in_place=in_place,
+                warmup=warmup,
+                iterations=iterations,
+                buffers=self._buffers(collective, count, in_place),
+                program=program,
+                options=EngineOptions(slots, slot_bytes),
+            )
+        )
+
+    def _read(self, image: bytes) -> Program:
+        return Program(_core.Program.from_bytes(image))
+
+    def _allocate(self, collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
+        model = collectives.get(collective).model(self._comm.size, in_place=in_place)
+        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place)
