@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_measured_times_stand_beside_predictions(tmp_path: Path) -> None:
         ("show ring_allreduce -D R=2 --source --size 1KiB", "need --topology"),
         ("show ring_allreduce -D R=2 --picture {}/p.svg --json", "--picture draws"),
         ("trace ring_allreduce -t ndv4", "name a file"),
-        ("topo plot ndv4 --load ring_allreduce -o {}/p.png", "SVG only"),
+        ("topo plot ndv4 --load ring_allreduce -o {}/p.pdf", "SVG or PNG"),
         ("topo plot ndv4 --size 1KiB -o {}/p.svg", "--size is for --load"),
     ],
 )
@@ -141,7 +142,7 @@ def test_mistakes(command: str, told: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
+_DRAWN = pytest.mark.parametrize(
     "command",
     [
         "show ring_allreduce -D R=4 --picture {}",
@@ -149,8 +150,38 @@ def test_mistakes(command: str, told: str, tmp_path: Path) -> None:
         "trace ring_allreduce -t ndv4 --size 64KiB --picture {}",
         "trace ring_allreduce -D R=2 --engine threads --size 4KiB --picture {}",
         "topo plot ndv4 -D N=2 --load hierarchical_allreduce -o {}",
+        "bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -f 4 -n 3 --plot {}",
     ],
 )
+
+
+@_DRAWN
+def test_pictures_are_png_where_the_name_says_so(command: str, tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    pytest.importorskip("resvg_py")
+    _gc3(*command.format(tmp_path / "p.svg").split())
+    width = float(str(ET.parse(tmp_path / "p.svg").getroot().get("width")))  # noqa: S314  our own file
+    path = tmp_path / "p.png"
+    result = _gc3(*command.format(path).split())
+    assert result.exit_code == 0, result.output
+    assert "browser" not in result.output
+    pixels = image.imread(path)
+    assert abs(pixels.shape[1] - 2 * width) <= 2
+    assert (pixels[..., 3] == 1).all()  # nothing is transparent: a viewer may have any background
+    assert (pixels[0, :, :3] == 1).all()
+    levels = pixels[..., :3].reshape(-1, 3)
+    assert 0.0004 < (levels.max(axis=1) < 0.4).mean() < 0.5  # letters are dark
+
+
+def test_a_picture_as_png_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    result = _gc3("show", "ring_allreduce", "-D", "R=2", "--picture", str(tmp_path / "p.png"))
+    assert result.exit_code == 1
+    assert "pip install resvg-py matplotlib" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+@_DRAWN
 def test_pictures_are_svg(command: str, tmp_path: Path) -> None:
     path = tmp_path / "p.svg"
     result = _gc3(*command.format(path).split())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3.report import page
+from gc3.report import page, svg
 from gc3.support import drawing, files
 
 if TYPE_CHECKING:
@@ -48,6 +48,20 @@ class Drawing(OutputFile):
         if self._checked:
             drawing.check(value)
         return super().convert(value, param, ctx)
+
+
+class Picture(OutputFile):
+    """The name of a picture to write, by its ending as SVG or PNG."""
+
+    def __init__(self) -> None:
+        """Takes nothing: the endings are those that can be written."""
+        super().__init__(*svg.FORMATS)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Returns the name; checks that what makes its form is installed."""
+        path = super().convert(value, param, ctx)
+        svg.check(path)
+        return path
 
 
 class Page(OutputFile):

@@ -10,14 +10,13 @@ import click
 from gc3.cli import completion, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile
+from gc3.cli.files import Picture
 from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.lang.build import STAGES
-from gc3.report import flow
+from gc3.report import flow, svg
 from gc3.report.style import short_size
 from gc3.sim import run_timeline
 from gc3.sim.predict import Simulation, platform
-from gc3.support.files import write_text
 from gc3.support.words import counted
 from gc3.topologies import load
 
@@ -49,7 +48,7 @@ _SMALL = 1 << 10
 @click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")
 @click.option("--source", is_flag=True, help="Show the lines that made the program instead; with -t, their times.")
 @optional_machine_options
-@click.option("--picture", type=OutputFile(".svg"), metavar="FILE.svg", help="Draw its messages step by step instead.")
+@click.option("--picture", type=Picture(), metavar="FILE.svg|png", help="Draw its messages step by step instead.")
 @click.option("--size", type=sizes.Size(), help="Size S of the call that --source times.  [default: 1MiB]")
 @options.json_option
 def show(
@@ -121,13 +120,13 @@ def _draw(spec: str, how: options.CompileOptions, path: str) -> None:
     # On a machine without differences between ranks, a step begins when what it needs is there.
     simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"))
     made = flow.flow(run_timeline.simulated(simulation, simulation.run(_SMALL, explain=True)))
-    write_text(path, flow.draw(made))
+    svg.save(flow.draw(made), path)
     missing = [made.left_out] if made.left_out else []
     if made.rounds > flow.MOST_DRAWN:
         missing.append(f"steps after {flow.MOST_DRAWN} of {made.rounds}")
     if missing:
         output.remark(f"'{path}' does not show {', '.join(missing)}")
-    click.echo(f"{path}: open it in a browser")
+    click.echo(f"{path}: open it in a browser" if path.endswith(".svg") else path)
 
 
 def _show_source(

@@ -12,7 +12,7 @@ from gc3 import topologies
 from gc3.cli import completion, options, output, sizes, variants
 from gc3.cli.command import Command
 from gc3.cli.files import Drawing, OutputFile
-from gc3.report import loads
+from gc3.report import loads, svg
 from gc3.sim import Simulation, platform
 from gc3.support.files import write_text
 from gc3.support.words import counted
@@ -156,7 +156,7 @@ def plot(
     title: str | None,
     as_json: bool,
 ) -> None:
-    """Draw a topology. This needs matplotlib, except with --load, which draws SVG only."""
+    """Draw a topology. This needs matplotlib, except with --load, which draws SVG or, with resvg, PNG."""
     topology = topologies.load(spec, **parameters)
     if spec_of_load is not None:
         use = _draw_load(topology, spec_of_load, size or _SIZE, path, title)
@@ -181,8 +181,9 @@ def _draw_load(
 ) -> Mapping[str, tuple[float, int]]:
     if title is not None:
         raise click.UsageError("--title is not for --load")
-    if not path.endswith(".svg"):
-        raise click.UsageError(f"'{path}': the load is drawn as SVG only, so the name must end in .svg")
+    if not path.endswith(svg.FORMATS):
+        raise click.UsageError(f"'{path}': the load is drawn as SVG or PNG, so the name must end in .svg or .png")
+    svg.check(path)
     if topology.rank_count > loads.MOST_RANKS:
         raise click.UsageError(f"{topology.rank_count} ranks; a drawing of a load has at most {loads.MOST_RANKS}")
     on = platform(topology)
@@ -191,7 +192,7 @@ def _draw_load(
     )
     with output.working("simulating"):
         found = Simulation(program, on).run(size, explain=True)
-    write_text(path, loads.draw(topology, found.use, found.time_s))
+    svg.save(loads.draw(topology, found.use, found.time_s), path)
     return found.use
 
 

@@ -8,14 +8,14 @@ import click
 
 from gc3.cli import completion, engines, options, output, report, sizes, target, variants
 from gc3.cli.command import Command
-from gc3.cli.files import OutputFile
+from gc3.cli.files import OutputFile, Picture
 from gc3.cli.machine import load_machine, machine_option
-from gc3.report import lanes
+from gc3.report import lanes, svg
 from gc3.runtime.checking import Case
 from gc3.runtime.program import EngineOptions, verify
 from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
 from gc3.sim.run_timeline import Run
-from gc3.support.files import write_bytes, write_text
+from gc3.support.files import write_bytes
 
 _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
 
@@ -54,7 +54,7 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     metavar="FILE",
     help="The file to write: t.json, or compressed t.json.gz.",
 )
-@click.option("--picture", type=OutputFile(".svg"), metavar="FILE.svg", help="Also draw the schedule.")
+@click.option("--picture", type=Picture(), metavar="FILE.svg|png", help="Also draw the schedule.")
 @options.compile_options
 @options.script_arguments
 @options.dtype_option
@@ -115,7 +115,7 @@ def trace(
             write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
         if picture is not None:
             drawn = lanes.lanes(run)
-            write_text(picture, lanes.draw(drawn))
+            svg.save(lanes.draw(drawn), picture)
             if drawn.left_out:
                 output.remark(f"'{picture}' does not show {drawn.left_out}")
     if dropped:
@@ -202,7 +202,7 @@ def _tell(
     if path is not None:
         click.echo(f"{path}: open it in https://ui.perfetto.dev")
     if picture is not None:
-        click.echo(f"{picture}: open it in a browser")
+        click.echo(f"{picture}: open it in a browser" if picture.endswith(".svg") else picture)
 
 
 def _ranks(text: str, count: int) -> frozenset[int]:

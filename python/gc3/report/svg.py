@@ -1,8 +1,19 @@
-"""SVG drawings that follow the light or dark appearance of the page or viewer that shows them."""
+"""SVG drawings that follow the light or dark appearance of the page or viewer that shows them, also as PNG."""
 
 from __future__ import annotations
 
+import re
 from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from gc3 import errors
+from gc3.support import files
+
+# Of the names of drawings that `save` writes.
+FORMATS = (".svg", ".png")
+_PIXELS = 2.0  # of a PNG, for each unit of the drawing
 
 # By cause of a wait; Okabe and Ito's colours, which colour-blind readers can distinguish.
 CAUSES = {
@@ -17,11 +28,29 @@ CAUSES = {
     "launch": "#999999",
 }
 
-VARIABLES = """
-:root, svg { --ink: #22252a; --soft: #62666d; --line: #d8d8d2; --back: #ffffff; --panel: #f5f5f1; --mark: #b3261e; }
-@media (prefers-color-scheme: dark) {
-:root, svg { --ink: #e8e8e4; --soft: #a5a9b0; --line: #43474d; --back: #1a1c1f; --panel: #26292d; --mark: #ff8a80; } }
-"""
+_LIGHT = {
+    "ink": "#22252a",
+    "soft": "#62666d",
+    "line": "#d8d8d2",
+    "back": "#ffffff",
+    "panel": "#f5f5f1",
+    "mark": "#b3261e",
+}
+_DARK = {
+    "ink": "#e8e8e4",
+    "soft": "#a5a9b0",
+    "line": "#43474d",
+    "back": "#1a1c1f",
+    "panel": "#26292d",
+    "mark": "#ff8a80",
+}
+
+
+def _variables(colors: dict[str, str]) -> str:
+    return ":root, svg { " + "".join(f"--{name}: {color}; " for name, color in colors.items()) + "}"
+
+
+VARIABLES = f"\n{_variables(_LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{_variables(_DARK)} }}\n"
 _STYLE = (
     VARIABLES
     + """
@@ -48,6 +77,48 @@ def document(inner: str, width: float, height: float, title: str, *, alone: bool
 def style() -> str:
     """Returns the style of all drawings, for a page that contains them."""
     return _STYLE.replace("svg { background: var(--back); }", "").replace("\ntext {", "\nsvg text {")
+
+
+def check(path: str) -> None:
+    """Checks, before anything is computed, that a drawing can be saved under a name of FORMATS.
+
+    Raises:
+        gc3.UserError: The name ends in .png, and a package is missing.
+    """
+    if Path(path).suffix == ".png":
+        _png_packages()
+
+
+def save(drawing: str, path: str) -> None:
+    """Writes the drawing of a file of its own: as SVG, or as PNG in light colours where the name ends in .png.
+
+    Raises:
+        gc3.UserError: A package that makes PNG is missing, or the file cannot be written.
+    """
+    if Path(path).suffix != ".png":
+        files.write_text(path, drawing)
+        return
+    renderer, data = _png_packages()
+    # The renderer knows no variables. The font comes with matplotlib: a machine without a screen may have none.
+    plain = re.sub(r"var\(--(\w+)\)", lambda name: _LIGHT[name[1]], drawing.replace(VARIABLES, ""))
+    made = renderer.svg_to_bytes(
+        svg_string=plain,
+        zoom=_PIXELS,
+        background=_LIGHT["back"],
+        skip_system_fonts=True,
+        font_files=[str(Path(data) / "fonts" / "ttf" / "DejaVuSans.ttf")],
+        font_family="DejaVu Sans",
+        sans_serif_family="DejaVu Sans",
+    )
+    files.write_bytes(path, bytes(made))
+
+
+def _png_packages() -> tuple[Any, str]:
+    try:
+        return import_module("resvg_py"), import_module("matplotlib").get_data_path()
+    except ImportError as problem:
+        message = "a drawing as PNG needs resvg and matplotlib: run `pip install resvg-py matplotlib`, or ask for SVG"
+        raise errors.error("MissingPackage", message) from problem
 
 
 def text(x: float, y: float, what: str, *, kind: str = "", anchor: str = "") -> str:

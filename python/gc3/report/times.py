@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _WIDTH, _HEIGHT = 720, 340
-_LEFT, _BOTTOM, _TOP = 66, 34, 12
+_LEFT, _RIGHT, _BOTTOM, _TOP = 66, 26, 34, 12
 
 
 def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = True) -> str:
@@ -27,7 +27,9 @@ def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = Tru
     last = max(last, first + 1)
 
     def x(size: int) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 14) * ((math.log2(max(size, 1)) - low) / (high - low) if high > low else 0.5)
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (
+            (math.log2(max(size, 1)) - low) / (high - low) if high > low else 0.5
+        )
 
     def y(seconds: float) -> float:
         return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * (math.log10(seconds) - first) / (last - first)
@@ -35,7 +37,7 @@ def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = Tru
     parts: list[str] = []
     for decade in range(first, last + 1):
         at = y(10.0**decade)
-        parts.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{_WIDTH - 14}"/>')
+        parts.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{_WIDTH - _RIGHT}"/>')
         parts.append(svg.text(_LEFT - 6, at + 4, svg.time_text(10.0**decade), kind="soft", anchor="end"))
     for size in size_ticks(sizes, most=7):
         parts.append(f'<path class="grid" d="M{x(size):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')

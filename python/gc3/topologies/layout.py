@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class Layout:
         return bool(((away < _NEAR) & (along > _NEAR) & (along < length - _NEAR)).any())
 
     @cached_property
-    def _places(self) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    def _places(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         return np.array(self.points, np.float64)
 
     def _fabric(self, fabric: Fabric) -> None:
