@@ -1,18 +1,22 @@
 """An AllReduce of your own, written by hand, under DistributedDataParallel of PyTorch.
 
-torchrun --standalone --nproc-per-node 2 examples/torch_ddp.py
+    torchrun --standalone --nproc-per-node 2 examples/torch_ddp.py
+    python examples/torch_ddp.py --ranks 4 --vs --width 512
+
+Every rank has a batch, and DDP adds up the gradients of all ranks with the program `meet_at_owners`, in buckets, while
+the backward pass still computes others. The weights are compared with those of one process that has all batches.
 """
 
 from __future__ import annotations
 
-import os
+import argparse
+from dataclasses import dataclass
 
-import torch
-import torch.distributed as dist
-from torch import nn
+import beside
 
 import gc3
-import gc3.torch
+
+STEPS, BATCH, INPUTS = 5, 64, 32
 
 
 @gc3.algorithm("allreduce", chunks=lambda R: R, in_place=True)
@@ -28,28 +32,76 @@ def meet_at_owners(R: int) -> None:
                 total.copy(rank, "in", owner)
 
 
-def main() -> None:
+def main(given: argparse.Namespace) -> None:
     """Trains a small network, and says which program added up the gradients."""
-    torch.set_num_threads(1)
-    torch.manual_seed(int(os.environ["RANK"]))
-    dist.init_process_group("gc3")
-    ranks = dist.get_world_size()
-    gc3.torch.load(gc3.compile(meet_at_owners, R=ranks))  # proven before it is used
+    comm = beside.start_torch(given)
+    import torch  # noqa: PLC0415
+    import torch.distributed as dist  # noqa: PLC0415
+    from torch import nn  # noqa: PLC0415
 
-    net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 32)))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for step in range(5):
-        x = torch.randn(64, 32)
-        loss = (net(x) - x).square().mean()
-        loss.backward()  # DDP calls all_reduce for each bucket of gradients
-        optimizer.step()
-        optimizer.zero_grad()
-        if dist.get_rank() == 0:
-            print(f"step {step}: loss {loss.item():.4f}")
-    if dist.get_rank() == 0:
-        print(gc3.torch.explain("allreduce", 16_672))
+    import gc3.torch  # noqa: PLC0415
+
+    @dataclass
+    class Trained:
+        """A network, its optimizer, and the calls that its name says."""
+
+        name: str
+        net: nn.Module
+        seconds: float = 0.0
+
+        def __post_init__(self) -> None:
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+        def step(self, *batches: torch.Tensor) -> float:
+            """Learns to give back what comes in; returns the loss."""
+            loss = sum((self.net(x) - x).square().mean() for x in batches) / len(batches)
+            loss.backward()  # DDP calls all_reduce for each bucket of gradients
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            return loss.item()
+
+    def network() -> nn.Module:
+        torch.manual_seed(1)
+        width = given.width
+        return nn.Sequential(nn.Linear(INPUTS, width), nn.ReLU(),
+                             nn.Linear(width, width), nn.ReLU(), nn.Linear(width, INPUTS))  # fmt: skip
+
+    def distributed(name: str, group: dist.ProcessGroup | None) -> Trained:
+        return Trained(name, nn.parallel.DistributedDataParallel(network(), process_group=group))
+
+    own = dist.new_group(backend="gc3")
+    gc3.torch.load(gc3.compile(meet_at_owners, R=comm.size), own)  # proven before it is used
+    variants = [distributed("gc3 meet_at_owners", own), distributed("gc3", None)]
+    for name in given.algorithm:
+        group = dist.new_group(backend="gc3")
+        gc3.torch.load(beside.program(name, comm, "allreduce"), group)
+        variants.append(distributed(f"gc3 {name}", group))
+    if given.vs:
+        variants.insert(0, distributed("gloo", dist.new_group(backend="gloo")))
+    numbers = torch.Generator().manual_seed(1)
+    batches = torch.randn(STEPS, comm.size, BATCH, INPUTS, generator=numbers)
+    serial = Trained("alone", network())
+    for number in range(STEPS):
+        losses = {each.name: each.step(batches[number, comm.rank]) for each in variants}
+        serial.step(*batches[number])
+        if comm.rank == 0:
+            print(f"step {number}: loss {losses['gc3 meet_at_owners']:.4f}")
+    for each in variants:
+        pairs = zip(each.net.parameters(), serial.net.parameters(), strict=True)
+        if not beside.agreed(comm, all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)):
+            raise SystemExit(f"{each.name}: NOT equal to one process with all batches")
+    size = sum(p.numel() for p in serial.net.parameters())
+    if comm.rank == 0:
+        print(f"equal to one process with all batches; {4 * size} bytes of gradients")
+        print(gc3.torch.explain("allreduce", size, group=own))
+    if given.vs or given.algorithm:
+        about = {"name": "torch_ddp", "of": 1, "unit": "steps", "width": given.width, "bytes": 4 * size}
+        x = batches[0, comm.rank]
+        beside.compare(comm, [*variants, serial], lambda each: each.step(x), given, **about)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    parser = beside.parser(__doc__)
+    parser.add_argument("--width", type=beside.positive, default=256, help="of the network (default: 256)")
+    main(parser.parse_args())

@@ -181,12 +181,17 @@ def _mpich(folder: Path, apart: bool) -> Library | Missing:
     program = compiled(mpicc, folder / "mpi-mpich")
     if isinstance(program, str):
         return Missing("mpich", program)
+    return Library("mpich", version, (mpich_setting(mpirun, str(program), apart=apart),))
+
+
+def mpich_setting(mpirun: str, program: str, *, apart: bool) -> Setting:
+    """Returns the setting of a program of MPICH that competes."""
 
     def start(folder: Path, ranks: int) -> list[list[str]]:
         bound = [] if apart or ranks > cores() else ["-bind-to", "core"]
-        return [[mpirun, *bound, "-n", str(ranks), *(_APART if apart else ()), str(program), str(folder)]]
+        return [[mpirun, *bound, "-n", str(ranks), *(_APART if apart else ()), program, str(folder)]]
 
-    return Library("mpich", version, (Setting("mpich", "mpich", start),))
+    return Setting("mpich", "mpich", start)
 
 
 def _gloo(folder: Path, apart: bool) -> Library | Missing:
