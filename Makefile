@@ -32,6 +32,7 @@ PYTEST_WORKERS ?= -n 3 --dist loadfile
 PEERS := openmpi mpich gloo
 
 FUZZ_MINUTES ?= 10
+WHEEL_TESTS ?= oldest newest
 NIGHTLY_MACHINES ?= 4000
 NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
@@ -129,9 +130,9 @@ build: $(VENV)/.editable
 wheel: $(VENV)/.group-wheel build
 	$(BIN)/python tools/wheel.py $(WHEEL_PYTHONS)
 
-test-compilers: $(VENV)/.group-wheel build
+test-compilers: $(VENV)/.group-wheel $(VENV)/.group-clang build
 	$(BIN)/python tools/test_clang.py
-	tools/test_wheel.sh oldest newest
+	tools/test_wheel.sh $(WHEEL_TESTS)
 
 test-aarch64: $(VENV)/.group-build
 	tools/test_aarch64.sh

@@ -1,4 +1,4 @@
-"""Checks rules for all files: their length, and no paths of one machine.
+"""Checks rules for all files: their length, no paths of one machine, and no two test files of one name.
 
 Prints one line for each violation and exits with 1 if there is any.
 """
@@ -36,8 +36,16 @@ def files(root: Path) -> Iterator[Path]:
 def violations(root: Path) -> list[str]:
     """Returns every violation in the tree below `root`."""
     found: list[str] = []
+    tests: dict[str, Path] = {}
     for path in files(root):
         name = path.relative_to(root)
+        # pytest imports test files by their names alone.
+        if (
+            name.parts[0] == "tests"
+            and name.match("test_*.py")
+            and (other := tests.setdefault(path.name, name)) != name
+        ):
+            found.append(f"{name}:1: {other} has the same name: rename one")
         try:
             lines = path.read_text().splitlines()
         except UnicodeDecodeError:

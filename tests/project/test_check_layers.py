@@ -97,3 +97,9 @@ def test_a_file_that_breaks_a_rule_is_found(tree: Path, name: str, text: str, ex
     write(tree, name, text)
     [found] = check_files.violations(tree)
     assert expected in found
+
+
+def test_two_test_files_of_one_name_are_found(tree: Path) -> None:
+    write(tree, "tests/a/test_x.py", "")
+    write(tree, "tests/b/test_x.py", "")
+    assert check_files.violations(tree) == ["tests/b/test_x.py:1: tests/a/test_x.py has the same name: rename one"]

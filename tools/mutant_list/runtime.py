@@ -74,6 +74,7 @@ MUTANTS = (
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
+  waiter.gather();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
@@ -87,10 +88,18 @@ MUTANTS = (
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
+  waiter.gather();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[0];
 """,
+        _TESTS,
+    ),
+    Mutant(
+        "waiter-stay-gathered",
+        _CORE + "waiter.h",
+        "if (cores_) cores_->keep_here();",
+        "",
         _TESTS,
     ),
     Mutant(
@@ -131,9 +140,16 @@ MUTANTS = (
     Mutant(
         "group-stopped-rank-after-the-deadline",
         _CORE + "group_failures.cc",
-        "waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_)) && job_->stopped",
-        "waited_s > kStoppedAfter && job_->stopped",
+        "waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_));",
+        "waited_s > kStoppedAfter;",
         _TESTS,
+    ),
+    Mutant(
+        "group-finished-rank-of-a-lost-host",
+        _CORE + "group_failures.cc",
+        "return !long_wait || is_here(r) ||",
+        "return true ||",
+        ("gc3_runtime_core_test -tc=*host*",),
     ),
     Mutant(
         "group-busy-and-absent-mixed-up",
@@ -160,6 +176,20 @@ MUTANTS = (
         "comm-remembers-after-a-load",
         "cpp/gc3/comm/communicator.cc",
         "  remembered_ = {};\n",
+        "",
+        ("gc3_comm_test",),
+    ),
+    Mutant(
+        "comm-checks-no-v-call-after-the-first",
+        "cpp/gc3/comm/v_calls.cc",
+        "known.call.is_like(call)",
+        "known.call.kind == call.kind",
+        ("gc3_comm_test",),
+    ),
+    Mutant(
+        "comm-remembers-a-v-call-after-a-load",
+        "cpp/gc3/comm/communicator.cc",
+        "  checked_ = {};\n",
         "",
         ("gc3_comm_test",),
     ),
