@@ -84,15 +84,15 @@ def row(point: Mapping[str, Any]) -> list[str]:
     ratio = us["gloo"]["median"] / us[TIERS[0]]["median"]
     name = f"{point['call']}, {format_size(point['bytes'])}" if "call" in point else point["step"]
     shown = [f"{us[of]['median']:.4g} ({us[of]['p99']:.4g})" for of in ("gloo", *TIERS)]
-    alone = f"{us['alone']['median']:.4g}" if "alone" in us else ""
-    return [str(point["ranks"]), name, *shown, f"{ratio:.3g}", alone]
+    without = [f"{us[of]['median']:.4g}" if of in us else "" for of in ("alone", "DDP alone")]
+    return [str(point["ranks"]), name, *shown, f"{ratio:.3g}", *without]
 
 
 def table(points: Sequence[Mapping[str, Any]]) -> str:
     """The table of a start, in Markdown."""
     lines = [
-        "| Ranks | What | Gloo | gc3 in C++ | gc3 in Python | Gloo / C++ | Alone |",
-        "|---:|---|---:|---:|---:|---:|---:|",
+        "| Ranks | What | Gloo | gc3 in C++ | gc3 in Python | Gloo / C++ | Alone | DDP alone |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     return "\n".join([*lines, *("| " + " | ".join(row(point)) + " |" for point in points)])
 
@@ -129,6 +129,7 @@ def draw(points: Sequence[Mapping[str, Any]], path: str) -> None:
 )
 @click.option("--ranks", "ranks", default="2,4", show_default=True, help="Numbers of ranks, one after the other.")
 @click.option("--what", type=click.Choice(["calls", "steps", "all"]), default="all", show_default=True)
+@click.option("--step", "steps", type=click.Choice(STEPS), multiple=True, default=STEPS, help="Some of the steps.")
 @click.option("--sizes", default=",".join(map(str, SIZES)), show_default=True, help="Bytes of the largest buffer.")
 @click.option(
     "--start", type=click.Choice(list(STARTS)), default="torchrun", show_default=True, help="How ranks start."
@@ -141,6 +142,7 @@ def draw(points: Sequence[Mapping[str, Any]], path: str) -> None:
 def pytorch(
     ranks: str,
     what: str,
+    steps: tuple[str, ...],
     sizes: str,
     start: str,
     loops: int,
@@ -159,7 +161,7 @@ def pytorch(
         "sizes": [int(size) for size in sizes.split(",")] if what != "steps" else [],
         "kinds": KINDS,
         "tokens": what != "steps",
-        "steps": STEPS if what != "calls" else [],
+        "steps": steps if what != "calls" else [],
         "seconds": 60 * minutes / len(numbers) - 10,
     }
     about = {"start": STARTS[start], "busy": loops, "machine": machine(), "torch": done.stdout.splitlines()[-1]}

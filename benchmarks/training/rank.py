@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from steps import STEPS
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 
 import gc3.torch
 
@@ -121,8 +122,11 @@ def main() -> None:
             tell({"call": name, "bytes": size}, times)
         else:
             chosen = {of: STEPS[name](group) for of, group in made.items()}
-            alone = STEPS[name](None)
-            times = timed({of: step.run for of, step in chosen.items()} | {"alone": alone.run}, seconds, 1)
+            others = {"alone": STEPS[name](None)}
+            if "DDP" in name:  # what it does itself, such as copies into buckets
+                others["DDP alone"] = STEPS[name](made["gloo"])
+                others["DDP alone"].net.register_comm_hook(None, noop_hook)
+            times = timed({of: step.run for of, step in (chosen | others).items()}, seconds, 1)
             losses = {of: step.losses for of, step in chosen.items()}
             tell({"step": name}, times, differs={of: difference(losses["gloo"], found) for of, found in losses.items()})
     dist.destroy_process_group()

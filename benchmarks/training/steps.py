@@ -25,6 +25,7 @@ class Step:
     """A step of training, and the losses so far."""
 
     once: Callable[[], float]
+    net: nn.Module = field(default_factory=nn.Identity)
     losses: list[float] = field(default_factory=list)
 
     def run(self) -> None:
@@ -99,7 +100,7 @@ def trained(net: nn.Module, x: torch.Tensor, goal: torch.Tensor) -> Step:
         optimizer.zero_grad()
         return loss.item()
 
-    return Step(once)
+    return Step(once, net)
 
 
 def words() -> tuple[torch.Tensor, torch.Tensor]:
