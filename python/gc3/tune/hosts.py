@@ -9,23 +9,19 @@ from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from gc3 import _core, collectives, errors
-from gc3.comm import kept, timing
+from gc3 import _core, errors
+from gc3.comm import kept
 from gc3.comm.communicator import Communicator
 from gc3.comm.selection import Spec
 from gc3.comm.world import WorldError
-from gc3.runtime.program import EngineOptions, Program
+from gc3.runtime.program import Program
 from gc3.support.files import make_folder, replace_text
-from gc3.tune.rank import time_uneven
+from gc3.tune.rank import TimedRank
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
-    from gc3.datatypes import Array
-
-    # Collective, S in bytes, untimed and timed calls, mode, skew; then the program's image, slots and bytes of one.
-    Asked = tuple[str, int, int, int, bool, float, bytes, int, int]
+    # The program's image and how it runs; the collective, S in bytes, untimed and timed calls.
+    Asked = tuple[bytes, Work, str, int, int, int]
 
 
 class HostTimer:
@@ -79,10 +75,10 @@ class HostTimer:
             image = self._image(Spec(spec.algorithm, spec.parameters, spec.instances), in_place)
         except errors.UserError as problem:  # the default table's choice need not be among the candidates
             raise WorldError(problem.message) from problem
-        asked = collective, size, warmup, iterations, in_place, skew, image, spec.slots, spec.slot_bytes
+        asked = image, Work("", spec.slots, spec.slot_bytes, in_place, (), skew), collective, size, warmup, iterations
         self.comm.broadcast_object(asked)
         try:
-            return self._rank.seconds(asked)
+            return tuple(self._rank.seconds(*asked))
         except errors.UserError as problem:
             raise WorldError(problem.message) from problem
 
@@ -109,7 +105,7 @@ def serve(comm: Communicator) -> None:
     asked: Asked | str | None
     while isinstance(asked := comm.broadcast_object(None), tuple):
         try:
-            rank.seconds(asked)
+            rank.seconds(*asked)
         except errors.UserError:  # rank 0 has the same one
             continue
     problem = None
@@ -130,36 +126,17 @@ def _keep(text: str) -> None:
 
 
 class _Rank:
-    """A rank that runs programs."""
+    """A rank that runs programs which come as images."""
 
     def __init__(self, comm: Communicator) -> None:
-        self._comm = comm
+        self._timed = TimedRank(comm)
         self._program = lru_cache(maxsize=None)(self._read)
-        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
 
-    def seconds(self, asked: Asked) -> tuple[float, ...]:
-        collective, size, warmup, iterations, in_place, skew, image, slots, slot_bytes = asked
-        program = self._program(image)
-        if skew > 1:
-            work = Work("", slots, slot_bytes, in_place, (), skew)
-            return tuple(time_uneven(self._comm, collective, size, work, program, warmup, iterations))
-        count = collectives.count_for(collectives.get(collective).model(self._comm.size), size, 4)
-        return tuple(
-            self._comm.time(
-                collective,
-                count,
-                in_place=in_place,
-                warmup=warmup,
-                iterations=iterations,
-                buffers=self._buffers(collective, count, in_place),
-                program=program,
-                options=EngineOptions(slots, slot_bytes),
-            )
-        )
+    def seconds(
+        self, image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int
+    ) -> list[float]:
+        return self._timed.seconds(self._program(image), work, collective, size, warmup, iterations)
 
-    def _read(self, image: bytes) -> Program:
+    @staticmethod
+    def _read(image: bytes) -> Program:
         return Program(_core.Program.from_bytes(image))
-
-    def _allocate(self, collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
-        model = collectives.get(collective).model(self._comm.size, in_place=in_place)
-        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place)

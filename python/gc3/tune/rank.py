@@ -30,13 +30,6 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the requesting process
     place, rank, ranks = Path(arguments[0]), int(arguments[1]), int(arguments[2])
 
-    @lru_cache(maxsize=1)  # the same for all programs tried at a point
-    def buffers(collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
-        model = collectives.get(collective).model(ranks, in_place=in_place)
-        return timing.buffers(model, rank, count, np.float32, in_place=in_place)
-
-    program = lru_cache(maxsize=None)(Program.load)
-
     # Without waiting for the other ends: that would last forever if the requesting process has ended.
     commands = os.open(place / f"command.{rank}", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(commands, True)
@@ -45,27 +38,12 @@ def main(arguments: list[str]) -> None:
         open(os.open(place / "answer", os.O_WRONLY | os.O_NONBLOCK), "w") as answers,
         init(rank, ranks, job=str(place)) as comm,
     ):
+        timed = TimedRank(comm)
+        program = lru_cache(maxsize=None)(Program.load)
         for line in requests:
             collective, size, warmup, iterations, _, mode = line.split()
             work = Work.read(mode)
-            if work.skew > 1:
-                seconds = time_uneven(
-                    comm, collective, int(size), work, program(work.file), int(warmup), int(iterations)
-                )
-                _answer(answers, rank, seconds)
-                continue
-            count = collectives.count_for(collectives.get(collective).model(ranks), int(size), 4)
-            seconds = comm.time(
-                collective,
-                count,
-                in_place=work.in_place,
-                warmup=int(warmup),
-                iterations=int(iterations),
-                buffers=buffers(collective, count, work.in_place),
-                program=program(work.file),
-                options=EngineOptions(work.slots, work.slot_bytes),
-                thresholds=work.thresholds,
-            )
+            seconds = timed.seconds(program(work.file), work, collective, int(size), int(warmup), int(iterations))
             _answer(answers, rank, seconds)
 
 
@@ -75,23 +53,54 @@ def _answer(answers: TextIO, rank: int, seconds: list[float]) -> None:
         answers.flush()
 
 
-def time_uneven(
-    comm: Communicator, collective: str, size: int, work: Work, program: Program, warmup: int, iterations: int
-) -> list[float]:
-    """Times a v-form with S = `size` bytes, as `Communicator.time` does calls of equal blocks."""
-    model = collectives.get(collective).model(comm.size)
-    counts = uneven(model.v_counts, elements_of(model, size), work.skew)
-    ready = comm.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
-    at: list[list[int]] = []
-    arrays: list[Array] = []
-    for buffer, blocks in enumerate((model.input_blocks(comm.rank), model.output_blocks(comm.rank))):
-        own = [counts[model.v_count(comm.rank, buffer, block)] for block in range(blocks)]
-        arrays.append(np.ones(sum(own), np.float32))
-        at.append([arrays[-1].ctypes.data + 4 * sum(own[:block]) for block in range(blocks)])
-    how = operation("sum", model, "float32", comm.rank)
-    inputs, outputs = at
-    took = comm.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
-    return comm.all_reduce(np.array(took), op="max").tolist()
+class TimedRank:
+    """One of the ranks that time programs together."""
+
+    def __init__(self, comm: Communicator) -> None:
+        """Times on the ranks of a communicator, each of which makes one of these."""
+        self._comm = comm
+        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
+
+    def seconds(
+        self, program: Program, work: Work, collective: str, size: int, warmup: int, iterations: int
+    ) -> list[float]:
+        """Times calls with S = `size` bytes, on all ranks; the longest of the ranks' times for each call."""
+        if work.skew > 1:
+            return self._uneven(program, work, collective, size, warmup, iterations)
+        count = collectives.count_for(collectives.get(collective).model(self._comm.size), size, 4)
+        return self._comm.time(
+            collective,
+            count,
+            in_place=work.in_place,
+            warmup=warmup,
+            iterations=iterations,
+            buffers=self._buffers(collective, count, work.in_place),
+            program=program,
+            options=EngineOptions(work.slots, work.slot_bytes),
+            thresholds=work.thresholds,
+        )
+
+    def _uneven(
+        self, program: Program, work: Work, collective: str, size: int, warmup: int, iterations: int
+    ) -> list[float]:
+        comm = self._comm
+        model = collectives.get(collective).model(comm.size)
+        counts = uneven(model.v_counts, elements_of(model, size), work.skew)
+        ready = comm.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
+        at: list[list[int]] = []
+        arrays: list[Array] = []
+        for buffer, blocks in enumerate((model.input_blocks(comm.rank), model.output_blocks(comm.rank))):
+            own = [counts[model.v_count(comm.rank, buffer, block)] for block in range(blocks)]
+            arrays.append(np.ones(sum(own), np.float32))
+            at.append([arrays[-1].ctypes.data + 4 * sum(own[:block]) for block in range(blocks)])
+        how = operation("sum", model, "float32", comm.rank)
+        inputs, outputs = at
+        took = comm.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
+        return comm.all_reduce(np.array(took), op="max").tolist()
+
+    def _allocate(self, collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
+        model = collectives.get(collective).model(self._comm.size, in_place=in_place)
+        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def uneven(blocks: int, total: int, skew: float) -> list[int]:
 
     def shares(exponent: float) -> list[float]:
         weights = [(place + 1) ** -exponent for place in range(blocks)]
-        return [weight / sum(weights) for weight in weights]
+        total_weight = sum(weights)
+        return [weight / total_weight for weight in weights]
 
     low, high = 0.0, _STEEPEST
     for _ in range(_STEPS):
