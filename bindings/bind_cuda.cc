@@ -13,10 +13,12 @@
 
 #include "arrays.h"
 #include "call_buffers.h"
+#include "communicator.h"
 #include "convert.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/runtime/cuda/engine.h"
 #include "gc3/runtime/cuda/nccl.h"
+#include "gc3/runtime/cuda/proxy.h"
 #include "gc3/runtime/cuda/rank_engine.h"
 #include "gc3/runtime/cuda/runtime.h"
 #include "gc3/runtime/cuda/windows.h"
@@ -30,6 +32,7 @@ namespace {
 using cuda::Device;
 using cuda::Engine;
 using cuda::Nccl;
+using cuda::Proxy;
 using cuda::RankEngine;
 using cuda::Runtime;
 using cuda::Windows;
@@ -61,9 +64,15 @@ void enqueue(Engine& engine, const std::vector<std::uintptr_t>& inputs, const st
 std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                              std::uint32_t rank, int device, std::uint32_t slots,
                                              std::uint64_t slot_bytes, double timeout,
-                                             const std::shared_ptr<Windows>& windows) {
+                                             const std::shared_ptr<Windows>& windows,
+                                             const std::shared_ptr<Proxy>& proxy) {
   return without_gil(
-      [&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows); });
+      [&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows, proxy); });
+}
+
+std::shared_ptr<Proxy> make_proxy(const Face& communicator) {
+  std::unique_ptr<transport::Carrier> carrier = communicator.body().carrier();
+  return carrier == nullptr ? nullptr : std::make_shared<Proxy>(std::move(carrier));
 }
 
 nb::bytes new_window_id(const Nccl& nccl) {
@@ -93,7 +102,7 @@ void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
     std::memcpy(&handle, bytes.data(), sizeof handle);
     copies.push_back(handle);
   }
-  without_gil([&] { return engine.connect(copies); });
+  without_gil([&] { return engine.connect(copies, interrupted); });
 }
 
 // The contents of a DLPack capsule of an array on a device.
@@ -165,10 +174,21 @@ void bind_cuda(nb::module_& m) {
       .def(
           "probe", [](Windows& windows) { without_gil([&] { return windows.probe(); }); },
           "Collective: makes a small window, to check that windows work.");
+  nb::class_<Proxy>(m, "CudaProxy", "The thread that carries messages of kernels to and from other hosts.")
+      .def("describe", [](Proxy& proxy) { return proxy.describe(); })
+      .def(
+          "close",
+          [](Proxy& proxy) {
+            const nb::gil_scoped_release release;
+            proxy.close();
+          },
+          "Ends the thread and its connections. Calls that still run are stopped.");
+  m.def("make_cuda_proxy", &make_proxy, nb::sig("def make_cuda_proxy(communicator: object) -> CudaProxy | None"),
+        "communicator"_a, "None if all ranks of the communicator are on one host.");
   nb::class_<RankEngine>(m, "CudaRankEngine",
                          "Runs one rank of a program on a device; the other ranks run in other processes.")
       .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
-           "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none())
+           "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none(), "proxy"_a.none() = nb::none())
       .def("handle", &handle_of, "The data that other ranks need to access the memory of this one.")
       .def("connect", &connect, "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
       .def(

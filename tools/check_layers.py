@@ -32,7 +32,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/p2p": ("transport",),
     "runtime/select": ("ir",),
     "runtime/cpu": ("runtime/interp", "transport"),
-    "runtime/cuda": ("runtime/interp", "runtime/core"),
+    "runtime/cuda": ("runtime/interp", "transport"),
     "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
     "nccl": ("verify", "runtime/select", "runtime/cuda"),
     "nccl_tuner": ("base",),

@@ -1654,12 +1654,23 @@ class CudaWindows:
     def probe(self) -> None:
         """Collective: makes a small window, to check that windows work."""
 
+class CudaProxy:
+    """The thread that carries messages of kernels to and from other hosts."""
+
+    def describe(self) -> str: ...
+
+    def close(self) -> None:
+        """Ends the thread and its connections. Calls that still run are stopped."""
+
+def make_cuda_proxy(communicator: object) -> CudaProxy | None:
+    """None if all ranks of the communicator are on one host."""
+
 class CudaRankEngine:
     """
     Runs one rank of a program on a device; the other ranks run in other processes.
     """
 
-    def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None) -> None: ...
+    def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None, proxy: CudaProxy | None = None) -> None: ...
 
     def handle(self) -> bytes:
         """The data that other ranks need to access the memory of this one."""

@@ -272,11 +272,11 @@ Result<select::Explanation> Communicator::explain_many(const CallShape& shape, s
   return found;
 }
 
-Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, false); }
+Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, several_hosts); }
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
   const std::lock_guard lock(mutex_);
-  if (const select::Row* const row = selection_.find(shape)) return Recipe{row->recipe, shape};
+  if (const select::Row* const row = selection_.find(shape)) return Recipe{row->recipe, shape, placement().several()};
   GC3_CHECK(selection_.explain(shape));
   return Diagnostic(ErrorCode::Internal, "the row that was selected is not in the table");
 }

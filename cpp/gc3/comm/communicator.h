@@ -100,9 +100,12 @@ class Communicator {
   struct Recipe {
     std::shared_ptr<const select::Recipe> recipe;
     select::CallShape shape;
+    bool several_hosts = false;
     Result<ir::Program> make() const;
   };
   Result<Recipe> recipe(const select::CallShape& shape) const;
+  // Connections to other hosts for such an engine, see cpu/host_carrier.h.
+  std::unique_ptr<transport::Carrier> carrier() { return core_->carrier(); }
   // Prepares a verified program that no row names; the same program gives the same object.
   Result<Ready> prepare(const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
                         const ThresholdChanges& changes = {}) {

@@ -56,7 +56,7 @@ class Communicator(VForms):
         super().__init__(joined)
         self._timeout = timeout
         self._process = os.getpid()
-        self._devices = Devices(self.rank, self.size, self._exchange, timeout)
+        self._devices = Devices(self.rank, self.size, self._exchange, self._make_proxy, timeout)
         self.number = next(_numbers)
         self._learning = learning
         keeps = learning if self.rank == 0 and not self.hosts else None
@@ -401,6 +401,10 @@ class Communicator(VForms):
         ready = self.prepare(program.core)
         self.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
         return bound.finish()[0]
+
+    def _make_proxy(self) -> _core.CudaProxy | None:
+        """Returns what carries messages of devices to other hosts."""
+        return _core.make_cuda_proxy(self)
 
     def _exchange(self, own: bytes) -> list[bytes]:
         """Returns the bytes that all ranks give at the same point of their calls; all have the same length."""

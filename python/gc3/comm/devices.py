@@ -1,6 +1,7 @@
 """The calls of a communicator on arrays of CUDA devices.
 
-Each rank has the FIFOs of its programs on its device. The other ranks access them as windows.py describes. The
+Each rank has the FIFOs of its programs on its device. The other ranks of its host access them as windows.py describes.
+Messages to other hosts go through pinned memory, from which a thread of the process sends them, the proxy. The
 processes exchange data once for each program, over the communicator of the CPUs. After that, calls are put on streams,
 and the CPUs do not wait.
 """
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from gc3.runtime.program import Program
 
 
+_BARRIER = b"\0"  # an exchange of nothing would wait for nobody
+
+
 @dataclass(frozen=True, slots=True)
 class _Maker:
     """Prepares programs on one device. All ranks prepare the same programs in the same order."""
@@ -32,14 +36,15 @@ class _Maker:
     timeout: float
     exchange: Callable[[bytes], list[bytes]]
     windows: _core.CudaWindows | None
+    proxy: _core.CudaProxy | None
     made: list[_core.CudaRankEngine]
 
     def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> _core.CudaRankEngine:
         """Returns the engine of a program, connected to those of the other ranks."""
         fifos = slots, slot_bytes, self.timeout
-        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, *fifos, self.windows)
+        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, *fifos, self.windows, self.proxy)
         engine.connect(self.exchange(engine.handle()))
-        self.exchange(b"")  # a barrier: no rank starts before all are connected
+        self.exchange(_BARRIER)  # no rank starts before all are connected
         self.made.append(engine)
         return engine
 
@@ -47,12 +52,29 @@ class _Maker:
 class Devices:
     """The programs of a communicator on the devices of its process."""
 
-    def __init__(self, rank: int, size: int, exchange: Callable[[bytes], list[bytes]], timeout: float) -> None:
-        """Opens nothing yet. `exchange` returns the bytes of all ranks; `timeout` is the limit of waits in seconds."""
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        exchange: Callable[[bytes], list[bytes]],
+        make_proxy: Callable[[], _core.CudaProxy | None],
+        timeout: float,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            rank: This rank.
+            size: The number of ranks.
+            exchange: Returns the bytes of all ranks.
+            make_proxy: Returns what carries messages to other hosts; None: there are none.
+            timeout: The limit of waits in seconds.
+        """
         self._rank = rank
         self._size = size
         self._timeout = timeout
         self._exchange = exchange
+        self._make_proxy = make_proxy
+        self._proxy: _core.CudaProxy | None = None
         self._engines: list[_core.CudaRankEngine] = []
         self._alone = False
         self._reach: dict[int, Reach] = {}
@@ -101,7 +123,10 @@ class Devices:
 
     def explain(self) -> str:
         """Describes how the devices of other ranks are accessed; "" before the first call on a device."""
-        return "; ".join(dict.fromkeys(reach.how for reach in self._reach.values()))
+        said = dict.fromkeys(reach.how for reach in self._reach.values())
+        if self._proxy is not None:
+            said[f"to other hosts: a proxy and pinned memory, over {self._proxy.describe()}"] = None
+        return "; ".join(said)
 
     def synchronize(self) -> None:
         """Waits for all calls, and raises the error of one that has failed."""
@@ -120,24 +145,30 @@ class Devices:
 
     def close(self) -> None:
         """Waits for the calls, and frees the memory when no other rank uses it any more."""
-        if not self._engines:
-            return
         try:
             self.synchronize()
-            if not self._alone:
-                self._exchange(b"")
+            if self._engines and not self._alone:
+                self._exchange(_BARRIER)
         except errors.Gc3Error:
             pass  # a rank has failed, and has reported it; the system keeps memory that others have mapped
         self._of_recipes.clear()
         self._of_programs.clear()
         self._engines.clear()
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         self._reach.clear()  # windows last
 
     def _maker(self, device: int) -> _Maker:
+        if not self._reach:
+            self._proxy = self._make_proxy()
         if device not in self._reach:
-            self._reach[device] = agree(self._rank, self._size, device, self._exchange)
+            several = self._proxy is not None
+            self._reach[device] = agree(self._rank, self._size, device, self._exchange, several_hosts=several)
         windows = self._reach[device].windows
-        return _Maker(self._rank, self._size, device, self._timeout, self._exchange, windows, self._engines)
+        return _Maker(
+            self._rank, self._size, device, self._timeout, self._exchange, windows, self._proxy, self._engines
+        )
 
     def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))

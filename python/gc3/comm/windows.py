@@ -27,16 +27,20 @@ class Reach:
     windows: _core.CudaWindows | None = None
 
 
-def agree(rank: int, size: int, device: int, exchange: Callable[[bytes], list[bytes]]) -> Reach:
+def agree(
+    rank: int, size: int, device: int, exchange: Callable[[bytes], list[bytes]], *, several_hosts: bool = False
+) -> Reach:
     """Returns a way that all ranks support. Collective; `exchange` returns the data that all ranks have given it.
 
-    Windows are used if every rank asks for them and can make one. Each rank tries it, so that all of them find a
-    missing requirement here, and not one of them in the middle of a call.
+    Windows reach ranks of one host only. There they are used if every rank asks for them and can make one. Each rank
+    tries it, so that all of them find a missing requirement here, and not one of them in the middle of a call.
     """
     library: _core.Nccl | None = None
     problem = ""
     if knobs.read().cuda_windows == 0:
         problem = "GC3_CUDA_WINDOWS is 0"
+    elif several_hosts:
+        problem = "the ranks are on several hosts"
     else:
         try:
             library = nccl()

@@ -163,6 +163,9 @@ class Group {
   enum class Presence : std::uint8_t { here, left, ended, stopped };
   Presence presence(std::uint32_t rank, double waited_s) const;
   std::string who(std::uint32_t rank) const;  // "rank 2 (process 4711)"
+  // For calls of which the group does not know. Why one that needs all ranks will not end, if the group has been given
+  // up, or a rank has ended or is on a lost host; then the group is given up.
+  std::optional<Diagnostic> lost();
 
   // Gives up the group on all ranks: running calls and all later ones fail with `reason`.
   Diagnostic give_up(const Diagnostic& reason);

@@ -187,6 +187,20 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
   return {};
 }
 
+std::optional<Diagnostic> Group::lost() {
+  if (std::optional<Diagnostic> reason = given_up()) return reason;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const Presence presence = this->presence(r, 0);
+    if (presence == Presence::left) continue;
+    if (presence == Presence::ended) return give_up(Diagnostic(ErrorCode::RankLost, who(r) + " has ended"));
+    if (const std::optional<std::string> why = job_->lost(members_[r])) {
+      return give_up(Diagnostic(ErrorCode::RankLost, *why));
+    }
+  }
+  return {};
+}
+
 Diagnostic Group::passed_deadline(double waited_s) const {
   std::string absent;
   std::string busy;

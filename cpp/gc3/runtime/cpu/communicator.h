@@ -15,6 +15,7 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
+#include "gc3/runtime/cpu/host_carrier.h"
 #include "gc3/runtime/cpu/process_program.h"
 
 namespace gc3::cpu {
@@ -50,6 +51,8 @@ class Communicator {
   bool is_running() const { return !std::unique_lock(members_->mutex, std::try_to_lock).owns_lock(); }
   // The ranks, for messages between two of them; until it is closed.
   core::Group& group() { return *members_->group; }
+  // See host_carrier.h.
+  std::unique_ptr<transport::Carrier> carrier() { return make_carrier(members_); }
 
   // Prepares a program for this rank, which then runs calls itself. The same program gives the same object, which this
   // communicator keeps until it is closed.

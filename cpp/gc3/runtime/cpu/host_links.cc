@@ -116,7 +116,8 @@ Status HostLinks::start(const core::Interrupted& interrupted) {
   return {};
 }
 
-Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted) {
+Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted,
+                          const std::function<bool()>& progress) {
   if (transport_ == nullptr) GC3_CHECK(start(interrupted));
   for (const std::uint32_t peer : peers) {
     const Status begun = transport_->connect(peer, addresses_[peer]);
@@ -126,7 +127,7 @@ Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::I
   const Clock::time_point until = Clock::now() + kConnecting;
   for (const std::uint32_t peer : peers) {
     while (!transport_->connected(peer)) {
-      if (transport_->progress()) waiter.renew();
+      if (progress ? progress() : transport_->progress()) waiter.renew();
       if (Clock::now() > until) {
         const std::string why = transport_->why_not(peer);
         return group_.give_up(Diagnostic(ErrorCode::RankLost, group_.who(group_.rank()) + " (" +

@@ -34,12 +34,14 @@ class HostLinks {
   // None if all ranks are on one host.
   static std::unique_ptr<HostLinks> create(core::Group& group, Options options);
 
+  const Options& options() const { return options_; }
   // Whether the two ranks are on different hosts.
   bool apart(std::uint32_t a, std::uint32_t b) const { return options_.hosts[a] != options_.hosts[b]; }
   bool apart(const interp::Plan& plan) const;
 
-  // Collective, within a call: connects this rank to `peers`.
-  Status connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted);
+  // Collective, within a call: connects this rank to `peers`. `progress`: instead of that of the transport.
+  Status connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted,
+                 const std::function<bool()>& progress = {});
 
   // A connection between `sender` and `receiver`, of which this rank may be one. All ranks open the same ones in the
   // same order. Null pointers at other ranks.

@@ -50,7 +50,22 @@ Result<interp::FifoGeometry> choose_geometry(const interp::Plan& plan, std::uint
   return interp::FifoGeometry::choose(plan, slots, slot_bytes - slot_bytes % unit.bytes, kFifoBudget);
 }
 
-Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::FifoGeometry& geometry) {
+std::uint64_t PinnedFifo::bytes(const interp::FifoGeometry& geometry) {
+  constexpr std::uint64_t kWords = 2;  // of each slot: its flag, and the length of its message
+  return sizeof(interp::Counter) + geometry.connection_bytes(kWords);
+}
+
+PinnedFifo PinnedFifo::at(std::uint8_t* base, const interp::FifoGeometry& geometry) {
+  PinnedFifo fifo;
+  fifo.head = reinterpret_cast<interp::Counter*>(base);
+  fifo.slots = base + sizeof(interp::Counter);
+  fifo.arrivals = reinterpret_cast<std::uint64_t*>(fifo.slots + geometry.slots_bytes());
+  fifo.lengths = fifo.arrivals + geometry.slots;
+  return fifo;
+}
+
+Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
+                                        const std::vector<std::uint32_t>& hosts) {
   ArenaLayout layout;
   GC3_CHECK(interp::checked_bytes(geometry.connection_bytes(), plan.connections.size(), "the FIFOs"));
   for (const interp::PlanRank& rank : plan.ranks) layout.bytes.push_back(rank.tb_count * sizeof(interp::Counter));
@@ -63,6 +78,10 @@ Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::
     const std::uint32_t sender = plan.threadblocks[c.sender_tb].rank;
     const std::uint32_t receiver = plan.threadblocks[c.receiver_tb].rank;
     Place place;
+    if (!hosts.empty() && hosts[sender] != hosts[receiver]) {
+      layout.connections.push_back(place);
+      continue;
+    }
     place.head = take(sender, sizeof(interp::Counter));
     place.slots = take(receiver, geometry.slots_bytes());
     place.arrivals = take(receiver, geometry.slots * sizeof(std::uint64_t));
@@ -75,12 +94,17 @@ void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<s
                           interp::Task& task) const {
   const auto arrivals = [](std::uint8_t* at) { return reinterpret_cast<std::uint64_t*>(at); };
   const auto counter = [](std::uint8_t* at) { return reinterpret_cast<interp::Counter*>(at); };
-  if (tb.send_connection != kNone) {
+  if (const auto own = pinned.find(tb.send_connection); own != pinned.end()) {
+    const PinnedFifo& fifo = own->second;
+    task.send = {fifo.arrivals, fifo.head, fifo.slots, 0, 0, 0, fifo.lengths};
+  } else if (tb.send_connection != kNone) {
     const Place& place = connections[tb.send_connection];
     std::uint8_t* const receiver = arenas[tb.send_peer];
     task.send = {arrivals(receiver + place.arrivals), counter(arenas[tb.rank] + place.head), receiver + place.slots};
   }
-  if (tb.recv_connection != kNone) {
+  if (const auto own = pinned.find(tb.recv_connection); own != pinned.end()) {
+    task.recv = {own->second.arrivals, own->second.head, own->second.slots};
+  } else if (tb.recv_connection != kNone) {
     const Place& place = connections[tb.recv_connection];
     std::uint8_t* const own = arenas[tb.rank];
     task.recv = {arrivals(own + place.arrivals), counter(arenas[tb.recv_peer] + place.head), own + place.slots};

@@ -18,7 +18,7 @@ Result<std::unique_ptr<Launcher>> Launcher::create(const ir::Program& program, c
   std::unique_ptr<Launcher> made(new Launcher(std::move(plan)));
   made->timeout_s_ = options.timeout_s;
   GC3_ASSIGN(made->geometry_, choose_geometry(made->plan_, options.slots, options.slot_bytes));
-  GC3_ASSIGN(made->layout_, ArenaLayout::create(made->plan_, made->geometry_));
+  GC3_ASSIGN(made->layout_, ArenaLayout::create(made->plan_, made->geometry_, options.hosts));
   return made;
 }
 
@@ -42,7 +42,9 @@ Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uin
   return {};
 }
 
-Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system) {
+Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system,
+                       std::map<std::uint32_t, PinnedFifo> pinned) {
+  layout_.pinned = std::move(pinned);
   for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
   return {};
 }

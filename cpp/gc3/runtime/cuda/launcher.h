@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -18,6 +19,8 @@ struct Options {
   std::uint32_t slots = 0;       // FIFO slots per connection; 0: 8, or more if the program needs more
   std::uint64_t slot_bytes = 0;  // of a slot, flags included; 0: by protocol
   double timeout_s = 30;         // a wait on the device that lasts longer stops everything
+  // Of each rank, the number of its host; empty: all ranks are on one.
+  std::vector<std::uint32_t> hosts = {};
 };
 
 // The parts that run a program here, each on its device.
@@ -30,8 +33,10 @@ class Launcher {
 
   // Before `start`: the ranks that run on a device, and memory for their arenas if the caller provides it.
   Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas = nullptr);
-  // The addresses of the arenas of all ranks, for each part; `system`: more than one device takes part.
-  Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system);
+  // The addresses of the arenas of all ranks, for each part; `system`: more than one device takes part. `pinned`: see
+  // ArenaLayout.
+  Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system,
+               std::map<std::uint32_t, PinnedFifo> pinned = {});
 
   // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
   // failure on the device is reported by a later call, or by `wait`.

@@ -65,12 +65,19 @@ OpenedArena::~OpenedArena() {
 
 Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Runtime>& runtime,
                                                        const ir::Program& program, std::uint32_t rank, int device,
-                                                       const Options& options,
-                                                       const std::shared_ptr<Windows>& windows) {
+                                                       const Options& options, const std::shared_ptr<Windows>& windows,
+                                                       const std::shared_ptr<Proxy>& proxy) {
   std::unique_ptr<RankEngine> engine(new RankEngine);
   engine->rank_ = rank;
   engine->runtime_ = runtime;
-  GC3_ASSIGN(engine->launcher_, Launcher::create(program, options));
+  engine->proxy_ = proxy;
+  Options placed = options;
+  if (proxy != nullptr) {
+    GC3_CHECK(proxy->check_ranks(program.collective.ranks()));
+    placed.hosts = proxy->hosts();
+  }
+  GC3_ASSIGN(engine->launcher_, Launcher::create(program, placed));
+  if (proxy != nullptr) GC3_CHECK(proxy->check(engine->plan(), engine->launcher_->geometry()));
   if (rank >= engine->plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of a program for " +
                                                      std::to_string(engine->plan().ranks.size()));
@@ -87,6 +94,10 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
   return engine;
 }
 
+RankEngine::~RankEngine() {
+  if (proxy_ != nullptr && launcher_ != nullptr) proxy_->forget(*launcher_);
+}
+
 Result<ArenaHandle> RankEngine::handle() const {
   ArenaHandle handle;
   GC3_ASSIGN(handle.process, process_id());
@@ -100,7 +111,7 @@ Result<ArenaHandle> RankEngine::handle() const {
   return handle;
 }
 
-Status RankEngine::connect(const std::vector<ArenaHandle>& handles) {
+Status RankEngine::connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted) {
   const std::lock_guard lock(mutex_);
   if (handles.size() != plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, std::to_string(handles.size()) + " handles for " +
@@ -117,12 +128,18 @@ Status RankEngine::connect(const std::vector<ArenaHandle>& handles) {
   arenas[rank_] = launcher_->parts()[0]->arena(rank_);
   if (window_.data() != nullptr) GC3_CHECK(window_.open());
   for (const std::uint32_t peer : neighbours) {
+    if (proxy_ != nullptr && proxy_->hosts()[peer] != proxy_->hosts()[rank_]) continue;
     GC3_ASSIGN(arenas[peer], reach(peer, handles[peer]));
     if (plan().protocol != model::Protocol::LL128) continue;
     GC3_ASSIGN(const int where, device_->driver().device_of(address(arenas[peer])));
     GC3_CHECK(device_->check_lines(plan().protocol, where));
   }
-  return launcher_->start({arenas}, true);
+  std::map<std::uint32_t, PinnedFifo> pinned;
+  if (proxy_ != nullptr) {
+    GC3_ASSIGN(pinned, proxy_->open(device_, plan(), launcher_->geometry(), rank_, interrupted));
+    proxy_->serve(*launcher_);
+  }
+  return launcher_->start({arenas}, true, std::move(pinned));
 }
 
 Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& handle) {
@@ -139,8 +156,11 @@ Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& h
 }
 
 Status RankEngine::remember(Status status) {
-  if (!status.ok()) failed_ = status.error();
-  return status;
+  if (status.ok()) return status;
+  failed_ = status.error();
+  // A proxy stops the launches when it has lost another host.
+  if (proxy_ != nullptr && status.error().code == ErrorCode::Aborted) failed_ = proxy_->problem().value_or(*failed_);
+  return *failed_;
 }
 
 Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count, model::DataType type,

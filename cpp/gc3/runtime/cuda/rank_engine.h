@@ -1,5 +1,5 @@
 // The CUDA engine of one rank. The arenas of the other ranks are accessed directly if they are in this process, and
-// else by CUDA IPC or through a window of NCCL.
+// else by CUDA IPC or through a window of NCCL. A proxy carries the messages to ranks on other hosts.
 #pragma once
 
 #include <array>
@@ -12,14 +12,13 @@
 #include "gc3/base/result.h"
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cuda/launcher.h"
+#include "gc3/runtime/cuda/proxy.h"
 #include "gc3/runtime/cuda/runtime.h"
 #include "gc3/runtime/cuda/windows.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/engine.h"
 
 namespace gc3::cuda {
-
-using interp::Interrupted;
 
 // What another rank needs to access the arena of this one.
 struct ArenaHandle {
@@ -55,16 +54,19 @@ class OpenedArena {
 // Works on buffers of the device, so it has streams instead of the common interface of engines.
 class RankEngine {
  public:
-  // With `windows`, arenas are in a window of NCCL; otherwise CUDA IPC is used.
+  ~RankEngine();
+  // With `windows`, arenas are in a window of NCCL; otherwise CUDA IPC is used. `proxy`: null if all ranks are on one
+  // host.
   static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                     std::uint32_t rank, int device, const Options& options,
-                                                    const std::shared_ptr<Windows>& windows = nullptr);
+                                                    const std::shared_ptr<Windows>& windows = nullptr,
+                                                    const std::shared_ptr<Proxy>& proxy = nullptr);
 
   // The data that other ranks need to access this one.
   Result<ArenaHandle> handle() const;
   // Takes the handles of all ranks. No rank may enqueue before all have connected, nor free its engine before all
-  // others have ended their calls. With windows it is collective.
-  Status connect(const std::vector<ArenaHandle>& handles);
+  // others have ended their calls. With windows or a proxy it is collective.
+  Status connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted = {});
 
   // Loads the kernels of a type, and fails if the device cannot hold the program's threadblocks.
   Status load(model::DataType type);
@@ -96,7 +98,9 @@ class RankEngine {
   std::uint32_t rank_ = 0;
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Device> device_;
-  Window window_;  // this and the next member are before launcher_, whose destructor ends the launches that use them
+  // This and the next members are before launcher_, whose destructor ends the launches that use them.
+  std::shared_ptr<Proxy> proxy_;
+  Window window_;
   std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
   std::optional<Diagnostic> failed_;

@@ -72,6 +72,8 @@ struct SendEnd {
   uint64_t step = 0;       // messages sent
   uint64_t head_seen = 0;  // the last value read of *head
   uint32_t slot = 0;       // step % slots
+  // Per slot, the bytes of the message in it. For messages that a proxy sends (runtime/cuda/proxy.h); else null.
+  uint64_t* lengths = nullptr;
 };
 struct RecvEnd {
   const uint64_t* arrivals = nullptr;
