@@ -86,7 +86,7 @@ def _run(
         env={
             **os.environ,
             **fake_driver.ENVIRONMENT,
-            "FAKE_CUDA": "devices=8",
+            "FAKE_CUDA": "devices=8 mapped=1",
             "TMPDIR": scratch,  # of the fake NCCL
             "OPENBLAS_NUM_THREADS": "1",  # a process with threads must not fork
             "GC3_NCCL": str(FAKE_NCCL),

@@ -1,12 +1,16 @@
 #include "machine.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <sstream>
+#include <thread>
 
 namespace gc3::fake_cuda {
 
@@ -31,6 +35,8 @@ const Settings& Settings::get() {
       if (name == "nccl") s.nccl = std::stoi(value);
       if (name == "windows") s.windows = value != "0";
       if (name == "lsa") s.lsa = value != "0";
+      if (name == "mapped") s.mapped = value != "0";
+      if (name == "unmap") s.unmap_ms = std::stoi(value);
       if (name == "fail") {
         const std::size_t colon = value.find(':');
         s.fails = value.substr(0, colon);
@@ -70,6 +76,11 @@ int Memory::release(std::uint64_t base) {
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(base);
   if (found == allocations_.end()) return kInvalidValue;
+  // CUDA does not say what happens then.
+  if (Settings::get().mapped && flock(found->second.file, LOCK_EX | LOCK_NB) != 0) {
+    std::fprintf(stderr, "the fake driver: memory is freed that another process has mapped\n");
+    std::abort();
+  }
   munmap(reinterpret_cast<void*>(base), found->second.bytes);
   ::close(found->second.file);
   used_[found->second.device] -= found->second.bytes;
@@ -81,20 +92,26 @@ int Memory::open(std::uint64_t process, std::uint64_t file, const Allocation& of
   const std::string name = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(file);
   const int own = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
   if (own < 0) return kInvalidValue;
-  void* const at = mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
-  ::close(own);
-  if (at == MAP_FAILED) return kInvalidValue;
+  // The lock tells the other process that the memory is mapped, until this one closes it or ends.
+  void* const at =
+      flock(own, LOCK_SH) != 0 ? MAP_FAILED : mmap(nullptr, of.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+  if (at == MAP_FAILED) {
+    ::close(own);
+    return kInvalidValue;
+  }
   *base = reinterpret_cast<std::uint64_t>(at);
   const std::lock_guard lock(mutex_);
-  opened_[*base] = of;
+  opened_[*base] = {of.bytes, of.device, own};
   return kSuccess;
 }
 
 int Memory::close(std::uint64_t base) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(Settings::get().unmap_ms));
   const std::lock_guard lock(mutex_);
   const auto found = opened_.find(base);
   if (found == opened_.end()) return kInvalidValue;
   munmap(reinterpret_cast<void*>(base), found->second.bytes);
+  ::close(found->second.file);
   opened_.erase(found);
   return kSuccess;
 }

@@ -31,7 +31,7 @@ enum Result : int {
 };
 
 // The settings in FAKE_CUDA: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
-// nccl=23007 windows=0 lsa=0 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
+// nccl=23007 windows=0 lsa=0 mapped=1 unmap=MS fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;
   int multiprocessors = 132;
@@ -45,6 +45,8 @@ struct Settings {
   int nccl = 23007;     // version of NCCL
   bool windows = true;  // whether NCCL makes symmetric windows
   bool lsa = true;      // whether windows have addresses
+  bool mapped = false;  // whether freeing memory that another process has mapped ends this one
+  int unmap_ms = 0;     // how long it takes to unmap memory of another process
   std::string fails;
   int fails_at = 1;
 

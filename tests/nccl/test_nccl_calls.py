@@ -13,7 +13,7 @@ import pytest
 
 import nccl_world
 from gc3 import nccl
-from nccl_world import SERVED, Case, World
+from nccl_world import INVALID_ARGUMENT, SERVED, Case, World
 
 pytestmark = [nccl_world.needs_library, pytest.mark.python_only]
 COUNTS = (1, 5, 1000, 4099)
@@ -132,6 +132,25 @@ def without_programs() -> None:
 def test_without_programs_nccl_serves_all(tmp_path: Path) -> None:
     nccl_world.run(without_programs, programs=None, log=tmp_path)
     assert served(tmp_path) == (0, 2)
+
+
+def refused() -> None:
+    world = World(2)
+    case = Case("broadcast", 2, 50, "int32", [False, False])
+    world.each(case.put)
+    for rank in world.ranks:
+        rank.synchronize()
+    case.root = 7
+    assert [case.put(rank) for rank in world.ranks] == [INVALID_ARGUMENT] * 2
+    with world.group():
+        assert [case.put(rank) for rank in world.ranks] == [INVALID_ARGUMENT] * 2
+    world.close()
+
+
+@pytest.mark.parametrize("served_by", ["programs", "NCCL"])
+def test_refused_calls_are_not_counted(served_by: str, programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(refused, programs=programs if served_by == "programs" else None, log=tmp_path)
+    assert served(tmp_path) == ((2, 0) if served_by == "programs" else (0, 2))
 
 
 def reentered() -> None:

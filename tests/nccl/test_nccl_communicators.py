@@ -172,7 +172,7 @@ def does_not_block(collectives: list[str]) -> None:
 def test_non_blocking_communicators(programs: Path, tmp_path: Path) -> None:
     # Those of the second kind are NCCL's, which answers ncclInProgress.
     nccl_world.run(does_not_block, ["allreduce", "alltoall"], programs=programs, log=tmp_path)
-    assert served(tmp_path) == (4 + 2, 4 + 3)  # with those that were refused
+    assert served(tmp_path) == (4 + 2, 4)  # without those that were refused
 
 
 def is_impatient() -> None:
@@ -211,7 +211,124 @@ def is_impatient() -> None:
 
 def test_a_call_while_another_is_in_progress(programs: Path, tmp_path: Path) -> None:
     nccl_world.run(is_impatient, programs=programs, log=tmp_path)
-    assert served(tmp_path) == (6, 2)
+    assert served(tmp_path) == (6, 0)
+
+
+def complete(size: int, count: int = 1) -> list[World]:
+    """Non-blocking communicators whose ranks are all in this thread, and which have made no call."""
+    worlds = [World(size, config=Config(blocking=False)) for _ in range(count)]
+    for world in worlds:
+        assert [rank.wait() for rank in world.ranks] == [SUCCESS] * size
+    return worlds
+
+
+def first_calls_wait_for_nobody() -> None:
+    worlds = complete(2, 2)
+    for collective in ("allreduce", "allgather"):  # compares tables, prepares a program; only the latter
+        cases = [Case(collective, 2, 300, "int32", [False] * 2, seed=s) for s in range(2)]
+        # One thread, in another order on each rank.
+        for rank, world in ((0, 0), (0, 1), (1, 1), (1, 0)):
+            assert cases[world].put(worlds[world].ranks[rank]) == IN_PROGRESS
+            if rank == 0:
+                waiting = worlds[world].ranks[0]
+                assert waiting.async_error() == IN_PROGRESS
+                assert cases[world].put(waiting) == INVALID_USAGE
+                assert "ncclCommGetAsyncError" in worlds[world].last_error()
+                assert worlds[world].nccl.ncclCommFinalize(waiting.comm) == INVALID_USAGE
+        for world, case in zip(worlds, cases, strict=True):
+            for rank in world.ranks:
+                assert rank.wait() == SUCCESS
+                rank.synchronize()
+            case.check()
+    # A group of calls of both: of a program, and of NCCL.
+    cases = [Case("broadcast", 2, 300, "int32", [False] * 2), Case("alltoall", 2, 300, "int32", [False] * 2)]
+    for r in range(2):
+        worlds[0].check("ncclGroupStart")
+        for world, case in zip(worlds, cases, strict=True):
+            assert case.put(world.ranks[r]) == SUCCESS
+        assert worlds[0].nccl.ncclGroupEnd() == IN_PROGRESS
+        for world in worlds:
+            assert r == 1 or world.ranks[0].async_error() == IN_PROGRESS
+    for world, case in zip(worlds, cases, strict=True):
+        for rank in world.ranks:
+            assert rank.wait() == SUCCESS
+            rank.synchronize()
+        case.check()
+        for rank in world.ranks:
+            world.check("ncclCommDestroy", rank.comm)
+
+
+def test_first_calls_of_non_blocking_communicators_do_not_block(programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(first_calls_wait_for_nobody, programs=programs, log=tmp_path, GC3_COMM_TIMEOUT="3600")
+    assert served(tmp_path) == (8 + 2, 2)
+
+
+def ends_while_in_progress(how: str) -> None:
+    (world,) = complete(2)
+    works(world, "allgather")
+    (fresh,) = complete(2)
+    # With ncclCommAbort, the second one waits for its other rank.
+    cases = {of: Case("allreduce", 2, 300, "int32", [False] * 2) for of in (world, fresh)}
+    for of, case in cases.items():
+        for rank in of.ranks if how == "ncclCommDestroy" or of is world else of.ranks[:1]:
+            assert case.put(rank) == IN_PROGRESS
+    for of, case in cases.items():
+        for rank in of.ranks:
+            of.check(how, rank.comm)
+        for rank in of.ranks:
+            rank.synchronize()
+        if how == "ncclCommDestroy":
+            case.check()
+
+
+@pytest.mark.parametrize("how", ["ncclCommAbort", "ncclCommDestroy"])
+def test_the_end_of_a_communicator_whose_first_call_is_in_progress(how: str, programs: Path) -> None:
+    nccl_world.run(ends_while_in_progress, how, programs=programs, GC3_COMM_TIMEOUT="3600")
+
+
+def waits_for_a_rank_in_vain() -> None:
+    (world,) = complete(2)
+    case = Case("allreduce", 2, 300, "int32", [False] * 2)
+    assert case.put(world.ranks[0]) == IN_PROGRESS
+    assert world.ranks[0].wait() == REMOTE_ERROR
+    assert "do not take part" in world.last_error()
+    assert case.put(world.ranks[0]) == REMOTE_ERROR
+    for rank in world.ranks:
+        world.check("ncclCommAbort", rank.comm)
+
+
+def test_a_first_call_that_another_rank_does_not_make(programs: Path) -> None:
+    nccl_world.run(waits_for_a_rank_in_vain, programs=programs, GC3_COMM_TIMEOUT="0.4")
+
+
+def ends_in_a_group(how: str) -> None:
+    world, other = World(2), World(2)
+    works(world)
+    case = Case("allreduce", 2, 300, "int32", [False] * 2)
+    factor, op = np.full(1, 3, "int32"), ctypes.c_int()
+    world.check("ncclGroupStart")
+    for rank in world.ranks:
+        assert case.put(rank) == SUCCESS
+        at = ctypes.c_void_p(factor.ctypes.data)
+        world.check("ncclRedOpCreatePreMulSum", ctypes.byref(op), at, 2, 1, rank.comm)
+        data, end = ctypes.c_void_p(case.take[0].ctypes.data), (ctypes.c_size_t(1), 2, op, rank.comm, rank.streams[0])
+        with world.driver.on(rank.rank):
+            world.check("ncclAllReduce", data, data, *end)
+        world.check("ncclRedOpDestroy", op, rank.comm)  # waits for the end of the group, too
+    for rank in world.ranks:
+        world.check(how, rank.comm)
+    assert world.nccl.ncclGroupEnd() == INVALID_USAGE
+    assert "a communicator that has ended" in world.last_error()
+    if how == "ncclCommFinalize":
+        for rank in world.ranks:
+            world.check("ncclCommDestroy", rank.comm)
+    works(other)  # the group has ended
+    other.close()
+
+
+@pytest.mark.parametrize("how", ["ncclCommAbort", "ncclCommDestroy", "ncclCommFinalize"])
+def test_the_end_of_a_communicator_with_calls_in_an_open_group(how: str, programs: Path) -> None:
+    nccl_world.run(ends_in_a_group, how, programs=programs)
 
 
 def is_never_completed() -> None:

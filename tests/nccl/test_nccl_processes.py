@@ -198,8 +198,54 @@ def leave_in_any_order() -> None:
     assert os.listdir(os.environ["TMPDIR"]) == []
 
 
-def test_ranks_leave_in_any_order(programs: Path) -> None:
-    nccl_world.run(leave_in_any_order, programs=programs)
+@pytest.mark.parametrize("unmap", [0, 20])
+def test_ranks_leave_in_any_order(unmap: int, programs: Path) -> None:
+    # No memory is freed that another rank still has mapped, also if unmapping takes 20 ms: see tests/fake_cuda.
+    nccl_world.run(leave_in_any_order, programs=programs, FAKE_CUDA=f"devices=8 mapped=1 unmap={unmap}")
+
+
+def leave_at_once(world: World) -> None:
+    (rank,) = world.ranks
+    case = Case("allreduce", world.size, 300, "int32", [False] * world.size)
+    assert case.put(rank) == SUCCESS
+    rank.synchronize()
+    case.check([rank.rank])
+    world.check("ncclCommDestroy", rank.comm)
+    again = World(world.size, of=[rank.rank], name=os.environ["SECOND"].encode())  # its list of ranks is used again
+    assert case.put(again.ranks[0]) == SUCCESS
+    again.close()
+
+
+def all_leave_at_once(second: str) -> None:
+    os.environ["SECOND"] = second
+    assert in_processes(3, leave_at_once) == [0] * 3
+
+
+def test_all_ranks_leave_at_once(programs: Path, tmp_path: Path) -> None:
+    second = str(tmp_path / "second")
+    nccl_world.run(all_leave_at_once, second, programs=programs, FAKE_CUDA="devices=8 mapped=1 unmap=20")
+
+
+def one_rank_cannot_map(world: World) -> None:
+    """Its program is NCCL's then, and the memory for it is freed only when nobody has it mapped."""
+    (rank,) = world.ranks
+    for collective in ("allreduce", "allreduce", "allgather"):
+        case = Case(collective, world.size, 300, "int32", [False] * world.size)
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    world.close()
+
+
+def cannot_map() -> None:
+    assert in_processes(3, one_rank_cannot_map) == [0] * 3
+
+
+def test_a_program_whose_memory_cannot_be_mapped(programs: Path, tmp_path: Path) -> None:
+    # The first two mappings of each rank are of the lists of ranks, the next ones of the AllReduce's memory.
+    setting = "devices=8 mapped=1 unmap=20 fail=cuIpcOpenMemHandle_v2:4"
+    nccl_world.run(cannot_map, programs=programs, log=tmp_path, FAKE_CUDA=setting)
+    assert served(tmp_path) == (3, 6)
 
 
 def several_ranks_in_each(world: World) -> None:

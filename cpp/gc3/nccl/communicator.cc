@@ -24,7 +24,7 @@ constexpr std::size_t kMostSeen = 4096;  // kinds of calls whose program is reme
 struct Claim {
   Digest table{};
   Digest host{};
-  cuda::ArenaHandle departures;
+  Departures::Handle departures;
   Problem problem;
 };
 // What they compare before a program is used for a type.
@@ -139,19 +139,13 @@ Result<ir::Program> Communicator::made(const Prepared& wanted) const {
   return program;
 }
 
-Status Communicator::agree(std::span<Communicator* const> all) {
-  Status status = compare(all);
-  for (Communicator* const c : all) static_cast<void>(c->fail(status));
-  return status;
-}
-
-Status Communicator::compare(std::span<Communicator* const> all) {
-  std::vector<Message> messages;
-  std::vector<std::shared_ptr<Departures>> departures;
+std::unique_ptr<Communicator::Agreement> Communicator::begin_agreeing(std::span<Communicator* const> all) {
+  auto begun = std::make_unique<Agreement>();
   for (Communicator* const c : all) {
+    begun->all.push_back(c);
     Claim claim{c->table_->hash, this_host(), {}, {}};
     auto made = Departures::create(*c->member_);
-    departures.push_back(made.ok() ? made.value() : nullptr);
+    begun->departures.push_back(made.ok() ? made.value() : nullptr);
     if (made.ok()) {
       const auto handle = made.value()->handle();
       if (handle.ok()) claim.departures = handle.value();
@@ -159,15 +153,28 @@ Status Communicator::compare(std::span<Communicator* const> all) {
     } else {
       claim.problem.set(made.error());
     }
-    messages.push_back(message_of(*c->member_, claim));
+    begun->messages.push_back(message_of(*c->member_, claim));
   }
-  GC3_CHECK(tell_all(messages, all.front()->timeout_s_));
+  begun->told = begin_telling(begun->messages);
+  return begun;
+}
+
+Status Communicator::end_agreeing(Agreement& begun) {
+  Status status = compare(begun);
+  for (Communicator* const c : begun.all) static_cast<void>(c->fail(status));
+  return status;
+}
+
+Status Communicator::compare(Agreement& begun) {
+  auto& [all, messages, departures, told] = begun;
+  if (!told.ok()) return told.error();
+  GC3_CHECK(end_telling(messages, told.value(), all.front()->timeout_s_));
   for (std::size_t i = 0; i < all.size(); ++i) {
     Communicator& c = *all[i];
     c.agreed_ = true;
     c.disagreement_ = first_problem<Claim>(messages[i], c.member_->ranks);
     const Claim own = content_of<Claim>(messages[i], c.member_->rank);
-    std::vector<cuda::ArenaHandle> handles;
+    std::vector<Departures::Handle> handles;
     for (std::uint32_t r = 0; r < c.member_->ranks; ++r) {
       const Claim other = content_of<Claim>(messages[i], r);
       handles.push_back(other.departures);
@@ -230,8 +237,17 @@ Status Communicator::make_ready(std::span<const Wanted> wanted) {
     if (const Status status = make(); !status.ok()) offer.problem.set(status.error());
     messages.push_back(message_of(*c->member_, offer));
   }
+  // Others may have mapped an engine's memory even where this rank knows of a failure only.
+  const auto keep = [&](std::size_t i) {
+    if (engines[i] == nullptr) return;
+    engines[i]->disconnect();
+    wanted[i].of->refused_.push_back(std::move(engines[i]));
+  };
   const double timeout_s = wanted.front().of->timeout_s_;
-  GC3_CHECK(tell_all(messages, timeout_s));
+  if (const Status told = tell_all(messages, timeout_s); !told.ok()) {
+    for (std::size_t i = 0; i < wanted.size(); ++i) keep(i);
+    return told;
+  }
   std::vector<std::string> problems;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Member& member = *wanted[i].of->member_;
@@ -246,15 +262,18 @@ Status Communicator::make_ready(std::span<const Wanted> wanted) {
       }
     }
     Offer confirmation;
+    wanted[i].of->refused_.clear();
     if (problems[i].empty() && fresh[i]) {
       if (const Status status = engines[i]->connect(arenas); !status.ok()) confirmation.problem.set(status.error());
     }
     messages[i] = message_of(*wanted[i].of->member_, confirmation);
   }
-  GC3_CHECK(tell_all(messages, timeout_s));
+  const Status told = tell_all(messages, timeout_s);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto& [c, program, type] = wanted[i];
-    if (problems[i].empty()) problems[i] = first_problem<Offer>(messages[i], c->member_->ranks);
+    if (told.ok() && problems[i].empty()) problems[i] = first_problem<Offer>(messages[i], c->member_->ranks);
+    if (!told.ok() || !problems[i].empty()) keep(i);
+    if (!told.ok()) continue;
     const std::lock_guard lock(c->mutex_);
     if (problems[i].empty()) {
       if (fresh[i]) program->engine = std::move(engines[i]);
@@ -263,7 +282,7 @@ Status Communicator::make_ready(std::span<const Wanted> wanted) {
       program->refused[static_cast<std::uint32_t>(type)] = problems[i];
     }
   }
-  return {};
+  return told;
 }
 
 Result<bool> Communicator::capturing(Stream stream) const {
@@ -297,7 +316,7 @@ Status Communicator::check() {
 }
 
 void Communicator::abort() {
-  member_->aborted = true;
+  member_->abort();
   const std::lock_guard lock(mutex_);
   for (const auto& [key, program] : programs_) {
     if (program->engine != nullptr) program->engine->abort();
@@ -305,13 +324,13 @@ void Communicator::abort() {
 }
 
 void Communicator::leave() {
-  std::vector<std::unique_ptr<cuda::RankEngine>> engines;
+  progress_->close();
+  std::vector<std::unique_ptr<cuda::RankEngine>> engines = std::move(refused_);
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, program] : programs_) {
       if (program->engine != nullptr) engines.push_back(std::move(program->engine));
     }
-    programs_.clear();
   }
   for (const auto& engine : engines) {
     static_cast<void>(engine->synchronize());  // a failure was reported, or nobody asks any more

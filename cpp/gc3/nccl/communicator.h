@@ -21,6 +21,7 @@
 #include "gc3/nccl/call.h"
 #include "gc3/nccl/departures.h"
 #include "gc3/nccl/member.h"
+#include "gc3/nccl/progress.h"
 #include "gc3/nccl/table.h"
 #include "gc3/runtime/cuda/rank_engine.h"
 
@@ -52,8 +53,16 @@ class Communicator {
   // Whether the ranks have compared their tables, and why the table is not used if it is not.
   bool agreed() const { return agreed_; }
   const std::string& disagreement() const { return disagreement_; }
-  // For each communicator of a thread's calls. Collective. An error means that an exchange has failed.
-  static Status agree(std::span<Communicator* const> all);
+  // For each communicator of a thread's calls. Collective. An error means that an exchange has failed. `begin_agreeing`
+  // is the part that the thread of the caller makes; it shows which communicators are non-blocking.
+  struct Agreement {
+    std::vector<Communicator*> all;
+    std::vector<Message> messages;
+    std::vector<std::shared_ptr<Departures>> departures;
+    Result<int> told = int{kSuccess};
+  };
+  static std::unique_ptr<Agreement> begin_agreeing(std::span<Communicator* const> all);
+  static Status end_agreeing(Agreement& begun);
   struct Wanted {
     Communicator* of;
     Prepared* program;
@@ -77,6 +86,8 @@ class Communicator {
   void leave();
 
   const Member& member() const { return *member_; }
+  const std::shared_ptr<Progress>& progress() const { return progress_; }
+  double timeout_s() const { return timeout_s_; }
   // Tells the user once for each reason why a call was left to NCCL.
   void explain(const Call& call, const std::string& why);
   // The same for a call that no program serves; cheap after the first time.
@@ -94,7 +105,7 @@ class Communicator {
   Result<std::uint8_t*> workspace(std::uint64_t bytes);
   Result<ir::Program> made(const Prepared& program) const;
   Status fail(const Status& status);
-  static Status compare(std::span<Communicator* const> all);
+  static Status compare(Agreement& begun);
   static Status make_ready(std::span<const Wanted> wanted);
   // The number of a stream, which is never used again; none: it is being captured.
   Result<std::optional<unsigned long long>> number_of(Stream stream) const;
@@ -111,8 +122,12 @@ class Communicator {
     }
   };
   std::unordered_map<select::CallShape, Prepared*, Hash> chosen_;  // null: no row serves the call
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   std::shared_ptr<Departures> departures_;
   std::map<std::tuple<const select::Recipe*, bool, std::uint32_t>, std::unique_ptr<Prepared>> programs_;
+  // Of programs that a rank cannot run. This rank does not access the others' memory any more, but others may still
+  // have this one mapped; not after the next exchange.
+  std::vector<std::unique_ptr<cuda::RankEngine>> refused_;
   std::vector<cuda::Memory> workspaces_;           // the last one is in use; graphs may use the others
   cuda::Event done_;                               // after the last launch outside of captures, and its copies
   std::optional<unsigned long long> last_stream_;  // the stream of that

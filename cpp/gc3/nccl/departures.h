@@ -15,15 +15,24 @@ namespace gc3::nccl {
 
 class Departures {
  public:
+  struct Handle {
+    cuda::ArenaHandle block;
+    std::uint64_t offset = 0;
+  };
+
   // A byte for each rank, which that rank sets.
   static Result<std::shared_ptr<Departures>> create(const Member& member);
-  Result<cuda::ArenaHandle> handle() const;
+  Departures() = default;
+  ~Departures();
+  Departures(const Departures&) = delete;
+  Departures& operator=(const Departures&) = delete;
+  Result<Handle> handle() const;
   // Takes the handles of all ranks.
-  Status connect(const Member& member, const std::vector<cuda::ArenaHandle>& handles);
+  Status connect(const Member& member, const std::vector<Handle>& handles);
   // Tells all other ranks.
   Status leave(std::uint32_t rank);
   // Whether all other ranks have left.
-  Result<bool> all_gone(std::uint32_t rank) const;
+  Result<bool> all_gone(std::uint32_t rank);
 
  private:
   struct Peer {
@@ -32,7 +41,11 @@ class Departures {
   };
   std::uint32_t ranks_ = 0;
   std::shared_ptr<cuda::Device> device_;
-  cuda::Memory own_;
+  struct Place {
+    const cuda::Memory* block = nullptr;
+    std::uint64_t offset = 0;
+  } own_;
+  bool unused_ = true;  // no other rank will write into it
   std::vector<cuda::OpenedArena> opened_;
   std::vector<Peer> peers_;
 };

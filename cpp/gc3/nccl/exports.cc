@@ -71,6 +71,10 @@ GC3_EXPORT ncclRedOpDestroy(int op, Comm comm) { return gc3::nccl::destroy_op(op
 
 // A program that runs is not of NCCL's own operations, so NCCL's functions do not end it.
 GC3_EXPORT ncclCommFinalize(Comm comm) {
+  if (const auto communicator = Overlay::get().find(comm)) {
+    const gc3::Status ready = communicator->progress()->ready();
+    if (!ready.ok()) return answer_to(ready.error());
+  }
   if (const auto communicator = Overlay::get().forget(comm)) communicator->leave();
   return ask("ncclCommFinalize", Real::get().finalize, comm);
 }
@@ -97,9 +101,15 @@ GC3_EXPORT ncclCommShrink(Comm comm, int* excluded, int count, Comm* made, void*
 }
 
 GC3_EXPORT ncclCommGetAsyncError(Comm comm, int* error) {
+  const auto communicator = Overlay::get().find(comm);
+  if (communicator != nullptr && error != nullptr && communicator->progress()->deferred()) {
+    *error = gc3::nccl::kInProgress;
+    return gc3::nccl::kSuccess;
+  }
   const int answer = ask("ncclCommGetAsyncError", Real::get().async_error, comm, error);
   if (answer != gc3::nccl::kSuccess || error == nullptr || *error != gc3::nccl::kSuccess) return answer;
-  if (const auto communicator = Overlay::get().find(comm)) {
+  if (communicator != nullptr) {
+    *error = communicator->progress()->answer();
     if (const gc3::Status status = communicator->check(); !status.ok()) *error = answer_to(status.error());
   }
   return answer;
@@ -149,6 +159,7 @@ GC3_EXPORT gc3CollRun(gc3Program* program, const void* send, void* recv, std::si
                       Stream stream) {
   const auto communicator = communicator_of(comm);
   if (!communicator.ok()) return answer_to(communicator.error());
+  if (const gc3::Status ready = communicator.value()->progress()->ready(); !ready.ok()) return answer_to(ready.error());
   const Call call{Function::custom, send, recv, count, type, op, 0, comm, stream};
   if (!type_of(call) || !op_of(call)) {
     return answer_to({gc3::ErrorCode::BadOption, "gc3CollRun: a data type or a reduction that programs do not have"});
@@ -160,6 +171,7 @@ static gc3::Status load_for(Comm comm, const char* path) {
   if (path == nullptr) return gc3::Diagnostic(gc3::ErrorCode::BadOption, "gc3CommLoad: the path is null");
   GC3_ASSIGN(const std::shared_ptr<Communicator> communicator, communicator_of(comm));
   GC3_ASSIGN(std::shared_ptr<const gc3::nccl::Table> table, gc3::nccl::load_table(path, communicator->table().get()));
+  GC3_CHECK(communicator->progress()->ready());
   communicator->replace(std::move(table));
   return {};
 }

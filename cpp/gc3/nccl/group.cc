@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,7 +33,11 @@ struct Part {
 struct Group {
   int depth = 0;
   std::vector<Part> parts;
-  std::vector<std::pair<int, Comm>> ops;  // destroyed at its end
+  struct Op {
+    int op;
+    std::shared_ptr<Communicator> of;
+  };
+  std::vector<Op> ops;  // destroyed at its end
 
   Part& of(const std::shared_ptr<Communicator>& communicator) {
     const auto found =
@@ -49,11 +55,50 @@ Group& group() {
   return group;
 }
 
-void destroy_ops(Group& group) {
-  for (const auto& [op, comm] : std::exchange(group.ops, {})) {
-    static_cast<void>(ask("ncclRedOpDestroy", Real::get().destroy_op, op, comm));
+bool is_error(int answer) { return answer != kSuccess && answer != kInProgress; }
+
+// Gives a call to NCCL, and counts it unless NCCL refuses it.
+int leave_to_nccl(const Call& call) {
+  const int answer = pass_on(call);
+  if (!is_error(answer)) Overlay::get().log().left(call);
+  return answer;
+}
+
+int end_group(bool grouped) { return grouped ? ask("ncclGroupEnd", Real::get().group_end) : int{kSuccess}; }
+
+void destroy_ops(std::vector<Group::Op> ops) {
+  for (const auto& [op, of] : ops) {
+    Held held;
+    if (of->progress()->closed() || !held.add(of->member()).ok()) continue;  // they have ended with the communicator
+    static_cast<void>(ask("ncclRedOpDestroy", Real::get().destroy_op, op, of->member().comm));
   }
 }
+
+// The communicators of some calls, which are in progress as long as this lives.
+class Running {
+ public:
+  Running() = default;
+  Running(Running&&) = default;
+  Running& operator=(Running&&) = delete;
+  ~Running() { end(kSuccess); }
+  Status begin(const std::vector<Part>& parts) {
+    for (const Part& part : parts) {
+      GC3_CHECK(part.communicator->progress()->begin());
+      begun_.push_back(part.communicator->progress());
+    }
+    return {};
+  }
+  std::vector<std::shared_ptr<Progress>> defer() {
+    for (const auto& one : begun_) one->defer();
+    return begun_;
+  }
+  void end(int answer) {
+    for (const auto& one : std::exchange(begun_, {})) one->end(answer);
+  }
+
+ private:
+  std::vector<std::shared_ptr<Progress>> begun_;
+};
 
 bool custom(const Part& part) { return std::ranges::any_of(part.items, &Item::custom); }
 
@@ -106,12 +151,6 @@ bool must_prepare(const Part& part) {
          std::ranges::any_of(part.items, [](const Item& item) { return !ready(item) && refusal(item) == nullptr; });
 }
 
-Status agree(std::vector<Part*>& parts) {
-  std::vector<Communicator*> all;
-  for (Part* const part : parts) all.push_back(part->communicator.get());
-  return Communicator::agree(all);
-}
-
 // Prepares, for each part, one program after the other; those of different parts at once, since the ranks of a
 // communicator may all be in this thread.
 Status prepare(const std::vector<Part*>& parts) {
@@ -129,20 +168,21 @@ Status prepare(const std::vector<Part*>& parts) {
   }
 }
 
-Status let_agree(std::vector<Part*>& new_here, const std::vector<Part*>& unprepared) {
-  if (!new_here.empty()) GC3_CHECK(agree(new_here));
-  for (Part* const part : unprepared) {
-    if (!part->communicator->disagreement().empty()) part->left = part->communicator->disagreement();
-  }
-  return prepare(unprepared);
-}
+// The calls of a group, or one call outside of groups.
+struct Calls {
+  std::vector<Part> parts;
+  bool grouped;
+  std::vector<std::vector<Call>> given;  // sends and receives as the caller gave them; for each part
+  std::vector<Part*> new_here;           // whose ranks must compare tables
+  std::vector<Part*> unprepared;         // these, and those whose ranks must prepare a program
+  std::unique_ptr<Communicator::Agreement> agreement;
+  std::vector<Group::Op> ops;
+  Running running;
+};
 
-// Lets the ranks agree on what is new to them, where that is possible. `grouped`: a group of NCCL is open; it ends
-// before, because an exchange is a call of its own.
-Result<int> settle(std::vector<Part>& parts, bool grouped) {
-  std::vector<Part*> new_here;
-  std::vector<Part*> unprepared;
-  for (Part& part : parts) {
+// Finds what the ranks must do together before the calls, where that is possible.
+Status find_unprepared(Calls& calls) {
+  for (Part& part : calls.parts) {
     const bool agree_first = must_agree(part);
     if (!agree_first && !must_prepare(part)) continue;
     GC3_ASSIGN(const bool captured, any_captured(part));
@@ -150,43 +190,50 @@ Result<int> settle(std::vector<Part>& parts, bool grouped) {
       part.left = "a first call, which is captured: make one before the capture";
       continue;
     }
-    if (agree_first) new_here.push_back(&part);
-    unprepared.push_back(&part);
+    if (agree_first) calls.new_here.push_back(&part);
+    calls.unprepared.push_back(&part);
   }
-  int answer = kSuccess;
-  for (const Part* const part : unprepared) {
-    if (!part->communicator->member().in_progress()) continue;
-    return Diagnostic(ErrorCode::BadOption,
-                      "a call before the last one of a non-blocking communicator has ended: wait until "
-                      "ncclCommGetAsyncError no longer says ncclInProgress");
+  for (const Part* const part : calls.unprepared) {
+    if (part->communicator->member().in_progress()) return Progress::early();
   }
-  if (!unprepared.empty()) {
-    if (grouped) answer = ask("ncclGroupEnd", Real::get().group_end);
-    const Status status = let_agree(new_here, unprepared);
-    if (grouped) answer = worse(answer, ask("ncclGroupStart", Real::get().group_start));
-    if (!status.ok()) return status.error();
+  return {};
+}
+
+void begin_agreeing(Calls& calls) {
+  std::vector<Communicator*> all;
+  for (Part* const part : calls.new_here) all.push_back(part->communicator.get());
+  if (!all.empty()) calls.agreement = Communicator::begin_agreeing(all);
+}
+
+// Lets the ranks agree on what is new to them.
+Status settle(Calls& calls) {
+  if (calls.agreement == nullptr) begin_agreeing(calls);
+  if (calls.agreement != nullptr) GC3_CHECK(Communicator::end_agreeing(*calls.agreement));
+  for (Part* const part : calls.unprepared) {
+    if (!part->communicator->disagreement().empty()) part->left = part->communicator->disagreement();
   }
-  for (Part& part : parts) {
-    if (!part.left.empty()) continue;
-    if (!part.communicator->agreed()) part.left = "the ranks have not compared their programs yet";
-    if (!part.communicator->disagreement().empty()) part.left = part.communicator->disagreement();
-    for (const Item& item : part.items) {
-      if (!part.left.empty()) break;
-      if (const std::string* const why = refusal(item)) part.left = *why;
-    }
+  return prepare(calls.unprepared);
+}
+
+void decide(Part& part) {
+  if (!part.left.empty()) return;
+  if (!part.communicator->agreed()) part.left = "the ranks have not compared their programs yet";
+  if (!part.communicator->disagreement().empty()) part.left = part.communicator->disagreement();
+  for (const Item& item : part.items) {
+    if (!part.left.empty()) return;
+    if (const std::string* const why = refusal(item)) part.left = *why;
   }
-  return answer;
 }
 
 int leave_to_nccl(const Part& part, const std::vector<Call>& calls) {
+  const cuda::Current current(*part.communicator->member().device);  // this thread may be the overlay's
   int answer = kSuccess;
   for (const Call& call : calls) {
     part.communicator->explain(call, part.left);
-    Overlay::get().log().left(call);
-    Overlay::get().log().left_because(call, part.left);
     if (const Status status = part.communicator->follow(call.stream); !status.ok()) return answer_to(status.error());
-    const int given = pass_on(call);
-    if (given != kSuccess && given != kInProgress) return given;
+    const int given = leave_to_nccl(call);
+    if (is_error(given)) return given;
+    Overlay::get().log().left_because(call, part.left);
     if (given == kInProgress) answer = given;
   }
   return answer;
@@ -212,38 +259,105 @@ Status launch(std::vector<Part>& parts) {
   return {};
 }
 
-// All calls of a group, or one call outside of groups. `end`: ends NCCL's group, if there is one.
-template <class End>
-int finish(std::vector<Part>& parts, bool grouped, const End& end) {
-  for (const Part& part : parts) {
-    if (!part.communicator->failed()) continue;
-    static_cast<void>(end());
-    return answer_to(part.communicator->check().error());
+// Makes the calls of which the ranks know all that they must. NCCL's group is open, if there is one.
+int execute(Calls& calls) {
+  const auto in_nccl = [&] {
+    Held held;
+    int answer = kSuccess;
+    for (std::size_t i = 0; i < calls.parts.size(); ++i) {
+      Part& part = calls.parts[i];
+      decide(part);
+      if (part.left.empty()) continue;
+      int given = kSuccess;
+      if (const Status status = held.add(part.communicator->member()); !status.ok()) {
+        given = answer_to(status.error());
+      } else if (custom(part)) {
+        given = answer_to(Diagnostic(ErrorCode::BadOption, "gc3CollRun: " + part.left));
+      } else {
+        given = leave_to_nccl(part, calls.given[i]);
+      }
+      answer = worse(answer, given);
+    }
+    return worse(answer, end_group(calls.grouped));
+  };
+  const int answer = in_nccl();
+  if (is_error(answer)) return answer;
+  const Status launched = launch(calls.parts);
+  return launched.ok() ? answer : answer_to(launched.error());
+}
+
+// The same for calls before which the ranks talk to each other. NCCL's group has ended, because an exchange is a call
+// of its own. `before`: NCCL's answer to that end.
+int execute_first(Calls& calls, int before) {
+  const auto work = [&]() -> Status {
+    for (const Part& part : calls.parts) {
+      if (before != kInProgress) break;
+      GC3_CHECK(wait_for_last(part.communicator->member(), part.communicator->timeout_s()));
+    }
+    return settle(calls);
+  };
+  if (const Status status = work(); !status.ok()) return worse(before, answer_to(status.error()));
+  if (calls.grouped) {
+    if (const int started = ask("ncclGroupStart", Real::get().group_start); started != kSuccess) return started;
   }
-  std::vector<std::vector<Call>> given;  // sends and receives as the caller gave them
-  for (Part& part : parts) {
-    given.emplace_back();
-    for (const Item& item : part.items) given.back().push_back(item.call);
+  return worse(before, execute(calls));
+}
+
+// Does the same in a thread of its own, because a call of a non-blocking communicator waits for no other rank.
+int execute_apart(std::shared_ptr<Calls> calls, int before) {
+  const auto deferred = calls->running.defer();
+  const auto work = [before](Calls& of) {
+    const int answer = execute_first(of, before);
+    destroy_ops(std::move(of.ops));
+    // Whoever ends a communicator waits for `running`, so that these are not the last references.
+    of.agreement.reset();
+    of.parts.clear();
+    of.running.end(answer);
+    return answer;
+  };
+  try {
+    const auto worker = std::make_shared<Worker>([calls, work] { work(*calls); });
+    for (const auto& one : deferred) one->keep(worker);
+  } catch (const std::system_error&) {  // no more threads
+    return work(*calls);
+  }
+  return kInProgress;
+}
+
+// All calls of a group, or one call outside of groups. `ops`: what is destroyed afterwards.
+int finish(std::vector<Part> parts, bool grouped, std::vector<Group::Op> ops = {}) {
+  Calls calls{std::move(parts), grouped, {}, {}, {}, nullptr, std::move(ops), {}};
+  const auto refuse = [&](const Diagnostic& problem) {
+    static_cast<void>(end_group(grouped));
+    destroy_ops(std::move(calls.ops));
+    return answer_to(problem);
+  };
+  if (const Status status = calls.running.begin(calls.parts); !status.ok()) return refuse(status.error());
+  for (const Part& part : calls.parts) {
+    if (part.communicator->failed()) return refuse(part.communicator->check().error());
+  }
+  for (Part& part : calls.parts) {
+    calls.given.emplace_back();
+    for (const Item& item : part.items) calls.given.back().push_back(item.call);
     choose(part);
   }
-  const Result<int> settled = settle(parts, grouped);
-  if (!settled.ok()) {
-    static_cast<void>(end());
-    return answer_to(settled.error());
+  if (const Status status = find_unprepared(calls); !status.ok()) return refuse(status.error());
+  if (calls.unprepared.empty()) {
+    const int answer = execute(calls);
+    destroy_ops(std::move(calls.ops));
+    return answer;
   }
-  int answer = settled.value();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].left.empty()) continue;
-    if (custom(parts[i])) {
-      answer = worse(answer, answer_to(Diagnostic(ErrorCode::BadOption, "gc3CollRun: " + parts[i].left)));
-      continue;
-    }
-    answer = worse(answer, leave_to_nccl(parts[i], given[i]));
-  }
-  answer = worse(answer, end());
-  if (answer != kSuccess && answer != kInProgress) return answer;
-  const Status launched = launch(parts);
-  return launched.ok() ? answer : answer_to(launched.error());
+  const int before = end_group(grouped);
+  const auto non_blocking = [&] {
+    return before == kInProgress ||
+           std::ranges::any_of(calls.parts, [](const Part& p) { return p.communicator->member().non_blocking; });
+  };
+  // The first call of NCCL's in the first exchange shows whether communicators are non-blocking.
+  if (!non_blocking()) begin_agreeing(calls);
+  if (non_blocking()) return execute_apart(std::make_shared<Calls>(std::move(calls)), before);
+  const int answer = execute_first(calls, before);
+  destroy_ops(std::move(calls.ops));
+  return answer;
 }
 
 }  // namespace
@@ -259,32 +373,25 @@ int answer_to(const Diagnostic& problem) {
 int submit(const Call& call) {
   if (Inside::entered()) return pass_on(call);
   Overlay& overlay = Overlay::get();
-  if (call.comm == nullptr || !overlay.active()) {
-    overlay.log().left(call);
-    return pass_on(call);
-  }
-  const std::shared_ptr<Communicator> communicator = overlay.communicator(call.comm);
-  if (communicator == nullptr) {
-    overlay.log().left(call);
-    return pass_on(call);
-  }
+  const std::shared_ptr<Communicator> communicator =
+      call.comm == nullptr || !overlay.active() ? nullptr : overlay.communicator(call.comm);
+  if (communicator == nullptr) return leave_to_nccl(call);
+  if (const Status ready = communicator->progress()->ready(); !ready.ok()) return answer_to(ready.error());
   Group& open = group();
   if (open.depth > 0) {
     // What NCCL refuses at once it refuses here, too.
     const bool clear = type_of(call) && call.op >= 0 && call.root >= 0 &&
                        static_cast<std::uint32_t>(call.root) < communicator->member().ranks;
-    if (!clear) return pass_on(call);
+    if (!clear) return leave_to_nccl(call);
     open.of(communicator).items.push_back({call});
     return kSuccess;
   }
   if (communicator->agreed() && communicator->choose(call) == nullptr) {
-    overlay.log().left(call);
     communicator->explain_none(call);
     if (const Status status = communicator->follow(call.stream); !status.ok()) return answer_to(status.error());
-    return pass_on(call);
+    return leave_to_nccl(call);
   }
-  std::vector<Part> parts = {{communicator, {{call}}, ""}};
-  return finish(parts, false, [] { return kSuccess; });
+  return finish({{communicator, {{call}}, ""}}, false);
 }
 
 int run_program(const Call& call, const std::shared_ptr<Communicator>& communicator, Prepared& program) {
@@ -292,8 +399,7 @@ int run_program(const Call& call, const std::shared_ptr<Communicator>& communica
     group().of(communicator).items.push_back({call, &program, true});
     return kSuccess;
   }
-  std::vector<Part> parts = {{communicator, {{call, &program, true}}, ""}};
-  return finish(parts, false, [] { return kSuccess; });
+  return finish({{communicator, {{call, &program, true}}, ""}}, false);
 }
 
 int group_start() {
@@ -304,23 +410,23 @@ int group_start() {
 
 int group_end() {
   Group& open = group();
-  const auto end = [] { return ask("ncclGroupEnd", Real::get().group_end); };
-  if (Inside::entered() || open.depth == 0) return end();
-  if (--open.depth > 0 || open.parts.empty()) return end();
-  std::vector<Part> parts = std::exchange(open.parts, {});
-  const int answer = finish(parts, true, end);
-  destroy_ops(open);
-  return answer;
+  if (Inside::entered() || open.depth == 0 || --open.depth > 0 || open.parts.empty()) return end_group(true);
+  return finish(std::exchange(open.parts, {}), true, std::exchange(open.ops, {}));
 }
 
 int destroy_op(int op, Comm comm) {
   Group& open = group();
-  const bool waits = !Inside::entered() && std::ranges::any_of(open.parts, [&](const Part& part) {
-    return std::ranges::any_of(part.items, [&](const Item& i) { return i.call.comm == comm && i.call.op == op; });
-  });
-  if (!waits) return ask("ncclRedOpDestroy", Real::get().destroy_op, op, comm);
-  open.ops.emplace_back(op, comm);
-  return kSuccess;
+  if (!Inside::entered()) {
+    const auto waits = [&](const Part& part) {
+      return std::ranges::any_of(part.items, [&](const Item& i) { return i.call.comm == comm && i.call.op == op; });
+    };
+    const auto found = std::ranges::find_if(open.parts, waits);
+    if (found != open.parts.end()) {
+      open.ops.push_back({op, found->communicator});
+      return kSuccess;
+    }
+  }
+  return ask("ncclRedOpDestroy", Real::get().destroy_op, op, comm);
 }
 
 int group_simulate_end(void* info) {
@@ -330,10 +436,11 @@ int group_simulate_end(void* info) {
   --open.depth;
   int answer = kSuccess;
   for (const Part& part : std::exchange(open.parts, {})) {
+    if (part.communicator->progress()->closed()) continue;
     for (const Item& item : part.items) answer = worse(answer, pass_on(item.call));
   }
   answer = worse(answer, end());
-  destroy_ops(open);
+  destroy_ops(std::exchange(open.ops, {}));
   return answer;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,11 +27,29 @@ struct Member {
   cuda::Stream stream;               // for exchanges
   cuda::Memory memory;               // likewise
   std::atomic<bool> aborted{false};  // by any thread; ends an exchange
+  bool non_blocking = false;         // known after the first exchange: NCCL has said ncclInProgress
 
+  mutable std::mutex handle;  // see Held
+
+  Status alive() const;  // fails if the communicator was aborted
+  // By any thread. NCCL's handle may be freed afterwards.
+  void abort();
   // Whether a non-blocking communicator has not ended its last call; NCCL refuses further ones.
   bool in_progress() const;
   // Asks NCCL for the rank; fails while a non-blocking communicator is being made.
   static Result<std::unique_ptr<Member>> of(Comm comm, const std::shared_ptr<cuda::Runtime>& runtime);
+};
+
+// Keeps an abort from freeing NCCL's handles while this thread uses them. NCCL must not wait meanwhile, so this is so
+// for non-blocking communicators only; their calls go on in a thread of the overlay, so that the user cannot know when
+// it is in NCCL. Otherwise it is in NCCL as the caller's thread is without the overlay.
+class Held {
+ public:
+  // Fails if the communicator was aborted.
+  Status add(const Member& member);
+
+ private:
+  std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
 inline constexpr std::size_t kMessageBytes = 512;
@@ -43,8 +62,13 @@ struct Message {
 };
 
 // All ranks of every communicator exchange a message, by an ncclAllGather of each. A thread that makes the calls of
-// several ranks gives their messages at once. Waits for the other ranks, at most for `timeout_s`.
+// several ranks gives their messages at once. `begin` makes NCCL's calls, and returns NCCL's answer; `end` waits for
+// the other ranks, at most for `timeout_s`.
+Result<int> begin_telling(std::span<Message> messages);
+Status end_telling(std::span<Message> messages, int answer, double timeout_s);
 Status tell_all(std::span<Message> messages, double timeout_s);
+// Waits until a non-blocking communicator has ended its last call.
+Status wait_for_last(const Member& member, double timeout_s);
 
 template <class T>
 Message message_of(Member& member, const T& content) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -295,6 +296,51 @@ TEST_CASE("threads of non-blocking communicators, which are split") {
       }
       wrong += ncclCommDestroy(one) != kSuccess;
     }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a first call of a non-blocking communicator is aborted at some moment") {
+  const Programs programs;
+  std::atomic<int> wrong{0};
+  for (int turn = 0; turn < 6; ++turn) {
+    const UniqueId id = new_id();
+    each_rank([&](Rank& rank) {
+      Config config;
+      void* comm = nullptr;
+      wrong += ncclCommInitRankConfig(&comm, kRanks, id, rank.rank, &config) != kInProgress;
+      wrong += poll(comm) != kSuccess;
+      wrong += rank.reduce(comm, 0) != kInProgress;
+      wrong += rank.reduce(comm, 0) != kInvalidUsage;
+      int error = kInProgress;
+      // Most of them at another moment of the exchanges.
+      for (int i = 0; i < 4 * turn * turn * (1 + rank.rank) && error == kInProgress; ++i) {
+        wrong += ncclCommGetAsyncError(comm, &error) != kSuccess;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+      wrong += ncclCommAbort(comm) != kSuccess;
+      rank.synchronize();
+    });
+    std::filesystem::remove_all(id.bytes);  // with the messages that were not taken
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("another thread aborts while a group has calls") {
+  const Programs programs;
+  const UniqueId id = new_id();
+  std::atomic<int> wrong{0};
+  each_rank([&](Rank& rank) {
+    void* comm = nullptr;
+    wrong += ncclCommInitRank(&comm, kRanks, id, rank.rank) != kSuccess;
+    wrong += rank.reduce(comm, 0) != kSuccess;
+    rank.synchronize();
+    wrong += ncclGroupStart() != kSuccess;
+    wrong += rank.reduce(comm, 0) != kSuccess;
+    wrong += rank.broadcast(comm, 1) != kSuccess;
+    std::thread([&] { wrong += ncclCommAbort(comm) != kSuccess; }).join();
+    wrong += ncclGroupEnd() != kInvalidUsage;
+    rank.synchronize();
   });
   CHECK(wrong == 0);
 }
