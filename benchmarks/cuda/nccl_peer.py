@@ -5,7 +5,7 @@ this, the result has the reason instead of a time. This is a separate program, b
 
     python nccl_peer.py RANKS BYTES...    prints the result of `compare` as JSON
 
-With GC3_NCCL_PROGRAMS set, the library is that in front of NCCL, and the sums are checked.
+The sums are checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import sys
 from typing import Any
 
 from gc3.cuda import nccl_libraries
-from gc3.nccl import library
 
 _FIRST = 23000  # 2.30.0, the first version that allows several ranks on a device
 _FLOAT32, _SUM = 7, 0  # ncclFloat32, ncclSum
@@ -34,8 +33,7 @@ def compare(ranks: int, sizes: list[int]) -> dict[str, Any]:
     os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     os.environ.setdefault("NCCL_MAX_CTAS", "4")  # so that the kernels of all ranks fit on the device at once
     tried: list[str] = []
-    in_front = os.environ.get("GC3_NCCL_PROGRAMS")
-    for name in [str(library())] if in_front else nccl_libraries():
+    for name in nccl_libraries():
         try:
             nccl = ctypes.CDLL(name)
         except OSError as problem:

@@ -13,7 +13,9 @@ and which protocol is best at which size.
 sanitizer: the interpreter and the kernels by hand under compute-sanitizer, where there is one.
 tests: the tests marked gpu.
 nccl: NCCL on the same card, where it takes several ranks per device.
-overlay: the same calls with GC3's library in front of that NCCL, which serves them with a ring; and PyTorch behind it.
+overlay: all collectives with that NCCL and with GC3's library in front of it, whose programs serve them: by
+nccl_perf.cc with several ranks on the device, by nccl-tests with a rank on each device where NCCL_TESTS names the
+folder of their programs, and by PyTorch. Without a card: with GC3_CUDA_DRIVER, GC3_NVRTC and GC3_NCCL of tests/.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from gc3.algorithms import catalogue
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
 WORKERS = 6  # processes of tests: they share the device, and most of their time goes into comparing on the host
+PERF = BINARY.with_name("gc3_nccl_perf")
 TESTS_ALONE = ("test_cuda.py", "test_cuda_communicator.py", "test_cuda_tensors.py")
 TESTS_TOGETHER = ("test_cuda_device.py",)
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
@@ -68,6 +71,19 @@ torch.cuda.synchronize()
 assert data.sum().item() == 1024
 dist.destroy_process_group()
 """
+# The programs of the stage `overlay`, and whether they work in place.
+SERVED = {
+    "allreduce": ("ring_allreduce", True),
+    "allgather": ("ring_allgather", True),
+    "reducescatter": ("ring_reducescatter", False),
+    "alltoall": ("direct_alltoall", False),
+    "broadcast": ("flat_broadcast", True),
+    "reduce": ("flat_reduce", False),
+    "gather": ("flat_gather", False),
+    "scatter": ("flat_scatter", False),
+}
+NCCL_TESTS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "gather", "scatter")
+EACH = 60.0  # seconds for a program of the stage `overlay`: a wait within NCCL may never end
 SPARE = 5.0  # seconds in which a stage is not begun any more
 
 
@@ -228,7 +244,16 @@ def tests(clock: Clock) -> dict[str, Any]:
     workers = ["-p", "xdist.plugin", "-n", str(WORKERS)] if importlib.util.find_spec("xdist") else []
     found: dict[str, Any] = {"ok": True}
     for names, extra in ((TESTS_ALONE, []), (TESTS_TOGETHER, workers)):
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", *plugins, *extra, *(f"tests/{name}" for name in names)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            "gpu",
+            *plugins,
+            *extra,
+            *(f"tests/cuda/{name}" for name in names),
+        ]
         status, said, problem = execute(command, clock, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
         print(said[-3000:], problem[-1000:], flush=True)
         found["ok"] = found["ok"] and status == 0
@@ -261,37 +286,86 @@ def nccl(sizes: list[int], clock: Clock) -> dict[str, Any]:
     return json.loads(said.splitlines()[-1]) if status == 0 else {"failed": (said + problem)[-2000:]}
 
 
+def write_programs(folder: Path, sizes: set[int]) -> None:
+    """Writes a program for each collective and number of ranks."""
+    folder.mkdir()
+    lines = ["gc3-programs-1"]
+    for n, (collective, (name, in_place)) in itertools.product(sorted(sizes), SERVED.items()):
+        file = f"{name}-{n}.gc3"
+        compile_program(catalogue()[name], R=n, in_place=in_place).save(folder / file)
+        lines.append(f"{collective} {n} 0 - {int(in_place)} 0 0 0 {file}")
+    (folder / "index").write_text("\n".join(lines) + "\n")
+
+
+def overlay_commands(largest: int, devices: int) -> dict[str, list[str]]:
+    """Returns the programs that are run with NCCL alone and behind the library, by name."""
+    size = ["-b", "1024", "-e", str(min(largest, 4 * MIB)), "-f", "4"]
+    commands: dict[str, list[str]] = {}
+    for kind, options in (("calls", []), ("graphs", ["-G", "1"]), ("non-blocking", ["-N", "1"])):
+        commands[f"{RANKS} ranks, {kind}"] = [str(PERF), "all", *size, "-g", str(RANKS), "-n", "20", *options]
+    folder = os.environ.get("NCCL_TESTS", "")
+    for name in NCCL_TESTS if folder else ():
+        program = Path(folder) / f"{name}_perf"
+        if program.exists():
+            commands[program.name] = [str(program), *size, "-g", str(devices), "-n", "20"]
+            commands[f"{program.name}, graphs"] = [*commands[program.name], "-G", "1"]
+    if importlib.util.find_spec("torch") and not os.environ.get("GC3_CUDA_DRIVER"):
+        commands["PyTorch"] = [sys.executable, "-c", PYTORCH]
+    return commands
+
+
 def overlay(sizes: list[int], clock: Clock) -> dict[str, Any]:
-    """Returns the times of the same calls behind the library in front of NCCL, and what served them."""
-    with tempfile.TemporaryDirectory() as folder:
-        programs, log = Path(folder) / "programs", Path(folder) / "log"
-        programs.mkdir()
-        compile_program(catalogue()["ring_allreduce"], R=RANKS, in_place=True).save(programs / "ring.gc3")
-        (programs / "index").write_text(f"gc3-programs-1\nallreduce {RANKS} 0 - 1 0 0 0 ring.gc3\n")
-        try:
-            settings = gc3_nccl.environment(programs, log)
-        except errors.Gc3Error as problem:
-            return {"failed": str(problem)}
-        command = [sys.executable, "benchmarks/cuda/nccl_peer.py", str(RANKS), *map(str, sizes)]
-        status, said, problem = execute(command, clock, {k: v for k, v in settings.items() if k != "LD_PRELOAD"})
-        print(said[-2000:], flush=True)
-        found = json.loads(said.splitlines()[-1]) if status == 0 else {"failed": (said + problem)[-2000:]}
-        if any(log.glob("*.json")):
-            calls = [s for process in gc3_nccl.read_logs(log) for s in process.served]
-            found["served"] = [{"by": s.by, "calls": s.calls, "counts": s.counts} for s in calls]
-        if importlib.util.find_spec("torch"):
-            status, said, problem = execute([sys.executable, "-c", PYTORCH], clock, settings)
-            found["pytorch"] = {"ok": status == 0, "said": (said + problem)[-1000:]}
+    """Returns what programs print with NCCL alone and behind the library, and what served their calls."""
+    devices = cuda.runtime().devices
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="gc3-") as folder:
+        programs, alone = Path(folder) / "programs", Path(folder) / "nccl"
+        write_programs(programs, {RANKS, max(devices, 2)})
+        alone.mkdir()
+        for name, command in overlay_commands(sizes[-1], devices).items():
+            log = Path(folder) / "log" / str(len(found))
+            log.parent.mkdir(exist_ok=True)
+            try:
+                in_front = gc3_nccl.environment(programs, log)
+                (alone / "libnccl.so.2").unlink(missing_ok=True)
+                (alone / "libnccl.so.2").symlink_to(gc3_nccl.below())
+            except errors.Gc3Error as problem:
+                return {"failed": str(problem)}
+            several = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4"} if str(PERF) in command else {}
+            paths = {} if name == "PyTorch" else {"LD_LIBRARY_PATH": with_existing("LD_LIBRARY_PATH", str(alone))}
+            in_front["LD_PRELOAD"] = with_existing("LD_PRELOAD", in_front["LD_PRELOAD"])
+            results: dict[str, Any] = {}
+            for way, settings in (("NCCL", {}), ("GC3", in_front)):
+                if clock.over():
+                    results[way] = {"failed": "the time is out"}
+                    continue
+                limit = Clock(min(EACH, clock.left()))
+                status, said, problem = execute(command, limit, {**several, **paths, **settings})
+                results[way] = {"ok": status == 0, "said": said.splitlines()[-200:]}
+                if status != 0:
+                    results[way]["failed"] = problem[-2000:]
+                print(f"{name}, {way}: {'ok' if status == 0 else problem[-500:]}", flush=True)
+            if any(log.glob("*.json")):
+                calls = [s for process in gc3_nccl.read_logs(log) for s in process.served]
+                results["served"] = {
+                    "programs": sum(s.calls for s in calls if s.by != "NCCL"),
+                    "NCCL": sum(s.calls for s in calls if s.by == "NCCL"),
+                }
+            found[name] = results
     return found
+
+
+def with_existing(variable: str, first: str) -> str:
+    """Returns the value of a list of paths with `first` before what it has."""
+    before = os.environ.get(variable)
+    return f"{first}:{before}" if before else first
 
 
 def main() -> int:
     """Runs everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few sizes, nothing but times: does it work at all")
-    parser.add_argument(
-        "--stages", default="times,sanitizer,tests,nccl,overlay", help="the stages to run, in this order"
-    )
+    parser.add_argument("--quick", action="store_true", help="few sizes, by default only times: does it work at all")
+    parser.add_argument("--stages", help="the stages to run, in this order, such as times,sanitizer,tests,nccl,overlay")
     parser.add_argument("--seconds", type=float, default=540, help="begin nothing after so many")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "results" / "cuda.json")
     options = parser.parse_args()
@@ -316,7 +390,7 @@ def main() -> int:
     if options.output.exists():  # of other stages
         data = {**json.loads(options.output.read_text()), **data}
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    chosen = ["times"] if options.quick else options.stages.split(",")
+    chosen = options.stages.split(",") if options.stages else ["times"] if options.quick else list(stages)
     for stage in chosen:
         data[stage] = {"failed": "the time is out"} if clock.over() else stages[stage]()
         options.output.write_text(json.dumps(data, indent=1) + "\n")
