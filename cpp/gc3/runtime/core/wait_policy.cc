@@ -78,6 +78,27 @@ void WaitPolicy::put_off() {
   between_ = std::min(2 * between_, kMostBetween);
 }
 
+bool WaitPolicy::has_lost_core() {
+  const std::uint32_t left = sleeping_.load(std::memory_order_relaxed);
+  if (left == 0) return false;
+  sleeping_.store(left - 1, std::memory_order_relaxed);
+  return true;
+}
+
+bool WaitPolicy::note_yield(Duration took) {
+  if (mode_ != WaitMode::automatic || took < kLost) return false;
+  const std::uint32_t waits = next_sleeping_.load(std::memory_order_relaxed);
+  sleeping_.store(waits, std::memory_order_relaxed);
+  next_sleeping_.store(std::min(2 * waits, kMostBetween), std::memory_order_relaxed);
+  return true;
+}
+
+// Not all at once: beside such a process some waits are lucky.
+void WaitPolicy::note_kept_core() {
+  const std::uint32_t waits = next_sleeping_.load(std::memory_order_relaxed);
+  if (waits > kLeastBetween) next_sleeping_.store(waits / 2, std::memory_order_relaxed);
+}
+
 std::string WaitPolicy::describe() const {
   if (mode_ == WaitMode::block) return "sleeps at once, as told";
   if (mode_ == WaitMode::yield) return "yields the core at once, as told";

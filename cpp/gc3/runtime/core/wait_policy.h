@@ -27,6 +27,8 @@ class WaitPolicy {
   using Duration = std::chrono::nanoseconds;
   // Yielding waits from this length on may be replaced by sleeping ones; a trial yields at most so long.
   static constexpr Duration kLong = std::chrono::microseconds(100);
+  // A yield of this length has given the core to a process that computes: another rank that waits gives it back sooner.
+  static constexpr Duration kLost = std::chrono::milliseconds(1);
 
   WaitPolicy() = default;
   // `apart`: the ranks are in different sessions, each of which the system schedules as a group.
@@ -38,11 +40,18 @@ class WaitPolicy {
   bool blocks() const { return mode_ == WaitMode::block || blocks_.load(std::memory_order_relaxed); }
 
   // The same of waits for messages, which nobody measures. A rank of another session does not get the core by a yield.
-  bool blocks_messages() const { return blocks() || (mode_ == WaitMode::automatic && apart_ && !core_each_); }
+  bool blocks_messages() const { return blocks() || gathers(); }
 
   // Whether ranks that sleep in small calls do so on half of the cores. There they wake each other without waiting for
   // other work, which the system moves to the cores that it finds less loaded.
   bool gathers() const { return mode_ == WaitMode::automatic && apart_ && !core_each_; }
+
+  // Waits for messages and for other hosts also look at single yields, because beside a process that computes each may
+  // take as long as the system lets it run. After such a yield so many waits sleep at once, then one yields as a trial.
+  // From any thread.
+  bool has_lost_core();            // whether a wait that begins sleeps at once for that reason
+  bool note_yield(Duration took);  // whether it took so long
+  void note_kept_core();           // a wait has yielded, and no yield took so long
 
   // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
@@ -88,6 +97,9 @@ class WaitPolicy {
   std::uint32_t between_ = kLeastBetween;  // windows, or waits, between two comparisons
   std::uint32_t left_ = 0;                 // until the next one
   std::uint32_t paid_ = 0;                 // consecutive trials that were short
+  // Of single yields. Relaxed: threads that change them at once lose a count, which does no harm.
+  std::atomic<std::uint32_t> sleeping_ = 0;  // further waits that sleep at once
+  std::atomic<std::uint32_t> next_sleeping_ = kLeastBetween;
 };
 
 }  // namespace gc3::core

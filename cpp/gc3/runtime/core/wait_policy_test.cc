@@ -104,5 +104,35 @@ TEST_CASE("a given mode is kept") {
   }
 }
 
+// How many of so many waits for messages sleep at once where each yield takes so long.
+int sleeping(WaitPolicy& policy, int waits, microseconds yield) {
+  int slept = 0;
+  for (int i = 0; i < waits; ++i) {
+    if (policy.has_lost_core()) {
+      ++slept;
+    } else if (!policy.note_yield(yield)) {
+      policy.note_kept_core();
+    }
+  }
+  return slept;
+}
+
+TEST_CASE("waits for messages sleep while a yield gives the core away for long, and trials become rare") {
+  WaitPolicy policy(WaitMode::automatic, true, false);
+  CHECK(sleeping(policy, 1000, microseconds(10)) == 0);
+  // Trials after 16, 32, ... waits.
+  CHECK(sleeping(policy, 1000, microseconds(4000)) == 1000 - 6);
+  CHECK(sleeping(policy, 100'000, microseconds(4000)) > 99'900);
+  // The sleeping that has begun ends, and then all yield.
+  sleeping(policy, 5000, microseconds(10));
+  CHECK(sleeping(policy, 1000, microseconds(10)) == 0);
+  CHECK(sleeping(policy, 17, microseconds(4000)) == 16);
+}
+
+TEST_CASE("waits for messages yield as told") {
+  WaitPolicy policy(WaitMode::yield, true, false);
+  CHECK(sleeping(policy, 1000, microseconds(4000)) == 0);
+}
+
 }  // namespace
 }  // namespace gc3::core

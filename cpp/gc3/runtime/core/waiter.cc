@@ -62,7 +62,8 @@ Waiter::Next Waiter::go_on() {
   if (pauses == 1) {
     looked_after_ = since_ = Clock::now();
     late_.reset();
-    first_ = group_.wait_policy().first();
+    lost_ = elsewhere_ != nullptr && group_.wait_policy().has_lost_core();
+    first_ = lost_ ? WaitPolicy::First::sleep : group_.wait_policy().first();
     if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(since_);
     yields_ = first_ != WaitPolicy::First::sleep;
     if (!yields_) late_ = !group_.all_here();
@@ -77,10 +78,21 @@ Waiter::Next Waiter::go_on() {
   if (!yields_) return Next::sleep;
   if (told_to_spin) {
     relax();
+  } else if (elsewhere_ != nullptr) {
+    yield();
   } else {
     sched_yield();
   }
   return Next::look;
+}
+
+// Yields the core. If another process has kept it for long, this wait sleeps afterwards.
+void Waiter::yield() {
+  const Clock::time_point before = Clock::now();
+  sched_yield();
+  if (!group_.wait_policy().note_yield(Clock::now() - before)) return;
+  lost_ = true;
+  yields_ = false;
 }
 
 bool Waiter::pause() {
@@ -89,15 +101,17 @@ bool Waiter::pause() {
     return true;
   }
   const std::uint32_t pauses = looks_ - spins_;
-  const bool sleeps = group_.wait_policy().blocks_messages();
   if (pauses == 1) {
     looked_after_ = since_ = Clock::now();
-  } else if (sleeps || pauses % kPausesPerLook == 0) {
+    WaitPolicy& policy = group_.wait_policy();
+    lost_ = policy.has_lost_core();
+    yields_ = !lost_ && !policy.blocks_messages();
+  } else if (!yields_ || pauses % kPausesPerLook == 0) {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return false;
     const Clock::duration waited = now - since_;
     if (pending_.go_on()) return true;
-    if (sleeps || waited > kAwake) {
+    if (!yields_ || waited > kAwake) {
       looks_ = spins_ + kPausesPerLook - 1;  // read the clock again afterwards
       if (elsewhere_ != nullptr) {
         // A fraction of the time waited, so that the wait ends soon after its cause.
@@ -118,7 +132,7 @@ bool Waiter::pause() {
       return true;
     }
   }
-  sched_yield();
+  if (yields_) yield();
   return true;
 }
 
@@ -154,8 +168,11 @@ void Waiter::sleep(std::uint32_t awaited) {
 
 void Waiter::end() {
   cancel();
-  if (check_ == nullptr && looks_ > spins_ && !late_.value_or(false))
-    group_.wait_policy().note(first_, Clock::now() - since_);
+  WaitPolicy& policy = group_.wait_policy();
+  if (looks_ > spins_ && !lost_) {
+    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, Clock::now() - since_);
+    if ((check_ != nullptr || elsewhere_ != nullptr) && yields_) policy.note_kept_core();
+  }
   start();
 }
 

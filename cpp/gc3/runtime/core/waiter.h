@@ -89,6 +89,7 @@ class Waiter {
   void start();
   Next go_on();
   bool pause();
+  void yield();
   bool check_wait(Clock::time_point now);
   Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);
@@ -119,6 +120,7 @@ class Waiter {
   bool slept_ = false;          // at the doorbell, since it was announced
   std::optional<bool> late_;    // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;
+  bool lost_ = false;        // see WaitPolicy::has_lost_core
   Clock::time_point since_;  // the first reading of the clock after the last progress
   Clock::time_point looked_after_;
   std::optional<Diagnostic> problem_;
