@@ -250,5 +250,14 @@ TEST_CASE("a job keeps what it measures, and the next one uses it; rank 0's wish
   CHECK(seen_by_two(keeps, {}, "g").source == Source::measured);
 }
 
+TEST_CASE("kept measurements of a build with a sanitizer hold only for such builds") {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  const bool sanitized = true;
+#else
+  const bool sanitized = false;
+#endif
+  CHECK(ProbeConditions::here(2, 2).version.ends_with("-sanitized") == sanitized);
+}
+
 }  // namespace
 }  // namespace gc3::core
