@@ -94,16 +94,16 @@ void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<s
                           interp::Task& task) const {
   const auto arrivals = [](std::uint8_t* at) { return reinterpret_cast<std::uint64_t*>(at); };
   const auto counter = [](std::uint8_t* at) { return reinterpret_cast<interp::Counter*>(at); };
-  if (const auto own = pinned.find(tb.send_connection); own != pinned.end()) {
-    const PinnedFifo& fifo = own->second;
+  if (const auto found = pinned.find(tb.send_connection); found != pinned.end()) {
+    const PinnedFifo& fifo = found->second;
     task.send = {fifo.arrivals, fifo.head, fifo.slots, 0, 0, 0, fifo.lengths};
   } else if (tb.send_connection != kNone) {
     const Place& place = connections[tb.send_connection];
     std::uint8_t* const receiver = arenas[tb.send_peer];
     task.send = {arrivals(receiver + place.arrivals), counter(arenas[tb.rank] + place.head), receiver + place.slots};
   }
-  if (const auto own = pinned.find(tb.recv_connection); own != pinned.end()) {
-    task.recv = {own->second.arrivals, own->second.head, own->second.slots};
+  if (const auto found = pinned.find(tb.recv_connection); found != pinned.end()) {
+    task.recv = {found->second.arrivals, found->second.head, found->second.slots};
   } else if (tb.recv_connection != kNone) {
     const Place& place = connections[tb.recv_connection];
     std::uint8_t* const own = arenas[tb.rank];
