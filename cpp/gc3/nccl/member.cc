@@ -65,6 +65,13 @@ Result<std::unique_ptr<Member>> Member::of(Comm comm, const std::shared_ptr<cuda
   return made;
 }
 
+Member::~Member() {
+  if (!aborted) return;
+  // NCCL's kernels of an exchange that was aborted may use the memory until they notice it.
+  const cuda::CaptureRelaxed relaxed(device->driver());
+  static_cast<void>(stream.synchronize());
+}
+
 Status Member::alive() const {
   return aborted ? Status(Diagnostic(ErrorCode::Aborted, "the communicator is aborted")) : Status();
 }

@@ -31,6 +31,8 @@ struct Member {
 
   mutable std::mutex handle;  // see Held
 
+  ~Member();
+
   Status alive() const;  // fails if the communicator was aborted
   // By any thread. NCCL's handle may be freed afterwards.
   void abort();
