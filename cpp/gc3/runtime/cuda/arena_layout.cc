@@ -96,7 +96,8 @@ void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<s
   const auto counter = [](std::uint8_t* at) { return reinterpret_cast<interp::Counter*>(at); };
   if (const auto found = pinned.find(tb.send_connection); found != pinned.end()) {
     const PinnedFifo& fifo = found->second;
-    task.send = {fifo.arrivals, fifo.head, fifo.slots, 0, 0, 0, fifo.lengths};
+    task.send = {fifo.arrivals, fifo.head, fifo.slots};
+    task.lengths = fifo.lengths;
   } else if (tb.send_connection != kNone) {
     const Place& place = connections[tb.send_connection];
     std::uint8_t* const receiver = arenas[tb.send_peer];

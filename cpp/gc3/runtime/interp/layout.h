@@ -72,8 +72,6 @@ struct SendEnd {
   uint64_t step = 0;       // messages sent
   uint64_t head_seen = 0;  // the last value read of *head
   uint32_t slot = 0;       // step % slots
-  // Per slot, the bytes of the message in it. For messages that a proxy sends (runtime/cuda/proxy.h); else null.
-  uint64_t* lengths = nullptr;
 };
 struct RecvEnd {
   const uint64_t* arrivals = nullptr;
@@ -103,6 +101,9 @@ struct alignas(kCacheLine) Task {
   uint32_t step = 0;
   uint32_t wait = 0;  // the dependency waited for, in waits
   Waiting waiting = Waiting::nothing;
+  // Per slot of `send`, the bytes of the message in it. For messages that a proxy sends (runtime/cuda/proxy.h); else
+  // null. Last, because with other offsets before it some kernels of LL spill on sm_100.
+  uint64_t* lengths = nullptr;
 };
 
 // The part of a run that is the same for all threadblocks.

@@ -84,7 +84,7 @@ class DeviceBlock {
     if (remains && thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
     if constexpr (!L::kFlagged) {
       // What a proxy sends to another host. The flag, which this thread stores later with release, orders it.
-      uint64_t* const lengths = platform_.shared().task.send.lengths;
+      uint64_t* const lengths = platform_.shared().task.lengths;
       if (does.sends && lengths != nullptr && thread() == 0) platform_.store_word(lengths + task.send.slot, total);
     }
     // The pointers are advanced with the warp, which needs fewer registers than offsets.
