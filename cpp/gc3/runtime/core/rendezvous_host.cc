@@ -1,4 +1,5 @@
 // The rendezvous of rank 0.
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include "gc3/runtime/core/kinship.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous_wire.h"
+#include "gc3/runtime/core/turned_away.h"
 
 namespace gc3::core {
 namespace {
@@ -53,30 +55,6 @@ struct Joined {
   std::vector<std::uint64_t> known;  // see Terms
 };
 
-// The numbers of guests that were turned away.
-struct Counts {
-  std::uint64_t other_users = 0;
-  std::uint64_t silent = 0;
-  std::uint64_t wrong = 0;
-  std::uint64_t unproven = 0;
-  std::uint64_t other_launches = 0;
-  std::uint64_t elsewhere = 0;
-
-  std::string str() const {
-    std::string text;
-    const auto add = [&](std::uint64_t count, const char* what) {
-      if (count != 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + what;
-    };
-    add(other_users, "of other users");
-    add(silent, "that sent nothing or disconnected");
-    add(wrong, "that did not follow gc3's protocol");
-    add(unproven, "with another GC3_SECRET");
-    add(other_launches, "of other launches");
-    add(elsewhere, "of other PID namespaces, or that claimed to be another process");
-    return text;
-  }
-};
-
 Result<FileDescriptor> new_listener() {
   FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) return refused("socket");
@@ -108,7 +86,10 @@ class Host {
     Met met;
     Status status = listen_for_others();
     if (status.ok()) status = gather();
-    if (status.ok()) status = welcome(terms, met);
+    if (status.ok()) {
+      unproven_.clear();  // they may hold all descriptors, and the welcome needs some
+      status = welcome(terms, met);
+    }
     if (!status.ok()) {
       if (const std::string turned = counts_.str(); !turned.empty()) status.error().note("turned away: " + turned);
       give_up(status.error());
@@ -201,8 +182,18 @@ class Host {
     }
   }
 
+  // Drops guests until a rank that joins can be looked at: this takes its pidfd, a file of /proc, and one more.
+  void make_room() {
+    std::array<FileDescriptor, 3> room;
+    for (FileDescriptor& one : room) {
+      const auto take = [&] { one = FileDescriptor(fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0)); };
+      for (take(); !one.valid() && !unproven_.empty(); take()) drop(unproven_.begin());
+    }
+  }
+
   // Waits for the next event, and handles all pending ones.
   Status look_at_all() {
+    make_room();
     std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
     for (const Joined& rank : joined_) watched.push_back({rank.socket.get(), 0, 0});  // poll ignores -1
     for (const Guest& guest : unproven_) watched.push_back({guest.socket.get(), POLLIN, 0});
@@ -417,10 +408,11 @@ class Host {
       met.processes.push_back(rank.peer.process);
     }
     GC3_ASSIGN(met.given, terms.give(met.processes, common));
-    const std::optional<ProcessFacts> facts = facts_of(getpid());
+    const std::optional<ProcessFacts> own = facts_of(getpid());
+    if (!own) return refused("reading /proc/self/stat");
     std::string packet(
         bytes_of(Welcome{Head{Kind::welcome}, met.given.job, {met.given.control.offset, met.given.control.bytes}}));
-    packet += bytes_of(Member{getpid(), 0, facts ? facts->started : 0});
+    packet += bytes_of(Member{getpid(), 0, own->started});
     for (std::uint32_t r = 1; r < meeting_.size; ++r) {
       packet += bytes_of(Member{joined_[r].peer.process, 0, joined_[r].peer.started});
     }
@@ -473,7 +465,7 @@ class Host {
   FileDescriptor listener_;
   std::vector<Guest> unproven_;  // oldest first
   std::vector<Joined> joined_;   // by rank
-  Counts counts_;
+  TurnedAway counts_;
   std::string stranger_;                  // why the last process of another launch could not join
   Clock::time_point looked_;              // when stranger_ was last looked for
   std::optional<std::string> ambiguity_;  // the result of the last check for two launches

@@ -373,6 +373,26 @@ TEST_CASE("a named process must be of this user and have the given start time") 
   waitpid(foreign, nullptr, 0);
 }
 
+TEST_CASE("a rank 0 that has no descriptor left for the welcome tells the others") {
+  Process host([]() -> std::string {
+    std::vector<FileDescriptor> all;
+    Terms terms;
+    terms.give = [&all](const std::vector<pid_t>&, const std::vector<std::uint64_t>&) -> Result<Given> {
+      const rlimit few{40, 40};
+      setrlimit(RLIMIT_NOFILE, &few);
+      while (all.empty() || all.back().valid()) all.emplace_back(dup(0));
+      return Given{1, -1, {0, 4096}};
+    };
+    const Result<Met> met = meet(meeting_of(0, 2), terms);
+    if (met.ok()) return "met";
+    const std::string told = met.error().str();
+    return told.find("/proc/self/stat: Too many open files") != std::string::npos ? "" : told;
+  });
+  Process guest([] { return fails(meeting_of(1, 2), "rank 0 gave up while the others were joining: reading /proc"); });
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+}
+
 TEST_CASE("a rank that joins after rank 0 has given up gets the reason") {
   Process late([] {
     std::this_thread::sleep_for(1500ms);

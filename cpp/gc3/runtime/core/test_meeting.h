@@ -90,7 +90,11 @@ inline std::string meets(const Meeting& meeting) {
   std::uint8_t* const shared = window.map(file, met.value().given.control).value();
   const std::atomic_ref met_by(*reinterpret_cast<std::uint64_t*>(shared));
   met_by.fetch_add(1);
-  while (met_by.load() < meeting.size) std::this_thread::sleep_for(1ms);
+  const auto start = std::chrono::steady_clock::now();
+  while (met_by.load() < meeting.size) {
+    if (std::chrono::steady_clock::now() - start > 60s) return "the others have not met";
+    std::this_thread::sleep_for(1ms);
+  }
   return "";
 }
 
