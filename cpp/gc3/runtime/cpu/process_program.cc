@@ -25,8 +25,6 @@ constexpr std::uint64_t kTurnSteps = 64;
 
 constexpr std::uint64_t kSmall = 64 * 1024;  // bytes of a rank's larger buffer, for which fewer cores are enough
 
-constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot of a connection between hosts
-
 std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometry& geometry, std::string_view key) {
   const std::array<std::uint64_t, 2> sizes{geometry.slots, geometry.slot_bytes};
   Sha256 all;
@@ -80,7 +78,8 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, made->slot_for(slot_bytes), kFifoBudget));
-  GC3_CHECK(made->check_hosts());
+  const HostLinks* const links = made->members_->links.get();
+  if (links != nullptr && links->apart(made->plan_)) GC3_CHECK(made->geometry_.check_between_hosts());
   const model::Collective& collective = program.collective;
   made->record_.collective = collective.kind();
   made->record_.in_place = collective.in_place();
@@ -110,21 +109,6 @@ std::uint64_t ProcessProgram::slot_for(std::uint64_t wanted) const {
   const std::uint64_t read_from = std::min({thresholds.moved, thresholds.combined, thresholds.halved});
   const std::uint64_t least = std::max(thresholds.copied_slot, std::uint64_t{plan_.max_count} * model::kMostElemBytes);
   return single.reads && read_from <= wanted ? wanted : std::min(wanted, least);
-}
-
-Status ProcessProgram::check_hosts() const {
-  const HostLinks* const links = members_->links.get();
-  if (links == nullptr || !links->apart(plan_)) return {};
-  if (plan_.protocol != model::Protocol::Simple) {
-    return Diagnostic(ErrorCode::BetweenHosts, "a program with connections between hosts and the protocol " +
-                                                   std::string(model::name_of(plan_.protocol)) +
-                                                   "; between hosts messages have the protocol Simple");
-  }
-  if (geometry_.slot_bytes > kMostBetweenHosts) {
-    return Diagnostic(ErrorCode::BetweenHosts, "slots of " + std::to_string(geometry_.slot_bytes) + " bytes; at most " +
-                                                   std::to_string(kMostBetweenHosts));
-  }
-  return {};
 }
 
 std::uint32_t ProcessProgram::budget_of(const interp::Run& run) const {

@@ -126,8 +126,6 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   Status run_v_locked(const VRankCall& call, const core::Interrupted& interrupted);
   // The bytes of a slot where so many are wanted: not more than `copied_slot` if messages of that size are copied.
   std::uint64_t slot_for(std::uint64_t wanted) const;
-  // Whether its connections between hosts are possible.
-  Status check_hosts() const;
   Status bind(const RankCall& call);
   Status open(const core::Interrupted& interrupted);
   std::uint32_t budget_of(const interp::Run& run) const;

@@ -21,7 +21,6 @@ constexpr auto kShortestSleep = std::chrono::microseconds(20);  // a part of the
 constexpr auto kLongestSleep = std::chrono::microseconds(1000);
 constexpr int kPart = 8;
 constexpr auto kBetweenChecks = std::chrono::milliseconds(100);
-constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot
 
 // The kernel is the other side of all of these.
 std::uint64_t load(const std::uint64_t& word) {
@@ -75,17 +74,7 @@ Status Proxy::check_ranks(std::uint32_t ranks) const {
 }
 
 Status Proxy::check(const interp::Plan& plan, const interp::FifoGeometry& geometry) const {
-  if (links_of(plan, hosts_).empty()) return {};
-  if (plan.protocol != model::Protocol::Simple) {
-    return Diagnostic(ErrorCode::BetweenHosts, "a program with connections between hosts and the protocol " +
-                                                   std::string(model::name_of(plan.protocol)) +
-                                                   "; between hosts messages have the protocol Simple");
-  }
-  if (geometry.slot_bytes > kMostBetweenHosts) {
-    return Diagnostic(ErrorCode::BetweenHosts, "slots of " + std::to_string(geometry.slot_bytes) + " bytes; at most " +
-                                                   std::to_string(kMostBetweenHosts));
-  }
-  return {};
+  return links_of(plan, hosts_).empty() ? Status() : geometry.check_between_hosts();
 }
 
 Result<std::map<std::uint32_t, PinnedFifo>> Proxy::open(const std::shared_ptr<Device>& device, const interp::Plan& plan,

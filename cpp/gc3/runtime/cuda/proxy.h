@@ -100,7 +100,6 @@ class Proxy {
   std::vector<std::unique_ptr<Receiving>> receiving_;
   std::set<const Launcher*> launchers_;
   transport::LinkId next_ = 0;
-  bool connected_ = false;
 
   mutable std::mutex problem_mutex_;
   std::optional<Diagnostic> problem_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/ll.h"
 #include "gc3/runtime/interp/ll128.h"
@@ -13,7 +14,8 @@ namespace gc3::interp {
 namespace {
 
 constexpr std::uint32_t kDefaultSlots = 8;
-constexpr std::uint64_t kLeastSlot = 4096;  // bytes, unless a smaller size is requested
+constexpr std::uint64_t kLeastSlot = 4096;                            // bytes, unless a smaller size is requested
+constexpr std::uint64_t kMostBetweenHosts = std::uint64_t{1} << 30U;  // bytes of a slot of a connection between hosts
 
 struct LineFormat {
   std::uint64_t bytes;         // of a line
@@ -68,6 +70,19 @@ Result<FifoGeometry> FifoGeometry::choose(const Plan& plan, std::uint32_t slots,
   geometry.slot_data = geometry.slot_bytes / format.bytes * format.data;
   GC3_CHECK(checked_bytes(geometry.slot_bytes, geometry.slots, "the slots of a connection"));
   return geometry;
+}
+
+Status FifoGeometry::check_between_hosts() const {
+  if (protocol != model::Protocol::Simple) {
+    return Diagnostic(ErrorCode::BetweenHosts, "a program with connections between hosts and the protocol " +
+                                                   std::string(model::name_of(protocol)) +
+                                                   "; between hosts messages have the protocol Simple");
+  }
+  if (slot_bytes > kMostBetweenHosts) {
+    return Diagnostic(ErrorCode::BetweenHosts, "slots of " + std::to_string(slot_bytes) + " bytes; at most " +
+                                                   std::to_string(kMostBetweenHosts));
+  }
+  return {};
 }
 
 Result<Tiling> FifoGeometry::tiling(const Plan& plan, std::uint64_t count, std::size_t elem_bytes) const {

@@ -33,6 +33,8 @@ struct FifoGeometry {
   // `budget_bytes` if possible. The same on every rank.
   static Result<FifoGeometry> choose(const Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes,
                                      std::uint64_t budget_bytes);
+  // Fails if connections of these FIFOs between hosts are not possible.
+  Status check_between_hosts() const;
   // How `count` elements of a block are cut, or why no tile fits a slot.
   Result<Tiling> tiling(const Plan& plan, std::uint64_t count, std::size_t elem_bytes) const;
 };
