@@ -21,22 +21,22 @@ class Blocks {
     static Blocks* const blocks = new Blocks;  // never deleted: the driver may be gone when the process ends
     return *blocks;
   }
-  using Place = std::pair<const cuda::Memory*, std::uint64_t>;
+  using Place = Departures::Place;
   Result<Place> take(const std::shared_ptr<cuda::Device>& device) {
     if (const auto found = free_place(device.get())) return *found;
     // Without the lock, because an allocation may wait for a rank whose thread is here, too.
     GC3_ASSIGN(cuda::Memory memory, cuda::Memory::on(device, kBlock, "the lists of ranks"));
     Block made{std::make_unique<cuda::Memory>(std::move(memory)), {}};
-    const Place first(made.memory.get(), 0);
+    const Place first{made.memory.get(), 0};
     for (std::uint64_t at = kBlock - kList; at > 0; at -= kList) made.free.push_back(at);
     const std::lock_guard lock(mutex_);
     blocks_[device.get()].push_back(std::move(made));
     return first;
   }
-  void give_back(const cuda::Device* device, const cuda::Memory* memory, std::uint64_t offset) {
+  void give_back(const cuda::Device* device, const Place& place) {
     const std::lock_guard lock(mutex_);
     for (Block& block : blocks_[device]) {
-      if (block.memory.get() == memory) block.free.push_back(offset);
+      if (block.memory.get() == place.block) block.free.push_back(place.offset);
     }
   }
 
@@ -49,7 +49,7 @@ class Blocks {
     const std::lock_guard lock(mutex_);
     for (Block& block : blocks_[device]) {
       if (block.free.empty()) continue;
-      const Place found(block.memory.get(), block.free.back());
+      const Place found{block.memory.get(), block.free.back()};
       block.free.pop_back();
       return found;
     }
@@ -70,15 +70,14 @@ Result<std::shared_ptr<Departures>> Departures::create(const Member& member) {
   auto made = std::make_shared<Departures>();
   made->ranks_ = member.ranks;
   made->device_ = member.device;
-  GC3_ASSIGN(const auto place, Blocks::get().take(member.device));
-  made->own_ = {place.first, place.second};
+  GC3_ASSIGN(made->own_, Blocks::get().take(member.device));
   const std::vector<std::uint8_t> nobody(member.ranks);
   GC3_CHECK(made->own_.block->write(nobody.data(), made->own_.offset, nobody.size()));
   return made;
 }
 
 Departures::~Departures() {
-  if (own_.block != nullptr && unused_) Blocks::get().give_back(device_.get(), own_.block, own_.offset);
+  if (own_.block != nullptr && unused_) Blocks::get().give_back(device_.get(), own_);
 }
 
 Result<Departures::Handle> Departures::handle() const {

@@ -19,6 +19,11 @@ class Departures {
     cuda::ArenaHandle block;
     std::uint64_t offset = 0;
   };
+  // Of the list of this rank.
+  struct Place {
+    const cuda::Memory* block = nullptr;
+    std::uint64_t offset = 0;
+  };
 
   // A byte for each rank, which that rank sets.
   static Result<std::shared_ptr<Departures>> create(const Member& member);
@@ -41,10 +46,7 @@ class Departures {
   };
   std::uint32_t ranks_ = 0;
   std::shared_ptr<cuda::Device> device_;
-  struct Place {
-    const cuda::Memory* block = nullptr;
-    std::uint64_t offset = 0;
-  } own_;
+  Place own_;
   bool unused_ = true;  // no other rank will write into it
   std::vector<cuda::OpenedArena> opened_;
   std::vector<Peer> peers_;

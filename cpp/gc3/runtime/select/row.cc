@@ -66,8 +66,12 @@ std::string CallShape::describe() const {
          (order == nullptr ? "" : ", whose ranks are not in blocks") + (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
 
+bool Row::renames(const CallShape& call) const {
+  return call.order != nullptr && recipe->renames && model::is_symmetric(kind);
+}
+
 // Whether the program finds the ranks in blocks, perhaps because it renames them.
-bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr || !renaming(call).empty(); }
+bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr || renames(call); }
 
 bool Row::serves(const CallShape& call) const {
   return kind == call.kind && call.ranks >= first_ranks && (!last_ranks || call.ranks <= *last_ranks) &&
@@ -97,7 +101,7 @@ std::string Row::misfit(const CallShape& call) const {
 }
 
 std::string Row::renaming(const CallShape& call) const {
-  if (call.order == nullptr || !recipe->renames || !model::is_symmetric(kind)) return "";
+  if (!renames(call)) return "";
   std::string text = "; the program takes ranks host by host:";
   for (const std::uint32_t r : *call.order) text.append(1, ' ').append(std::to_string(r));
   return text;

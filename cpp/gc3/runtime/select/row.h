@@ -75,6 +75,7 @@ struct Row {
   std::string renaming(const CallShape& call) const;
 
  private:
+  bool renames(const CallShape& call) const;
   bool in_blocks(const CallShape& call) const;
 };
 
