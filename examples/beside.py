@@ -231,6 +231,24 @@ def start_torch(given: argparse.Namespace) -> gc3.Communicator:
     return gc3.torch.communicator()
 
 
+def torch_groups(
+    comm: gc3.Communicator, given: argparse.Namespace, own: Sequence[tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """Returns the process groups that are compared, with their names; None is the default group.
+
+    First Gloo's with --vs, then those in `own`, then one for each --algorithm.
+    """
+    import torch.distributed as dist  # noqa: PLC0415
+
+    import gc3.torch  # noqa: PLC0415
+
+    groups: list[tuple[str, Any]] = list(own)
+    for name in given.algorithm:
+        groups.append((f"gc3 {name}", dist.new_group(backend="gc3")))
+        gc3.torch.load(program(name, comm, "allreduce"), groups[-1][1])
+    return [("gloo", dist.new_group(backend="gloo")), *groups] if given.vs else groups
+
+
 def first_line(explanation: object) -> str:
     """Which program serves a call."""
     return str(explanation).splitlines()[0]

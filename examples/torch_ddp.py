@@ -71,13 +71,8 @@ def main(given: argparse.Namespace) -> None:
 
     own = dist.new_group(backend="gc3")
     gc3.torch.load(gc3.compile(meet_at_owners, R=comm.size), own)  # proven before it is used
-    variants = [distributed("gc3 meet_at_owners", own), distributed("gc3", None)]
-    for name in given.algorithm:
-        group = dist.new_group(backend="gc3")
-        gc3.torch.load(beside.program(name, comm, "allreduce"), group)
-        variants.append(distributed(f"gc3 {name}", group))
-    if given.vs:
-        variants.insert(0, distributed("gloo", dist.new_group(backend="gloo")))
+    groups = beside.torch_groups(comm, given, [("gc3 meet_at_owners", own), ("gc3", None)])
+    variants = [distributed(name, group) for name, group in groups]
     numbers = torch.Generator().manual_seed(1)
     batches = torch.randn(STEPS, comm.size, BATCH, INPUTS, generator=numbers)
     serial = Trained("alone", network())

@@ -124,16 +124,10 @@ def main(given: argparse.Namespace) -> None:
     whole = [Layer(*(random(*shape) for shape in shapes)) for _ in range(given.layers)]
     own = [layer.part(comm.rank, comm.size) for layer in whole]
 
-    def decoder(name: str, group: dist.ProcessGroup | None = None) -> Decoder:
+    def decoder(name: str, group: dist.ProcessGroup | None) -> Decoder:
         return Decoder(name, words, own, lambda x: dist.all_reduce(x, group=group))
 
-    variants = [decoder("gc3")]
-    for name in given.algorithm:
-        group = dist.new_group(backend="gc3")
-        gc3.torch.load(beside.program(name, comm, "allreduce"), group)
-        variants.append(decoder(f"gc3 {name}", group))
-    if given.vs:
-        variants.insert(0, decoder("gloo", dist.new_group(backend="gloo")))
+    variants = [decoder(name, group) for name, group in beside.torch_groups(comm, given, [("gc3", None)])]
     # Words are given, because of two that are almost equally likely rounding decides which comes.
     text = torch.randint(WORDS, (given.tokens, BATCH))
     expected = Decoder("alone", words, whole, lambda x: x).decode(given.tokens, text)

@@ -37,9 +37,9 @@ from pathlib import Path
 from typing import Any
 
 from gc3 import __version__, cuda, errors
-from gc3 import compile as compile_program
 from gc3 import nccl as gc3_nccl
-from gc3.algorithms import catalogue
+from gc3.comm.export import export
+from gc3.comm.selection import Row, Spec, Table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
@@ -288,13 +288,11 @@ def nccl(sizes: list[int], clock: Clock) -> dict[str, Any]:
 
 def write_programs(folder: Path, sizes: set[int]) -> None:
     """Writes a program for each collective and number of ranks."""
-    folder.mkdir()
-    lines = ["gc3-programs-1"]
-    for n, (collective, (name, in_place)) in itertools.product(sorted(sizes), SERVED.items()):
-        file = f"{name}-{n}.gc3"
-        compile_program(catalogue()[name], R=n, in_place=in_place).save(folder / file)
-        lines.append(f"{collective} {n} 0 - {int(in_place)} 0 0 0 {file}")
-    (folder / "index").write_text("\n".join(lines) + "\n")
+    rows: list[Row] = []
+    for collective, (name, in_place) in SERVED.items():
+        spec = Spec(name, (("R", "ranks"),))
+        rows.append(Row(collective, (1, None), (0, None), in_place, spec, "", "", root=0))
+    export(Table(tuple(rows)), sorted(sizes), folder)
 
 
 def overlay_commands(largest: int, devices: int) -> dict[str, list[str]]:
