@@ -277,6 +277,9 @@ void bind_processes(nb::module_& m) {
           },
           "The hosts, and the ranks on each; empty: this host alone.")
       .def_prop_ro(
+          "transport", [](const Face& f) { return name_of(f.body().transport()); },
+          "What carries messages of programs between hosts: \"tcp\" or \"ucx\"; \"\": there is one host.")
+      .def_prop_ro(
           "busy", [](const Face& f) { return f.body().has_started(); },
           "Whether a started call, send or receive has not finished yet.")
       .def_prop_ro(

@@ -61,12 +61,19 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
       Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds), renames});
 }
 
+TransportKind transport_of(std::string_view name) {
+  const std::optional<TransportKind> kind = parse_transport(name);
+  if (!kind) unwrap(Status(Diagnostic(ErrorCode::BadArgument, "there is no transport '" + std::string(name) + "'")));
+  return *kind;
+}
+
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
              std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
              std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node,
-             std::pair<double, std::optional<double>> skew, std::optional<bool> adapt) {
+             std::pair<double, std::optional<double>> skew, std::optional<bool> adapt,
+             std::optional<std::string_view> transport) {
   Row row;
   row.kind = unwrap(model::parse_collective(collective));
   std::tie(row.first_ranks, row.last_ranks) = ranks;
@@ -80,6 +87,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   std::tie(row.first_per_node, row.last_per_node) = per_node;
   std::tie(row.first_skew, row.end_skew) = skew;
   row.adapt = adapt;
+  if (transport) row.transport = transport_of(*transport);
   return row;
 }
 
@@ -97,7 +105,8 @@ void bind_select(nb::module_& m) {
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none());
+           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none(),
+           "transport"_a.none() = nb::none());
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(
@@ -126,14 +135,16 @@ void bind_select(nb::module_& m) {
       .def(
           "explain",
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
-             bool in_place, std::uint32_t root, double skew, std::uint32_t nodes, std::uint32_t ranks_per_node) {
+             bool in_place, std::uint32_t root, double skew, std::uint32_t nodes, std::uint32_t ranks_per_node,
+             std::string_view transport) {
             const auto kind = unwrap(model::parse_collective(collective));
             CallShape call{kind, ranks, size, in_place, root, nodes, ranks_per_node};
             call.skew = skew;
+            call.transport = transport_of(transport);
             return unwrap(selection.explain(call));
           },
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0, "nodes"_a = 1,
-          "ranks_per_node"_a = 0, "The row that serves a call, with reasons.");
+          "ranks_per_node"_a = 0, "transport"_a = "", "The row that serves a call, with reasons.");
   nb::class_<comm::AdaptOptions>(m, "AdaptOptions", "What a communicator learns while its calls run.")
       .def(
           "__init__",

@@ -927,7 +927,7 @@ def check_threshold(name: str, value: int | None) -> str:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None], adapt: bool | None = None) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None) -> None: ...
 
 class Explanation:
     """The program that serves a call, and why."""
@@ -992,7 +992,7 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0) -> Explanation:
+    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0, transport: str = '') -> Explanation:
         """The row that serves a call, with reasons."""
 
 class AdaptOptions:
@@ -1187,6 +1187,12 @@ class Communicator:
     @property
     def hosts(self) -> list[tuple[str, list[int]]]:
         """The hosts, and the ranks on each; empty: this host alone."""
+
+    @property
+    def transport(self) -> str:
+        """
+        What carries messages of programs between hosts: "tcp" or "ucx"; "": there is one host.
+        """
 
     @property
     def busy(self) -> bool:

@@ -123,6 +123,7 @@ def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     rows = json.loads(first)["rows"]
     assert rows
     assert all((row["nodes"], row["ranks_per_node"]) == ([2, 2], [1, 1]) for row in rows)
+    assert {row["transport"] for row in rows} <= {"tcp", "ucx"}
     assert all(row["program"]["protocol"] == "Simple" for row in rows)
 
     def sources(ranks: int) -> list[str]:
@@ -136,6 +137,18 @@ def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     # A table that the hosts do not share counts for none of them.
     files[1].write_text(second + "\n")
     assert not any("tuned-hosts-" in source for source in sources(1))
+
+
+def test_rows_for_a_transport_serve_calls_over_it(tmp_path: Path) -> None:
+    row = {"collective": "allreduce", "program": {"algorithm": "ring_allreduce"}}
+    table = tmp_path / "mine.json"
+    rows = [{**row, "transport": "ucx"}, {**row, "transport": "tcp"}]
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": rows}))
+    shell = f"GC3_UCX=off {shlex.quote(sys.executable)} {program('explain_on_hosts')} {table}"
+    done = on_hosts(2, 1, [], shell)
+    said = "chosen by mine.json row 2; not [('mine.json row 1', 'for messages over ucx')]; "
+    assert done.stdout.count(said) == 2, done.stdout
+    assert done.stdout.count("; tcp") == 2, done.stdout
 
 
 def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:

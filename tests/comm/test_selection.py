@@ -56,6 +56,8 @@ def test_the_first_row_that_fits_counts() -> None:
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"read_moved": 1}}}, "read_moved is 1, not a number from"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": 1.5}}}, "threshold spins is 1.5"),
         ({**ROW, "nodes": [0, 2]}, "nodes is 0, not a whole number from 1"),
+        ({**ROW, "nodes": [2, 2], "transport": "ib"}, "transport is 'ib', not one of tcp, ucx"),
+        ({**ROW, "nodes": [1, 2], "transport": "tcp"}, "a row with a transport is for several hosts"),
         ({**ROW, "ranks_per_node": 2}, "ranks_per_node must be \\[first, last\\]"),
         (
             {**ROW, "nodes": [2, 2], "program": {"algorithm": "x", "parameters": {"N": "nodes"}}},
@@ -137,6 +139,18 @@ def test_table_commands(tmp_path: Path) -> None:
     mine = tmp_path / "mine.json"
     mine.write_text(text(ROW))
     assert run.invoke(main, ["table", "check", str(mine)]).output == "1 row: good\n"
+    mine.write_text(text({**ROW, "transport": "tcp"}, {**ROW, "skew": [1, 2]}, {**ROW, "skew": [2, 8]}, ROW))
+    assert run.invoke(main, ["table", "check", str(mine)]).output == "4 rows: good\n"
+    skewed = run.invoke(main, ["table", "show", str(mine), "--ranks", "4"]).output
+    assert ", skew 1 to less than 2\n" in skewed
+    assert ", 2 or more hosts, over tcp\n" in skewed
+    for_hosts = ["table", "show", str(mine), "--collective", "allreduce", "--ranks", "4", "--nodes", "2"]
+    call = [*for_hosts, "--size", "150", "--transport"]
+    assert run.invoke(main, [*call, "tcp"]).output.startswith("mine.json row 1")
+    assert run.invoke(main, [*call, "ucx"]).output.startswith("mine.json row 2")
+    uneven = run.invoke(main, [*call, "tcp", "--nodes", "3"])
+    assert (uneven.exit_code, "4 ranks are not as many on each of 3 hosts" in uneven.output) == (2, True)
+    assert "give its --size, too" in run.invoke(main, for_hosts).output
     wrong = {**ROW, "program": {"algorithm": "ring_allgather"}}
     mine.write_text(text(ROW, ROW, wrong, {**ROW, "program": {"algorithm": "nothing"}}))
     checked = run.invoke(main, ["table", "check", str(mine), "--json"])

@@ -198,7 +198,9 @@ Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, mo
                    root,
                    static_cast<std::uint32_t>(placement().ranks_of.size()),
                    placement().ranks_per_node,
-                   placement().order};
+                   placement().order,
+                   1,
+                   core_->transport()};
 }
 
 Result<CallShape> Communicator::shape(const Call& call) const {

@@ -70,6 +70,7 @@ class Communicator {
   std::uint32_t size() const { return core_->size(); }
   // See core::Group.
   const core::Group::Placement& placement() const { return core_->placement(); }
+  TransportKind transport() const { return core_->transport(); }
   // Fails if the communicator is closed, or this process is a fork of the one that made it.
   Status usable() const;
   // Fails if the process of a rank is no longer of this user, because its data cannot be trusted then.

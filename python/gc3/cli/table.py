@@ -14,7 +14,7 @@ from gc3.cli.files import OutputFolder
 from gc3.comm import kept
 from gc3.comm.export import entries, export_xml
 from gc3.comm.export import export as export_table
-from gc3.comm.selection import Row, Table, read_rows
+from gc3.comm.selection import TRANSPORTS, Row, Table, read_rows
 from gc3.support.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to this many ranks
@@ -37,6 +37,7 @@ def table() -> None:
         "gc3 table show",
         "gc3 table show mine.json --collective allreduce --ranks 2,4",
         "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
+        "gc3 table show --collective allreduce --ranks 4 --nodes 2 --transport tcp --size 1MiB",
         "gc3 table show --learned",
         "gc3 table show --engine threads --collective allreduce --ranks 4 --size 1MiB",
     ],
@@ -46,6 +47,10 @@ def table() -> None:
 @click.option("--ranks", type=options.Counts(), metavar="N,...", help="Only rows for these numbers of ranks.")
 @click.option("--size", type=sizes.Size(), help="S of one call: show which row serves it, and why.")
 @click.option("--in-place", is_flag=True, help="A call in place.")
+@click.option(
+    "--nodes", type=click.IntRange(1), help="A call of ranks on so many hosts, as many on each.  [default: 1]"
+)
+@click.option("--transport", type=click.Choice(TRANSPORTS), help="What carries messages between these hosts.")
 @click.option(
     "--engine",
     type=click.Choice(options.ENGINES),
@@ -59,6 +64,8 @@ def show(
     ranks: tuple[int, ...] | None,
     size: int | None,
     in_place: bool,
+    nodes: int | None,
+    transport: str | None,
     engine: str | None,
     learned: bool,
     as_json: bool,
@@ -73,7 +80,13 @@ def show(
     if size is not None:
         if collective is None or ranks is None or len(ranks) != 1:
             raise click.UsageError("a call is given by --collective, one number of --ranks and --size together")
-        choice = found.choose(collective, ranks=ranks[0], size=size, in_place=in_place)
+        hosts = nodes or 1
+        if ranks[0] % hosts:
+            raise click.UsageError(f"{ranks[0]} ranks are not as many on each of {hosts} hosts")
+        given = {"nodes": hosts, "ranks_per_node": ranks[0] // hosts}
+        choice = found.choose(
+            collective, ranks=ranks[0], size=size, in_place=in_place, transport=transport or "", **given
+        )
         if as_json:
             passed = [{"row": source, "why": why} for source, why in choice.passed_over]
             output.emit({"row": _data(choice.row), "passed_over": passed})
@@ -82,6 +95,8 @@ def show(
         for source, why in choice.passed_over:
             click.echo(f"  not {source}: {why}")
         return
+    if nodes is not None or transport is not None:
+        raise click.UsageError("--nodes and --transport are of a call: give its --size, too")
     if as_json:
         output.emit({"rows": [_data(row) for row in rows]})
         return
@@ -211,13 +226,15 @@ def _placements(row: Row) -> list[tuple[int, int]]:
 
 
 def _covers(wide: Row, narrow: Row) -> bool:
-    def within(inner: tuple[int, int | None], outer: tuple[int, int | None]) -> bool:
+    def within(inner: tuple[float, float | None], outer: tuple[float, float | None]) -> bool:
         return inner[0] >= outer[0] and (outer[1] is None or (inner[1] is not None and inner[1] <= outer[1]))
 
     modes = wide.in_place is None or wide.in_place == narrow.in_place
     roots = wide.root is None or wide.root == narrow.root
     places = within(narrow.nodes, wide.nodes) and within(narrow.placed, wide.placed)
-    return modes and roots and places and within(narrow.ranks, wide.ranks) and within(narrow.size, wide.size)
+    places = places and wide.transport in (None, narrow.transport)
+    ranges = ((narrow.ranks, wide.ranks), (narrow.size, wide.size), (narrow.skew, wide.skew))
+    return modes and roots and places and all(within(inner, outer) for inner, outer in ranges)
 
 
 def _data(row: Row) -> dict[str, object]:
@@ -230,6 +247,8 @@ def _data(row: Row) -> dict[str, object]:
         "root": row.root,
         "nodes": row.nodes,
         "ranks_per_node": row.ranks_per_node,
+        "transport": row.transport,
+        "skew": row.skew,
         "program": row.spec.data(),
         "note": row.note,
     }
@@ -247,6 +266,9 @@ def _line(row: Row) -> str:
     note = f"\n    {row.note}" if row.note else ""
     mode += "" if row.nodes == (1, None) else f", {_range(row.nodes)} hosts"
     mode += "" if row.ranks_per_node is None else f", {_range(row.ranks_per_node)} ranks on each"
+    mode += "" if row.transport is None else f", over {row.transport}"
+    first, end = row.skew
+    mode += "" if row.skew == (1, None) else f", skew {first:g} {'or more' if end is None else f'to less than {end:g}'}"
     mode += {None: "", True: ", adapts", False: ", never adapts"}[row.adapt]
     where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}{root}"
     return f"{where}\n    {row.spec}{note}"

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
+TRANSPORTS = ("tcp", "ucx")  # between hosts
 _ROW_KEYS = _PLACES | {
+    "transport",
     "collective",
     "ranks",
     "size",
@@ -179,6 +181,7 @@ class Row:
         skew: Of blocks of different lengths, the longest divided by the mean: the first skew, 1 or more, and the first
             that is too large; None: no end. Calls of equal blocks have the skew 1.
         adapt: Whether a better program is learned while calls run; None: as the communicator says.
+        transport: What carries messages between the hosts of the calls it serves: "tcp" or "ucx"; None: any.
     """
 
     collective: str
@@ -193,6 +196,7 @@ class Row:
     ranks_per_node: tuple[int, int | None] | None = None
     skew: tuple[float, float | None] = (1.0, None)
     adapt: bool | None = None
+    transport: str | None = None
 
     @property
     def placed(self) -> tuple[int, int | None]:
@@ -240,6 +244,7 @@ class Table:
                 r.placed,
                 r.skew,
                 r.adapt,
+                r.transport,
             )
             for r in self.rows
         ]
@@ -270,12 +275,14 @@ class Table:
         skew: float = 1.0,
         nodes: int = 1,
         ranks_per_node: int = 0,
+        transport: str = "",
     ) -> Choice:
         """Returns the row for a call with S = `size` bytes and blocks of that skew.
 
-        The ranks are on so many hosts, `ranks_per_node` on each; 0: not the same number on all.
+        The ranks are on so many hosts, `ranks_per_node` on each; 0: not the same number on all. `transport` carries
+        messages between the hosts, as in `Row`; "": none of them.
         """
-        found = self.core.explain(collective, ranks, size, in_place, root, skew, nodes, ranks_per_node)
+        found = self.core.explain(collective, ranks, size, in_place, root, skew, nodes, ranks_per_node, transport)
         passed = tuple(found.passed_over)
         rows = [row for row in self.rows if row.collective == collective and (nodes > 1 or row.nodes[0] == 1)]
         return Choice(rows[len(passed)], passed, found)
@@ -376,7 +383,12 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
     if in_place not in (None, True, False):
         raise _bad(where, "in_place must be true, false, or null for both")
     spec = _spec(row["program"], where, folder)
-    nodes = _pair(row.get("nodes", [1, None]), 1, _MOST_RANKS, "nodes", where)
+    transport = row.get("transport")
+    if transport is not None and transport not in TRANSPORTS:
+        raise _bad(where, f"transport is {transport!r}, not one of {', '.join(TRANSPORTS)}, or null for any")
+    nodes = _pair(row.get("nodes", [2 if transport else 1, None]), 1, _MOST_RANKS, "nodes", where)
+    if transport and nodes[0] == 1:
+        raise _bad(where, "a row with a transport is for several hosts: 'nodes' must begin at 2 or more")
     per_node = row.get("ranks_per_node")
     placed = None if per_node is None else _pair(per_node, 1, _MOST_RANKS, "ranks_per_node", where)
     if placed is None and any(value in _PLACES for _, value in spec.parameters):
@@ -396,6 +408,7 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         placed,
         _skew(row.get("skew", [1, None]), where),
         _adapt(row.get("adapt"), where),
+        transport,
     )
 
 

@@ -61,7 +61,8 @@ class HostTimer:
     def row(self, row: dict[str, Any]) -> dict[str, Any]:
         """Returns a row of a table as one for ranks that are placed as these."""
         nodes, each = self.where
-        return {**row, "nodes": [nodes, nodes], **({"ranks_per_node": [each, each]} if each else {})}
+        placed = {"ranks_per_node": [each, each]} if each else {}
+        return {**row, "nodes": [nodes, nodes], **placed, "transport": self.comm.transport}
 
     def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
         """Returns none: thresholds are for messages inside a host."""

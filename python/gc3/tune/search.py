@@ -342,7 +342,8 @@ def _default(place: Place, goal: Goal) -> Spec:
     collective, ranks, size, in_place, skew = place
     nodes, each = (1, 0) if goal.hosts is None else goal.hosts.where
     given = {"ranks": ranks, "size": size, "nodes": nodes, "ranks_per_node": each}
-    spec = Table.default().choose(collective, in_place=in_place, skew=skew, **given).row.spec
+    transport = "" if goal.hosts is None else goal.hosts.comm.transport
+    spec = Table.default().choose(collective, in_place=in_place, skew=skew, transport=transport, **given).row.spec
     return spec if goal.hosts is None else replace(spec, protocol="Simple", thresholds=())  # as it runs between hosts
 
 

@@ -20,6 +20,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Option
   members_->group = std::move(group);
   if (links.hosts.empty()) links.hosts = placement_.host_of;
   members_->links = HostLinks::create(*members_->group, std::move(links));
+  if (members_->links != nullptr) transport_ = members_->links->kind();
   members_->single_copy = single_copy_;
   members_->fifos = std::make_unique<FifoPool>(*members_->group, members_->links.get());
 }
@@ -27,7 +28,24 @@ Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Option
 Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& meeting, const Options& options,
                                                          HostLinks::Options links) {
   GC3_ASSIGN(std::unique_ptr<core::Group> group, core::Group::world(meeting, options));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(group), std::move(links)));
+  std::unique_ptr<Communicator> made(new Communicator(std::move(group), std::move(links)));
+  if (made->members_->links != nullptr) GC3_CHECK(made->choose_transport());
+  return made;
+}
+
+Status Communicator::choose_transport() {
+  core::Group& group = *members_->group;
+  GC3_CHECK(group.begin({core::CallKind::counts}));
+  GC3_CHECK(members_->links->choose({}));
+  group.finish();
+  transport_ = members_->links->kind();
+  return {};
+}
+
+HostLinks::Options Communicator::same_transport() const {
+  HostLinks::Options links;
+  if (members_->links != nullptr) links.choice = members_->links->options().choice;
+  return links;
 }
 
 Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
@@ -81,7 +99,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
   GC3_ASSIGN(const auto turn, members_->enter());
   GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->split(color, key, interrupted));
   if (group == nullptr) return std::unique_ptr<Communicator>();
-  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
@@ -90,14 +108,14 @@ Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<s
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_ASSIGN(std::unique_ptr<core::Group> group,
              members_->group->subgroup(ranks, std::move(name), timeout_s, interrupted));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
                                                            const Interrupted& interrupted) {
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->shrink(timeout_s, interrupted));
-  return std::unique_ptr<Communicator>(new Communicator(std::move(group)));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {

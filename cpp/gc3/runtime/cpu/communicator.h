@@ -44,7 +44,9 @@ class Communicator {
   const core::SingleCopy& single_copy() const { return single_copy_; }
   const core::WaitPolicy& wait_policy() const { return *wait_policy_; }
   const core::Group::Placement& placement() const { return placement_; }
-  // What carries messages between hosts; empty: there are none, or the communicator is closed. Waits for a running
+  // What carries messages between hosts; none also if it is that of a test.
+  TransportKind transport() const { return transport_; }
+  // The same with its library and addresses; empty: there are none, or the communicator is closed. Waits for a running
   // call.
   std::string network() const;
   // Whether a thread is making a call.
@@ -85,7 +87,10 @@ class Communicator {
   void close();
 
  private:
-  explicit Communicator(std::unique_ptr<core::Group> group, HostLinks::Options links = {});
+  Communicator(std::unique_ptr<core::Group> group, HostLinks::Options links);
+  Status choose_transport();
+  // For a communicator of some of the ranks.
+  HostLinks::Options same_transport() const;
 
   std::uint32_t rank_;
   std::uint32_t size_;
@@ -93,6 +98,7 @@ class Communicator {
   std::array<bool, 3> agreed_;
   core::SingleCopy single_copy_;
   core::Group::Placement placement_;
+  TransportKind transport_ = TransportKind::none;
   std::shared_ptr<const core::WaitPolicy> wait_policy_;
   std::shared_ptr<Membership> members_;
   std::mutex programs_mutex_;  // of programs_; a program can be prepared while a call runs

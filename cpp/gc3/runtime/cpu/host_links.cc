@@ -40,47 +40,66 @@ bool HostLinks::apart(const interp::Plan& plan) const {
   });
 }
 
-Status HostLinks::choose_ucx() {
+Result<std::vector<std::string>> HostLinks::places_of_ucx(Choice& choice) const {
+  if (options_.ucx) return *options_.ucx;
   GC3_ASSIGN(const Knobs knobs, read_knobs());
-  const bool has_secret = !knobs.secret.empty() || !knobs.secret_file.empty();
-  if (has_secret && knobs.ucx.empty()) {
-    options_.ucx.emplace();
-    reason_ = "there is a secret, which UCX's connections do not prove; GC3_UCX=libucp.so.0 uses UCX nevertheless";
-  } else {
-    options_.ucx = transport::UcxLibrary::places(knobs.ucx);
-  }
   if (!knobs.network.empty() && process_environment()("UCX_NET_DEVICES") == nullptr) {
     const std::vector<core::Host>& hosts = group_.placement().hosts;
     GC3_ASSIGN(const core::Interface interface,
                core::choose_interface(knobs.network,
                                       hosts.empty() ? std::nullopt : core::numeric_host(hosts.front().address)));
-    devices_ = transport::Ucx::devices_of(interface.name);
+    choice.devices = transport::Ucx::devices_of(interface.name);
   }
+  const bool has_secret = !knobs.secret.empty() || !knobs.secret_file.empty();
+  if (!has_secret || !knobs.ucx.empty()) return transport::UcxLibrary::places(knobs.ucx);
+  choice.reason = "there is a secret, which UCX's connections do not prove; GC3_UCX=libucp.so.0 uses UCX nevertheless";
+  return std::vector<std::string>();
+}
+
+Result<HostLinks::Choice> HostLinks::own_choice() const {
+  Choice choice;
+  GC3_ASSIGN(const std::vector<std::string> places, places_of_ucx(choice));
+  if (places.empty()) return choice;
+  auto opened = transport::UcxLibrary::open(places);
+  if (opened.ok()) {
+    choice.ucx = std::move(opened).value();
+  } else {
+    choice.reason = opened.error().message;
+  }
+  return choice;
+}
+
+Status HostLinks::choose(const core::Interrupted& interrupted) {
+  if (options_.make || options_.choice != nullptr) return {};
+  Result<Choice> own = own_choice();
+  constexpr std::uint64_t kNeither = 2;
+  const std::uint64_t has_ucx = own.ok() && own.value().ucx != nullptr ? 1 : 0;
+  GC3_ASSIGN(const auto have, group_.exchange({own.ok() ? has_ucx : kNeither}, interrupted));
+  if (!own.ok()) return std::move(own.error());
+  Choice& choice = own.value();
+  for (std::uint32_t r = 0; r < group_.size(); ++r) {
+    if (have[r][0] == kNeither) {
+      return Diagnostic(ErrorCode::RankLost, group_.who(r) + " cannot open connections to other hosts");
+    }
+    if (choice.ucx != nullptr && choice.reason.empty() && have[r][0] == 0) {
+      choice.reason = group_.who(r) + " does not use UCX";
+    }
+  }
+  if (!choice.reason.empty()) choice.ucx.reset();
+  options_.choice = std::make_shared<const Choice>(std::move(choice));
   return {};
 }
 
-Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret,
-                                                              const core::Interrupted& interrupted) {
+TransportKind HostLinks::kind() const {
+  if (options_.choice == nullptr) return TransportKind::none;  // one of a test
+  return options_.choice->ucx != nullptr ? TransportKind::ucx : TransportKind::tcp;
+}
+
+Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret) const {
   if (options_.make) return options_.make(group_.rank(), std::move(secret));
-  Status usable;
-  if (!options_.ucx) usable = choose_ucx();
-  std::shared_ptr<const transport::UcxLibrary> library;
-  if (usable.ok() && !options_.ucx->empty()) {
-    auto opened = transport::UcxLibrary::open(*options_.ucx);
-    if (opened.ok()) {
-      library = std::move(opened).value();
-    } else {
-      reason_ = opened.error().message;
-    }
-  }
-  GC3_ASSIGN(const auto have, group_.exchange({library != nullptr ? 1U : 0U}, interrupted));
-  GC3_CHECK(std::move(usable));
-  for (std::uint32_t r = 0; r < group_.size() && library != nullptr; ++r) {
-    if (have[r][0] != 1) reason_ = group_.who(r) + " does not use UCX";
-  }
-  if (library != nullptr && reason_.empty()) {
+  if (const Choice& choice = *options_.choice; choice.ucx != nullptr) {
     GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
-               transport::Ucx::create(std::move(library), group_.rank(), devices_, std::move(secret)));
+               transport::Ucx::create(choice.ucx, group_.rank(), choice.devices, std::move(secret)));
     return ucx;
   }
   // The interface by which the hosts have met; tests have one host.
@@ -92,8 +111,11 @@ Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret
 }
 
 std::string HostLinks::describe() const {
-  if (transport_ == nullptr) return "not connected yet";
-  return transport_->describe() + (reason_.empty() ? "" : "; not over UCX: " + reason_);
+  const std::string carrier =
+      transport_ != nullptr ? transport_->describe() : std::string(name_of(kind())) + ", not connected yet";
+  return carrier + (options_.choice == nullptr || options_.choice->reason.empty()
+                        ? ""
+                        : "; not over UCX: " + options_.choice->reason);
 }
 
 Status HostLinks::start(const core::Interrupted& interrupted) {
@@ -103,7 +125,7 @@ Status HostLinks::start(const core::Interrupted& interrupted) {
   GC3_ASSIGN(const auto tokens, group_.exchange(drawn, interrupted));
   const std::string_view token(reinterpret_cast<const char*>(tokens.front().data()), sizeof(Group::Payload));
   std::string secret(as_text(hmac_sha256(group_.job()->key(), token)));
-  Result<std::unique_ptr<transport::Transport>> made = make(std::move(secret), interrupted);
+  Result<std::unique_ptr<transport::Transport>> made = make(std::move(secret));
   // A rank without one takes part in the exchange, so that the others learn it.
   GC3_ASSIGN(addresses_, group_.exchange_bytes(made.ok() ? made.value()->address() : "", interrupted));
   if (!made.ok()) return std::move(made.error());

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/base/transport_kind.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 #include "gc3/transport/transport.h"
+#include "gc3/transport/ucx_library.h"
 
 namespace gc3::cpu {
 
@@ -23,12 +25,18 @@ class HostLinks {
  public:
   // `secret`: of the communicator, the same on all its ranks.
   using Make = std::function<Result<std::unique_ptr<transport::Transport>>(std::uint32_t rank, std::string secret)>;
+  // What carries the messages of a job, the same on all its ranks: UCX if each of them has it, else TCP.
+  struct Choice {
+    std::shared_ptr<const transport::UcxLibrary> ucx = {};  // null: TCP
+    std::string devices = {};                               // for UCX, see GC3_NETWORK; empty: it chooses
+    std::string reason = {};  // why it is not UCX; empty: it is, or nobody has asked for it
+  };
   struct Options {
     std::vector<std::uint32_t> hosts = {};  // where the ranks are: those of one host have the same number
-    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX and the secret say. All ranks use TCP unless
-    // each has UCX.
+    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX and the secret say.
     std::optional<std::vector<std::string>> ucx = {};
-    Make make = {};  // for tests: instead of these
+    Make make = {};                             // for tests: instead of these
+    std::shared_ptr<const Choice> choice = {};  // that of the job, once it is made; null: `choose` makes it
   };
 
   // None if all ranks are on one host.
@@ -38,6 +46,10 @@ class HostLinks {
   // Whether the two ranks are on different hosts.
   bool apart(std::uint32_t a, std::uint32_t b) const { return options_.hosts[a] != options_.hosts[b]; }
   bool apart(const interp::Plan& plan) const;
+
+  // Collective, within a call: what carries the messages.
+  Status choose(const core::Interrupted& interrupted);
+  TransportKind kind() const;
 
   // Collective, within a call: connects this rank to `peers`. `progress`: instead of that of the transport.
   Status connect(const std::vector<std::uint32_t>& peers, const core::Interrupted& interrupted,
@@ -69,16 +81,16 @@ class HostLinks {
  private:
   HostLinks(core::Group& group, Options options) : group_(group), options_(std::move(options)) {}
   Status start(const core::Interrupted& interrupted);
-  // Where to look for UCX; nowhere if this rank shall not use it.
-  Status choose_ucx();
-  Result<std::unique_ptr<transport::Transport>> make(std::string secret, const core::Interrupted& interrupted);
+  // Where this rank looks for UCX; nowhere if it shall not use it.
+  Result<std::vector<std::string>> places_of_ucx(Choice& choice) const;
+  // What this rank could use.
+  Result<Choice> own_choice() const;
+  Result<std::unique_ptr<transport::Transport>> make(std::string secret) const;
 
   core::Group& group_;
   Options options_;
   std::vector<Arena> memory_;                        // of the FIFOs; outlives the transport, which writes to it
   std::unique_ptr<transport::Transport> transport_;  // made when it is first needed
-  std::string devices_;                              // for UCX, see GC3_NETWORK; empty: it chooses
-  std::string reason_;                               // why it is not UCX; empty: it is, or nobody has asked for it
   std::vector<std::string> addresses_;               // by rank
   transport::LinkId next_ = 0;
 };

@@ -63,6 +63,7 @@ std::string CallShape::describe() const {
          (nodes < 2             ? ""
           : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " with different numbers of ranks"
                                 : ", on " + range_text(nodes, nodes, "hosts")) +
+         (transport == TransportKind::none ? "" : ", over " + std::string(name_of(transport))) +
          (order == nullptr ? "" : ", whose ranks are not in blocks") + (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
 
@@ -78,7 +79,8 @@ bool Row::serves(const CallShape& call) const {
          call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
          (!root || *root == call.root) && within(call.nodes, first_nodes, last_nodes) &&
          (first_per_node == 0 || (within(call.ranks_per_node, first_per_node, last_per_node) && in_blocks(call))) &&
-         call.skew >= first_skew && (!end_skew || call.skew < *end_skew);
+         (!transport || *transport == call.transport) && call.skew >= first_skew &&
+         (!end_skew || call.skew < *end_skew);
 }
 
 std::string Row::misfit(const CallShape& call) const {
@@ -95,6 +97,7 @@ std::string Row::misfit(const CallShape& call) const {
   if (first_per_node != 0 && !in_blocks(call)) return "for ranks in blocks";
   if (first_per_node != 0 && !within(call.ranks_per_node, first_per_node, last_per_node))
     return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
+  if (transport && *transport != call.transport) return "for messages over " + std::string(name_of(*transport));
   const std::string low = skew_text(first_skew);
   if (!end_skew) return "for a skew of " + low + " and more";
   return "for a skew of " + (first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*end_skew);

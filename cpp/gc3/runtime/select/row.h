@@ -11,6 +11,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
+#include "gc3/base/transport_kind.h"
 #include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
 
@@ -26,7 +27,8 @@ struct CallShape {
   std::uint32_t nodes = 1;                                       // hosts
   std::uint32_t ranks_per_node = 0;                              // on each host; 0: not the same number on all
   std::shared_ptr<const std::vector<std::uint32_t>> order = {};  // host by host; null: that is by their numbers
-  double skew = 1;  // of blocks of different lengths: the longest, divided by the mean
+  double skew = 1;                                // of blocks of different lengths: the longest, divided by the mean
+  TransportKind transport = TransportKind::none;  // between the hosts
 
   bool operator==(const CallShape&) const = default;
   // The skew of counts; 1 if all are 0.
@@ -60,6 +62,7 @@ struct Row {
   // 0: wherever the ranks are; else only as many ranks on each host, renamed if they are not in blocks.
   std::uint32_t first_per_node = 0;
   std::optional<std::uint32_t> last_per_node = {};
+  std::optional<TransportKind> transport = {};  // between the hosts; none: any
   double first_skew = 1;
   std::optional<double> end_skew = {};  // the first skew that is too large
   std::shared_ptr<const Recipe> recipe;

@@ -44,7 +44,7 @@ std::uint64_t Selection::digest() const {
   Sha256 all;
   for (const std::shared_ptr<const Row>& row : rows_) {
     const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
-    const std::array<std::int64_t, 13> words{static_cast<std::int64_t>(row->kind),
+    const std::array<std::int64_t, 14> words{static_cast<std::int64_t>(row->kind),
                                              row->first_ranks,
                                              number(row->last_ranks),
                                              static_cast<std::int64_t>(row->first_size),
@@ -55,6 +55,7 @@ std::uint64_t Selection::digest() const {
                                              number(row->last_nodes),
                                              row->first_per_node,
                                              number(row->last_per_node),
+                                             number(row->transport),
                                              number(row->adapt),
                                              static_cast<std::int64_t>(row->recipe->text.size())};
     const std::array<double, 2> skews{row->first_skew, row->end_skew.value_or(0)};

@@ -103,6 +103,15 @@ TEST_CASE("rows for hosts serve as many ranks on each of so many hosts") {
   CHECK(only.misfit(placed(4, 1, 4)) == "for 2 to 4 hosts");
   CHECK(only.misfit(placed(2, 2, 1)) == "for 2 or more ranks on each host");
   CHECK(only.misfit(placed(4, 2, 0)) == "for as many ranks on each host");
+  only.transport = TransportKind::ucx;
+  CallShape over_tcp = placed(4, 2, 2);
+  over_tcp.transport = TransportKind::tcp;
+  CHECK(over_tcp.describe() == "allreduce of 64 B on 4 ranks, out of place, on 2 hosts, over tcp");
+  CHECK(only.misfit(over_tcp) == "for messages over ucx");
+  only.transport = TransportKind::tcp;
+  CHECK(only.serves(over_tcp));
+  CHECK(Selection({only}).digest() != Selection({row("hosts.json row 1", 0, {})}).digest());
+  only.transport.reset();
   CallShape mixed = placed(4, 2, 2);
   mixed.order = std::make_shared<const std::vector<std::uint32_t>>(std::vector<std::uint32_t>{0, 2, 1, 3});
   CHECK(mixed.describe() == "allreduce of 64 B on 4 ranks, out of place, on 2 hosts, whose ranks are not in blocks");

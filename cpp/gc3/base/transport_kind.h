@@ -1,0 +1,25 @@
+// What carries the messages of programs between hosts.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace gc3 {
+
+// none: all ranks are on one host.
+enum class TransportKind : std::uint8_t { none, tcp, ucx };
+inline constexpr std::array<std::string_view, 3> kTransports{"", "tcp", "ucx"};
+
+constexpr std::string_view name_of(TransportKind kind) { return kTransports[static_cast<std::size_t>(kind)]; }
+
+constexpr std::optional<TransportKind> parse_transport(std::string_view name) {
+  for (std::size_t i = 0; i < kTransports.size(); ++i) {
+    if (kTransports[i] == name) return static_cast<TransportKind>(i);
+  }
+  return {};
+}
+
+}  // namespace gc3
