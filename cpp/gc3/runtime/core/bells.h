@@ -48,7 +48,8 @@ class Bells {
   // Wakes all sleeping ranks.
   void ring_all() { wake_sleepers(true); }
 
-  // The order of calls: prepare(); check again; then cancel() or sleep(), after which this rank is prepared again.
+  // The order of calls: prepare(); check again; then cancel() or sleep(), after which this rank is prepared again, and
+  // so on. What sleep() awaits is what the check has found missing.
   void prepare(std::uint32_t awaited);
   // False if the time is over. `rings`: rings first, for ranks that await what this one has posted since it rang.
   bool sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most, bool rings = true);
@@ -71,6 +72,7 @@ class Bells {
   Word* words_ = nullptr;
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 0;
+  std::uint32_t prepared_ = 0;  // what was awaited in the last prepare()
   bool sure_ = false;
 };
 

@@ -94,6 +94,13 @@ TEST_CASE("a sleeper is woken when all awaited ranks have rung, or with kAny whe
   CHECK(asleep() == both);
   CHECK(sleeper.is_sure());
 
+  // Woken by a ring of the first rank that was for something else, it awaits only that one. The second need not ring.
+  first.ring();
+  CHECK(sleeper.sleep(Bells::bit(1), kNever));
+  CHECK(asleep() == Bells::bit(1));
+  CHECK(sleeper.sleep(both, kNever));  // not announced, so the caller checks first
+  CHECK(asleep() == both);
+
   sleeper.prepare(both | Bells::kAny);
   second.ring();
   CHECK(asleep() == 0);
