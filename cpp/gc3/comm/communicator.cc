@@ -367,13 +367,29 @@ Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, con
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
 
+Result<ProcessProgram*> Communicator::meeting() {
+  GC3_CHECK(usable());
+  if (!placement().several()) return static_cast<ProcessProgram*>(nullptr);
+  GC3_ASSIGN(const CallShape one, shape(CollectiveKind::allreduce, 1, model::DataType::uint8, false, 0));
+  return program(one);
+}
+
+template <class Work>
+auto Communicator::after_barriers(const Interrupted& interrupted, Work work) -> decltype(work()) {
+  GC3_ASSIGN(ProcessProgram* const meets, meeting());
+  return in_turn(interrupted, [&] {
+    if (meets != nullptr) core_->meet_by(*meets);
+    return work();
+  });
+}
+
 Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
-  return in_turn(interrupted, [&] { return core_->barrier(interrupted, timeout_s); });
+  return after_barriers(interrupted, [&] { return core_->barrier(interrupted, timeout_s); });
 }
 
 Result<std::vector<double>> Communicator::time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
                                                std::uint32_t iterations, const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return program.time(call, warmup, iterations, interrupted); });
+  return after_barriers(interrupted, [&] { return program.time(call, warmup, iterations, interrupted); });
 }
 
 Result<std::vector<double>> Communicator::time(ProcessProgram& program, const VCall& call, std::uint32_t warmup,
@@ -384,12 +400,12 @@ Result<std::vector<double>> Communicator::time(ProcessProgram& program, const VC
   if (program.plan().collective.kind() != call.kind || program.plan().collective.ranks() != size()) {
     return Diagnostic(ErrorCode::BadArgument, "a program of another collective, or for another number of ranks");
   }
-  return in_turn(interrupted, [&] { return program.time_v(call.buffers(), warmup, iterations, interrupted); });
+  return after_barriers(interrupted, [&] { return program.time_v(call.buffers(), warmup, iterations, interrupted); });
 }
 
 Result<cpu::Recording> Communicator::record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
                                             const Interrupted& interrupted) {
-  return in_turn(interrupted, [&] { return program.record(call, most, interrupted); });
+  return after_barriers(interrupted, [&] { return program.record(call, most, interrupted); });
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,

@@ -244,6 +244,11 @@ class Communicator {
   std::shared_future<Status> begin(Work work, Done done);
   template <class Work>
   auto in_turn(const Interrupted& interrupted, Work work) -> decltype(work());
+  // The program that makes barriers between hosts; null: there is one host.
+  Result<ProcessProgram*> meeting();
+  // The same of work that contains barriers.
+  template <class Work>
+  auto after_barriers(const Interrupted& interrupted, Work work) -> decltype(work());
 
   std::unique_ptr<cpu::Communicator> core_;
   std::unique_ptr<p2p::Messenger> messages_;

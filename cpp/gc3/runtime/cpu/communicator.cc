@@ -89,6 +89,11 @@ Result<std::vector<core::Group::Payload>> Communicator::exchange(const core::Gro
   return all;
 }
 
+void Communicator::meet_by(ProcessProgram& program) {
+  const std::lock_guard lock(members_->mutex);
+  if (members_->group != nullptr) members_->meets = &program;
+}
+
 Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
   GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
   return members_->barrier(interrupted);
@@ -146,6 +151,7 @@ void Communicator::close() {
     if (!program->get_scratch_back({}).ok()) break;  // the group has been given up, so no read counts any more
   }
   for (const auto& program : programs_) program->close();
+  members_->meets = nullptr;
   programs_.clear();
   members_->fifos.reset();
   // After a failure nobody waits for what has not left: a host that has crashed would never take it.

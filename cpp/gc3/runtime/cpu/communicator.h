@@ -61,6 +61,10 @@ class Communicator {
   Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
                                                   std::uint64_t slot_bytes, const ThresholdChanges& changes = {});
 
+  // From now on runs of this program of AllReduce, which belongs to this communicator, make barriers. Between hosts
+  // that takes less time than the group's exchange, which the leaders carry. On all ranks before the same call.
+  void meet_by(ProcessProgram& program);
+
   // All of these are collective.
   // Gives every rank the words of every rank, by rank. `record` says for what; `timeout_s` as of Membership::enter.
   Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,

@@ -47,6 +47,7 @@ Result<std::unique_lock<std::mutex>> Membership::enter(std::optional<double> tim
 }
 
 Status Membership::barrier(const core::Interrupted& interrupted) const {
+  if (meets != nullptr) return meets->meet(interrupted);
   core::CallRecord record;
   record.kind = core::CallKind::barrier;
   GC3_CHECK(group->begin(record));
@@ -262,11 +263,18 @@ Result<Recording> ProcessProgram::record(const RankCall& call, std::size_t most,
   return Recording{begin, steady_now(), recorder.steps(), recorder.dropped()};
 }
 
-Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder) {
+Status ProcessProgram::meet(const core::Interrupted& interrupted) {
+  const std::uint8_t one = 1;
+  std::uint8_t sum = 0;
+  return run_locked({&one, &sum, 1, model::DataType::uint8}, interrupted, nullptr, core::CallKind::barrier);
+}
+
+Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder,
+                                  core::CallKind kind) {
   share_scratch();
   GC3_CHECK(get_scratch_back(interrupted));
   GC3_CHECK(bind(call));
-  record_.kind = core::CallKind::collective;
+  record_.kind = kind;
   record_.count = call.count;
   record_.type = call.type;
   record_.op = call.op;

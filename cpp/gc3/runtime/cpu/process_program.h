@@ -44,13 +44,16 @@ struct RankCall {
   bool operator==(const RankCall&) const = default;
 };
 
+class ProcessProgram;
+
 // What the programs of a communicator share.
 struct Membership {
   std::mutex mutex;                    // held by a call
   std::unique_ptr<core::Group> group;  // null once the communicator is closed
   std::unique_ptr<HostLinks> links;    // null if all ranks are on one host
   std::unique_ptr<FifoPool> fifos;
-  core::SingleCopy single_copy;  // never changes, so that it can be read without the mutex
+  core::SingleCopy single_copy;     // never changes, so that it can be read without the mutex
+  ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
 
   // Begins a call, which lasts as long as the result; fails if the communicator is closed. It is given up when it makes
   // no progress for `timeout_s`; none: for the time-out of the group.
@@ -87,6 +90,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   Result<Recording> record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted = {}) override;
   void abort() override { members_->abort(); }
 
+  // Within a call, of a program of AllReduce: a barrier, since no rank has the sum before all have begun.
+  Status meet(const core::Interrupted& interrupted);
+
   // Within a call: waits until no rank reads this rank's scratch any more. Only then may scratch change
   // or be freed.
   Status get_scratch_back(const core::Interrupted& interrupted);
@@ -122,7 +128,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   Result<std::vector<double>> times(const RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const core::Interrupted& interrupted) override;
   // With a recorder the steps are recorded.
-  Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr);
+  Status run_locked(const RankCall& call, const core::Interrupted& interrupted, Recorder* recorder = nullptr,
+                    core::CallKind kind = core::CallKind::collective);
   Status run_v_locked(const VRankCall& call, const core::Interrupted& interrupted);
   // The bytes of a slot where so many are wanted: not more than `copied_slot` if messages of that size are copied.
   std::uint64_t slot_for(std::uint64_t wanted) const;
