@@ -178,6 +178,14 @@ def test_causes_of_cut_through_and_of_early_clocks() -> None:
     assert arrow.head[2] == pytest.approx(100e-9)
 
 
+def test_a_step_shorter_than_the_tick_of_the_clock() -> None:
+    """The bytes of a message that begins and ends at one reading of the clock are counted."""
+    rows = [step(0, 0, 0, (0, 100, 100)), step(1, 0, 0, (0, 100, 320))]
+    made = run_timeline.timeline(explained(program("chain_broadcast", R=2), rows))
+    (counter,) = made.counters
+    assert sum(rate for _, rate in counter.points) * 320 / 200 == pytest.approx(8)
+
+
 def test_an_empty_run() -> None:
     run = explained(program("chain_broadcast", R=2), [], end=5)
     assert nanoseconds(run.why.causes) == {"launch": 5}

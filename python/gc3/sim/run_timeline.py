@@ -166,7 +166,8 @@ def _counters(core: Wired, records: npt.NDArray[Any], time_s: float, names: list
         for begin, end, size in zip(own["start"] / width, own["delivered"] / width, own["bytes"], strict=True):
             edges = np.minimum(np.maximum(np.arange(int(begin), int(end) + 2), begin), end)
             bins = np.minimum(np.arange(int(begin), int(end) + 1), _BINS - 1)
-            np.add.at(load, bins, np.diff(edges) / (end - begin) * size)
+            # A recorded step may begin and end at the same reading of the clock.
+            np.add.at(load, bins, size * (np.diff(edges) / (end - begin) if end > begin else 1.0))
         for resource in route:
             rates[resource] = rates.get(resource, np.zeros(_BINS)) + load
     seconds = time_s / _BINS

@@ -126,7 +126,11 @@ def main() -> None:
     _end_with_parent(int(sys.argv[1]))
     sys.path[:1] = []  # this file's folder, so that solvers do not import its modules
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of solvers must not get into the answers
+    # What solvers print must not get into the answers, nor among the lines of a command: HiGHS 1.16 prints its version
+    # whatever `output_flag` says.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     actions = {"linear": linear, "sat": sat, "ready": ready}
     while True:
         try:
