@@ -99,6 +99,18 @@ void WaitPolicy::note_kept_core() {
   if (waits > kLeastBetween) next_sleeping_.store(waits / 2, std::memory_order_relaxed);
 }
 
+void WaitPolicy::note_first_yield(Duration took) {
+  if (mode_ != WaitMode::automatic) return;
+  const std::uint32_t left = turns_.load(std::memory_order_relaxed);
+  if (took >= kLong) {
+    turns_.store(0, std::memory_order_relaxed);
+  } else if (took >= kHandedOver) {
+    turns_.store(kTurns, std::memory_order_relaxed);
+  } else if (left != 0) {
+    turns_.store(left - 1, std::memory_order_relaxed);
+  }
+}
+
 std::string WaitPolicy::describe() const {
   if (mode_ == WaitMode::block) return "sleeps at once, as told";
   if (mode_ == WaitMode::yield) return "yields the core at once, as told";
@@ -106,7 +118,9 @@ std::string WaitPolicy::describe() const {
   std::string cores = core_each_ ? "a core for each rank" : "more ranks than cores";
   if (apart_) cores += ", in sessions that the system schedules as groups";
   if (!blocks_.load(std::memory_order_relaxed)) {
-    return std::string(core_each_ ? "spins, then yields the core: " : "yields the core at once: ") + cores;
+    if (core_each_ && takes_turns()) cores += ", but other processes take turns with the ranks";
+    return std::string(core_each_ && !takes_turns() ? "spins, then yields the core: " : "yields the core at once: ") +
+           cores;
   }
   return "sleeps at once: " + cores + ", and waits took " + microseconds(yield_ns_.load(std::memory_order_relaxed)) +
          " yielding and " + microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";

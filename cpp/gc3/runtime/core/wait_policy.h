@@ -29,6 +29,9 @@ class WaitPolicy {
   static constexpr Duration kLong = std::chrono::microseconds(100);
   // A yield of this length has given the core to a process that computes: another rank that waits gives it back sooner.
   static constexpr Duration kLost = std::chrono::milliseconds(1);
+  // A shorter yield has given the core to nobody: two switches between threads alone take about as long.
+  static constexpr Duration kHandedOver = std::chrono::microseconds(2);
+  static constexpr std::uint32_t kTurns = 64;  // waits that do not spin after a yield that has handed the core over
 
   WaitPolicy() = default;
   // `apart`: the ranks are in different sessions, each of which the system schedules as a group.
@@ -52,6 +55,13 @@ class WaitPolicy {
   bool has_lost_core();            // whether a wait that begins sleeps at once for that reason
   bool note_yield(Duration took);  // whether it took so long
   void note_kept_core();           // a wait has yielded, and no yield took so long
+
+  // Whether another process takes turns with a rank on its core, though there is a core for each rank of this job on
+  // this host: a rank of another job, or of another simulated host. It cannot run while this rank spins, so waits do
+  // not spin then. The first yield of each wait shows it: the core comes back later than at once, and sooner than from
+  // a process that computes.
+  bool takes_turns() const { return turns_.load(std::memory_order_relaxed) != 0; }
+  void note_first_yield(Duration took);
 
   // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
@@ -100,6 +110,7 @@ class WaitPolicy {
   // Of single yields. Relaxed: threads that change them at once lose a count, which does no harm.
   std::atomic<std::uint32_t> sleeping_ = 0;  // further waits that sleep at once
   std::atomic<std::uint32_t> next_sleeping_ = kLeastBetween;
+  std::atomic<std::uint32_t> turns_ = 0;  // further waits that do not spin
 };
 
 }  // namespace gc3::core

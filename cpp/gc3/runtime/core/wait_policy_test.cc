@@ -129,6 +129,28 @@ TEST_CASE("waits for messages sleep while a yield gives the core away for long, 
   CHECK(sleeping(policy, 17, microseconds(4000)) == 16);
 }
 
+TEST_CASE("waits do not spin while another process takes turns with the rank") {
+  WaitPolicy policy(WaitMode::automatic, true, false);
+  policy.note_first_yield(std::chrono::nanoseconds(500));  // nobody else needs the core
+  CHECK(!policy.takes_turns());
+  policy.note_first_yield(microseconds(4000));  // a process that computes: spinning keeps the core
+  CHECK(!policy.takes_turns());
+  CHECK(policy.describe().starts_with("spins"));
+  policy.note_first_yield(microseconds(20));
+  CHECK(policy.takes_turns());
+  CHECK(policy.describe().starts_with("yields the core at once: a core for each rank, but other processes"));
+  for (std::uint32_t i = 1; i < WaitPolicy::kTurns; ++i) policy.note_first_yield(std::chrono::nanoseconds(500));
+  CHECK(policy.takes_turns());
+  policy.note_first_yield(std::chrono::nanoseconds(500));
+  CHECK(!policy.takes_turns());
+  policy.note_first_yield(microseconds(20));
+  policy.note_first_yield(microseconds(4000));
+  CHECK(!policy.takes_turns());
+  WaitPolicy told(WaitMode::yield, true, false);
+  told.note_first_yield(microseconds(20));
+  CHECK(!told.takes_turns());
+}
+
 TEST_CASE("waits for messages yield as told") {
   WaitPolicy policy(WaitMode::yield, true, false);
   CHECK(sleeping(policy, 1000, microseconds(4000)) == 0);

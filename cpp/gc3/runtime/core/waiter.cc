@@ -40,7 +40,8 @@ Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::
 void Waiter::start() {
   const WaitPolicy& policy = group_.wait_policy();
   // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
-  const bool spins = policy.core_each() ? policy.mode() != WaitMode::yield : policy.mode() == WaitMode::spin;
+  const bool alone = policy.core_each() && !policy.takes_turns();
+  const bool spins = policy.mode() == WaitMode::spin || (alone && policy.mode() != WaitMode::yield);
   quick_ = spins ? std::min(kQuick, most_spins_) : 0;
   spins_ = spins && !policy.blocks() ? most_spins_ : quick_;
   // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
@@ -80,6 +81,10 @@ Waiter::Next Waiter::go_on() {
     relax();
   } else if (elsewhere_ != nullptr) {
     yield();
+  } else if (pauses == 1 && group_.wait_policy().core_each()) {
+    const Clock::time_point before = Clock::now();
+    sched_yield();
+    group_.wait_policy().note_first_yield(Clock::now() - before);
   } else {
     sched_yield();
   }
