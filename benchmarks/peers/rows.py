@@ -34,12 +34,12 @@ def table(machines: Sequence[Any], titles: Sequence[str]) -> Iterable[str]:
     known = [measured(data) for data in machines]
     yield f"| Row | Calls | Program | {' | '.join(titles)} |"
     yield "|---:|---|---|" + "---|" * len(titles)
-    for number, row in enumerate(Table.default().rows, 1):
+    for row in Table.default().rows:
         if not any(row.source in points for points in known):
             continue
         calls = f"{row.collective}, {_range(row.ranks)} ranks, {_sizes(row.size)}"
         cells = [_least(points.get(row.source, ())) for points in known]
-        yield f"| {number} | {calls} | {row.spec} | {' | '.join(cells)} |"
+        yield f"| {row.source.rpartition(' ')[2]} | {calls} | {row.spec} | {' | '.join(cells)} |"
 
 
 def _least(points: Sequence[Point]) -> str:
