@@ -147,10 +147,10 @@ def measured(
             stack.callback(worlds[name].close)
         for call in calls:
             times: dict[str, list[float]] = {}
-            taken: dict[str, float] = {}
+            taken = dict.fromkeys(worlds, 0.0)
             for number in range(rounds):
                 for name in list(worlds) if number % 2 else list(reversed(worlds)):
-                    if taken.get(name, 0.0) > _PATIENCE * rounds * seconds:
+                    if taken[name] > _PATIENCE * rounds * seconds:
                         continue
                     began = time.monotonic()
                     try:
@@ -159,7 +159,7 @@ def measured(
                         tell(f"{name} is left out from {call[0]} of {call[1]} B on: {problem}")
                         del worlds[name]
                         times.pop(name, None)
-                    taken[name] = taken.get(name, 0.0) + time.monotonic() - began
+                    taken[name] += time.monotonic() - began
             yield {
                 "collective": call[0],
                 "hosts": hosts,

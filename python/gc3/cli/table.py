@@ -83,9 +83,14 @@ def show(
         hosts = nodes or 1
         if ranks[0] % hosts:
             raise click.UsageError(f"{ranks[0]} ranks are not as many on each of {hosts} hosts")
-        given = {"nodes": hosts, "ranks_per_node": ranks[0] // hosts}
         choice = found.choose(
-            collective, ranks=ranks[0], size=size, in_place=in_place, transport=transport or "", **given
+            collective,
+            ranks=ranks[0],
+            size=size,
+            in_place=in_place,
+            nodes=hosts,
+            ranks_per_node=ranks[0] // hosts,
+            transport=transport or "",
         )
         if as_json:
             passed = [{"row": source, "why": why} for source, why in choice.passed_over]

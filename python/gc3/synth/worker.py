@@ -128,9 +128,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     # What solvers print must not get into the answers, nor among the lines of a command: HiGHS 1.16 prints its version
     # whatever `output_flag` says.
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
     actions = {"linear": linear, "sat": sat, "ready": ready}
     while True:
         try:

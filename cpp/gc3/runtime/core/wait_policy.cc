@@ -118,9 +118,8 @@ std::string WaitPolicy::describe() const {
   std::string cores = core_each_ ? "a core for each rank" : "more ranks than cores";
   if (apart_) cores += ", in sessions that the system schedules as groups";
   if (!blocks_.load(std::memory_order_relaxed)) {
-    if (core_each_ && takes_turns()) cores += ", but other processes take turns with the ranks";
-    return std::string(core_each_ && !takes_turns() ? "spins, then yields the core: " : "yields the core at once: ") +
-           cores;
+    if (takes_turns()) cores += ", but other processes take turns with the ranks";
+    return std::string(spins() ? "spins, then yields the core: " : "yields the core at once: ") + cores;
   }
   return "sleeps at once: " + cores + ", and waits took " + microseconds(yield_ns_.load(std::memory_order_relaxed)) +
          " yielding and " + microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";

@@ -63,6 +63,9 @@ class WaitPolicy {
   bool takes_turns() const { return turns_.load(std::memory_order_relaxed) != 0; }
   void note_first_yield(Duration took);
 
+  // Whether waits spin first. With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
+  bool spins() const { return mode_ == WaitMode::spin || (core_each_ && mode_ != WaitMode::yield && !takes_turns()); }
+
   // What a wait does first after spinning without success: yield, yield as a trial, or sleep.
   enum class First : std::uint8_t { yield, trial, sleep };
   First first();

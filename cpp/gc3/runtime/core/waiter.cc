@@ -24,6 +24,12 @@ constexpr int kPart = 8;
 constexpr microseconds kRareLooks{10'000};
 constexpr microseconds kRareChecks{100'000};
 
+std::chrono::steady_clock::duration timed_yield() {
+  const auto before = std::chrono::steady_clock::now();
+  sched_yield();
+  return std::chrono::steady_clock::now() - before;
+}
+
 }  // namespace
 
 Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins,
@@ -39,11 +45,8 @@ Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::
 
 void Waiter::start() {
   const WaitPolicy& policy = group_.wait_policy();
-  // With fewer cores than ranks, a spinning rank would keep the awaited rank from running.
-  const bool alone = policy.core_each() && !policy.takes_turns();
-  const bool spins = policy.mode() == WaitMode::spin || (alone && policy.mode() != WaitMode::yield);
-  quick_ = spins ? std::min(kQuick, most_spins_) : 0;
-  spins_ = spins && !policy.blocks() ? most_spins_ : quick_;
+  quick_ = policy.spins() ? std::min(kQuick, most_spins_) : 0;
+  spins_ = quick_ != 0 && !policy.blocks() ? most_spins_ : quick_;
   // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
   // other spinning would keep the awaited rank from running, which may be one of another simulated host.
   if (elsewhere_ != nullptr && policy.mode() != WaitMode::spin) quick_ = spins_ = 0;
@@ -82,9 +85,7 @@ Waiter::Next Waiter::go_on() {
   } else if (elsewhere_ != nullptr) {
     yield();
   } else if (pauses == 1 && group_.wait_policy().core_each()) {
-    const Clock::time_point before = Clock::now();
-    sched_yield();
-    group_.wait_policy().note_first_yield(Clock::now() - before);
+    group_.wait_policy().note_first_yield(timed_yield());
   } else {
     sched_yield();
   }
@@ -93,9 +94,7 @@ Waiter::Next Waiter::go_on() {
 
 // Yields the core. If another process has kept it for long, this wait sleeps afterwards.
 void Waiter::yield() {
-  const Clock::time_point before = Clock::now();
-  sched_yield();
-  if (!group_.wait_policy().note_yield(Clock::now() - before)) return;
+  if (!group_.wait_policy().note_yield(timed_yield())) return;
   lost_ = true;
   yields_ = false;
 }
