@@ -35,9 +35,10 @@ bool Messenger::find_pipe(std::uint32_t source) {
     group_.give_up(memory.error());
     return false;
   }
-  if (memory.value().size() < sizeof(Pipe)) return false;
+  const std::uint64_t ring = ring_among(group_.size());
+  if (memory.value().size() < Pipe::bytes_with(ring)) return false;
   in.memory = std::move(memory).value();
-  in.pipe = PipeReceiver(in.memory.data());
+  in.pipe = PipeReceiver(in.memory.data(), ring);
   return true;
 }
 
@@ -151,6 +152,7 @@ void Messenger::arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_
 }
 
 void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::uint8_t* data, std::uint64_t bytes) {
+  ++in.parts;
   const auto found = in.wanted.find(head.serial);
   if (found == in.wanted.end()) return;
   Request& request = *found->second;
@@ -274,9 +276,15 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
   }
   request.slot = head.slot;
   request.state = Request::State::reading;
+  // Where messages take longer to read than to copy, the sender gets the time to send it in records. Also if it has
+  // offered others: reading takes only this rank's core, while records take both cores at once.
+  const bool others = spins_ && (in.withdrawable != 0 || !in.wanted.empty() ||
+                                 std::ranges::any_of(reading_, [&](const Reading& reading) {
+                                   return reading.source == source;
+                                 }));
   Reading& reading = reading_.emplace_back(Reading{&request, source});
-  // Where messages take longer to read than to copy, the sender gets the time to send it in records.
-  if (reads_ && head.bytes < least_read_ && (in.pipe.address(head.slot) & Slot::kShared) == 0) {
+  if (reads_ && (head.bytes < least_read_ || others) && (in.pipe.address(head.slot) & Slot::kShared) == 0) {
+    reading.parts = in.parts;
     reading.asked = std::chrono::steady_clock::now();
     in.wanted[head.serial] = &request;
     in.pipe.ask_slot(head.slot, head.serial);

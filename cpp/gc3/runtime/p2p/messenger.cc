@@ -22,8 +22,7 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   const core::SingleCopy& single = group.single_copy();
   reads_ = single.reads;
   // Where reading is never faster it is still right for messages that the pipe has no room for.
-  const std::uint64_t least_read = single.reads ? std::max(single.thresholds.moved, kLeastRead) : kMostEager;
-  eager_ = std::min(least_read, kMostEager);
+  eager_ = single.reads ? std::min(std::max(single.thresholds.moved, kLeastRead) - 1, kMostEager) : kMostEager;
   least_read_ = single.thresholds.moved;
   const core::WaitPolicy& policy = group.wait_policy();
   using core::WaitMode;
@@ -115,8 +114,9 @@ Status Messenger::open(std::uint32_t to) {
     return {};
   }
   out.eager = eager_;
-  GC3_ASSIGN(out.memory, group_.open_pipe(to, sizeof(Pipe)));
-  out.pipe = PipeSender(out.memory.data());
+  const std::uint64_t ring = ring_among(group_.size());
+  GC3_ASSIGN(out.memory, group_.open_pipe(to, Pipe::bytes_with(ring)));
+  out.pipe = PipeSender(out.memory.data(), ring);
   for (std::uint32_t slot = kSlots; slot > 0; --slot) out.free_slots.push_back(slot - 1);
   return {};
 }

@@ -105,6 +105,7 @@ class Messenger final : public core::Pending::Work {
     Request* into = nullptr;
     Held* keeps = nullptr;
     std::unordered_map<std::uint64_t, Request*> wanted;  // by serial
+    std::uint64_t parts = 0;                             // of such messages, that have come
     // Of another host: what it has sent unasked, what of it was given to the caller, and what of this it knows.
     std::uint64_t unasked = 0;
     std::uint64_t taken = 0;
@@ -116,6 +117,7 @@ class Messenger final : public core::Pending::Work {
     Request* request;
     std::uint32_t source;
     std::optional<std::chrono::steady_clock::time_point> asked = {};  // the sender may send it instead, since then
+    std::uint64_t parts = 0;  // that had come from it by then
   };
   // A word that another rank changes when it goes on with a request.
   struct Sign {

@@ -2,8 +2,10 @@
 #include "gc3/runtime/p2p/messenger.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "gc3/runtime/p2p/test_pairs.h"
 
@@ -147,6 +149,43 @@ TEST_CASE("where copying is faster, a message is read nevertheless if its sender
     }
     return "";
   });
+}
+
+// Those that it offers at once are asked for, except for the first one; it answers while it waits, or is away.
+TEST_CASE("many long messages under way in both directions, to ranks that are there and away") {
+  constexpr std::int32_t kMessages = 24;
+  const auto bytes_of = [](std::int32_t i) { return std::uint64_t{20'000} << static_cast<unsigned>(i % 8); };
+  for (const bool away : {false, true}) {
+    run({2, true}, [&](Rank& me) -> std::string {
+      const std::uint32_t other = 1 - me.rank();
+      std::vector<Bytes> sent, got;
+      for (std::int32_t i = 0; i < kMessages; ++i) {
+        sent.push_back(content(bytes_of(i), 100 * me.rank() + i));
+        got.emplace_back(bytes_of(i));
+      }
+      std::vector<std::shared_ptr<Request>> all;
+      for (std::int32_t i = 0; i < kMessages; ++i) {
+        auto started = me.messages->start(send_of(sent[i].data(), sent[i].size(), other, i));
+        GC3_EXPECT_OK(started);
+        all.push_back(std::move(started).value());
+      }
+      GC3_EXPECT_OK(me.barrier());
+      // Rank 1 looks at nothing until rank 0 has what it has sent.
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(away && me.rank() == 1 ? 300 : 0);
+      while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      for (std::int32_t i = kMessages - 1; i >= 0; --i) {
+        auto started = me.messages->start(receive_of(got[i].data(), got[i].size(), other, i));
+        GC3_EXPECT_OK(started);
+        all.push_back(std::move(started).value());
+      }
+      for (const auto& request : all) GC3_EXPECT_OK(me.messages->wait(*request));
+      for (std::int32_t i = 0; i < kMessages; ++i) {
+        const std::string wrong = right(got[i], bytes_of(i), 100 * other + i);
+        GC3_EXPECT(wrong.empty(), wrong);
+      }
+      return "";
+    });
+  }
 }
 
 TEST_CASE("tags and sources choose the message; those of one sender and tag do not overtake") {

@@ -67,7 +67,7 @@ struct alignas(64) Slot {
 };
 
 struct PipeSize {
-  static constexpr std::uint64_t kRing = std::uint64_t{1} << 17U;  // bytes
+  static constexpr std::uint64_t kRing = std::uint64_t{1} << 19U;  // bytes, at most
   static constexpr std::uint64_t kInRecord = kMostInRecord;
 };
 
@@ -78,11 +78,17 @@ struct PipeMemory {
   alignas(64) std::uint64_t head;
   std::uint64_t taken;
   Slot slots[kSlots];
-  alignas(64) std::uint8_t ring[Size::kRing];
+  alignas(64) std::uint8_t ring[Size::kRing];  // or its first bytes, a power of two: what both ends were told
 
+  // With a ring of so many bytes.
+  static constexpr std::uint64_t bytes_with(std::uint64_t ring_bytes) {
+    return sizeof(PipeMemory) - Size::kRing + ring_bytes;
+  }
   // Positions count without restarting.
-  std::uint8_t* at(std::uint64_t position) { return ring + position % Size::kRing; }
-  std::uint64_t& word_at(std::uint64_t position) { return *reinterpret_cast<std::uint64_t*>(at(position)); }
+  std::uint8_t* at(std::uint64_t position, std::uint64_t ring_bytes) { return ring + (position & (ring_bytes - 1)); }
+  std::uint64_t& word_at(std::uint64_t position, std::uint64_t ring_bytes) {
+    return *reinterpret_cast<std::uint64_t*>(at(position, ring_bytes));
+  }
 };
 
 // How the ends access the memory; weak_pipe_test.cc has another one.
@@ -102,15 +108,15 @@ template <class Size, class Access>
 class SenderEnd {
  public:
   SenderEnd() = default;
-  explicit SenderEnd(std::uint8_t* memory, Access access = {})
-      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), access_(access) {}
+  explicit SenderEnd(std::uint8_t* memory, std::uint64_t ring_bytes = Size::kRing, Access access = {})
+      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), ring_(ring_bytes), access_(access) {}
   bool is_open() const { return pipe_ != nullptr; }
 
   // Whether records of so many bytes in all fit. acquire: the receiver has read what they replace.
   bool has_room(std::uint64_t bytes) {
-    if (next_ + bytes + kSlack - head_ <= Size::kRing) return true;
+    if (next_ + bytes + kSlack - head_ <= ring_) return true;
     head_ = access_.load(pipe_->head, std::memory_order_acquire);
-    return next_ + bytes + kSlack - head_ <= Size::kRing;
+    return next_ + bytes + kSlack - head_ <= ring_;
   }
   void put(RecordKind kind, const MessageHead& head, const std::uint8_t* data = nullptr, std::uint64_t bytes = 0) {
     std::uint8_t* to = begin(sizeof head + bytes);
@@ -163,21 +169,22 @@ class SenderEnd {
 
   // Where the bytes of the next record go: not around the end of the ring.
   std::uint8_t* begin(std::uint64_t bytes) {
-    const std::uint64_t rest = Size::kRing - next_ % Size::kRing;
+    const std::uint64_t rest = ring_ - (next_ & (ring_ - 1));
     if (length_of(bytes) > rest) publish(RecordKind::skip, 0, rest - kWord);
-    return pipe_->at(next_) + kWord;
+    return pipe_->at(next_, ring_) + kWord;
   }
   void publish(RecordKind kind, std::int32_t tag, std::uint64_t bytes) {
-    std::uint64_t& first = pipe_->word_at(next_);
+    std::uint64_t& first = pipe_->word_at(next_, ring_);
     next_ += length_of(bytes);
     // relaxed: the word of this record publishes it.
-    access_.store(pipe_->word_at(next_), 0, std::memory_order_relaxed);
+    access_.store(pipe_->word_at(next_, ring_), 0, std::memory_order_relaxed);
     // release: whoever sees the word sees the record, and that the next one is not there yet.
     access_.store(first, static_cast<std::uint64_t>(tag) << 32U | bytes << 8U | static_cast<std::uint64_t>(kind),
                   std::memory_order_release);
   }
 
   PipeMemory<Size>* pipe_ = nullptr;
+  std::uint64_t ring_ = 0;  // bytes
   [[no_unique_address]] Access access_;
   std::uint64_t next_ = 0;
   std::uint64_t head_ = 0;  // as last seen
@@ -197,35 +204,35 @@ template <class Size, class Access>
 class ReceiverEnd {
  public:
   ReceiverEnd() = default;
-  explicit ReceiverEnd(std::uint8_t* memory, Access access = {})
-      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), access_(access) {}
+  explicit ReceiverEnd(std::uint8_t* memory, std::uint64_t ring_bytes = Size::kRing, Access access = {})
+      : pipe_(reinterpret_cast<PipeMemory<Size>*>(memory)), ring_(ring_bytes), access_(access) {}
   bool is_open() const { return pipe_ != nullptr; }
 
   // The next record, if it has arrived. acquire: with its contents.
   Record look() {
-    std::uint64_t first = access_.load(pipe_->word_at(next_), std::memory_order_acquire);
+    std::uint64_t first = access_.load(pipe_->word_at(next_, ring_), std::memory_order_acquire);
     if (static_cast<RecordKind>(first & 0xffU) == RecordKind::skip) {
-      next_ += Size::kRing - next_ % Size::kRing;
-      first = access_.load(pipe_->word_at(next_), std::memory_order_acquire);
+      next_ += ring_ - (next_ & (ring_ - 1));
+      first = access_.load(pipe_->word_at(next_, ring_), std::memory_order_acquire);
     }
     const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
     // No messenger writes more.
-    if (first == 0 || bytes > Size::kInRecord || next_ % Size::kRing + length_of(bytes) > Size::kRing) return {};
-    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe_->at(next_) + kWord,
+    if (first == 0 || bytes > Size::kInRecord || (next_ & (ring_ - 1)) + length_of(bytes) > ring_) return {};
+    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe_->at(next_, ring_) + kWord,
             bytes};
   }
   // The word that will not be zero once the next record is there. If another thread has taken that record meanwhile, it
   // may be anything.
-  std::uint64_t& next_word() const { return pipe_->word_at(next_); }
+  std::uint64_t& next_word() const { return pipe_->word_at(next_, ring_); }
   // This end has read that record.
   void next(const Record& record) {
     next_ += length_of(record.bytes);
-    if (next_ - told_ >= Size::kRing / 8) tell();
+    if (next_ - told_ >= ring_ / 8) tell();
   }
   // It has given so much to its caller.
   void take(std::uint64_t cost) {
     taken_ += cost;
-    if (taken_ - told_taken_ >= Size::kRing / 8) tell();
+    if (taken_ - told_taken_ >= ring_ / 8) tell();
   }
 
   // Whether the message of an offer is still there, and stays until finish_slot(). relaxed: the record with the offer
@@ -266,6 +273,7 @@ class ReceiverEnd {
   }
 
   PipeMemory<Size>* pipe_ = nullptr;
+  std::uint64_t ring_ = 0;  // bytes
   [[no_unique_address]] Access access_;
   std::uint64_t next_ = 0;
   std::uint64_t taken_ = 0;

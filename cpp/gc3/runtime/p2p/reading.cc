@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "gc3/runtime/p2p/messenger.h"
 
@@ -14,8 +15,9 @@ namespace {
 // Bytes read at a time, so that other messages are looked at in between.
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20U;
 
-// A sender that is in one of its calls answers within a microsecond. One that is not may stay away for long, and the
-// receiver waits for it at most about as long as it takes to read the smallest of these messages.
+// A sender that is in one of its calls answers within a microsecond, after what it has answered before. One that is not
+// may stay away for long, and the receiver waits for its next record at most about as long as it takes to read the
+// smallest of these messages.
 constexpr std::chrono::microseconds kForAnswer{10};
 
 }  // namespace
@@ -37,15 +39,18 @@ bool Messenger::read_some() {
 // Whether something was read; without a request afterwards if it reads no more.
 bool Messenger::read_piece(Reading& reading) {
   Request& request = *reading.request;
-  PipeReceiver& pipe = in_[reading.source].pipe;
+  Incoming& in = in_[reading.source];
+  PipeReceiver& pipe = in.pipe;
   if (reading.asked) {
-    if (std::chrono::steady_clock::now() - *reading.asked < kForAnswer) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (std::exchange(reading.parts, in.parts) != in.parts) reading.asked = now;  // it answers, one after the other
+    if (now - *reading.asked < kForAnswer) return false;
     if (!pipe.take_back_slot(request.slot, request.serial)) {
       request.state = Request::State::wanted;
       reading.request = nullptr;
       return true;
     }
-    in_[reading.source].wanted.erase(request.serial);
+    in.wanted.erase(request.serial);
     reading.asked.reset();
   }
   const std::uint64_t address = pipe.address(request.slot);

@@ -112,8 +112,8 @@ class Exchange {
     memory_.add(pipe_.get(), sizeof *pipe_, false);
     memory_.add(lent_.data(), lent_.size() * sizeof(std::uint64_t), false);
     memory_.begin(2);
-    sender_ = SenderEnd<SmallSize, WeakAccess>(bytes_of(pipe_.get()), of(kSender));
-    receiver_ = ReceiverEnd<SmallSize, WeakAccess>(bytes_of(pipe_.get()), of(kReceiver));
+    sender_ = SenderEnd<SmallSize, WeakAccess>(bytes_of(pipe_.get()), SmallSize::kRing, of(kSender));
+    receiver_ = ReceiverEnd<SmallSize, WeakAccess>(bytes_of(pipe_.get()), SmallSize::kRing, of(kReceiver));
   }
 
   // What went wrong, if anything.
