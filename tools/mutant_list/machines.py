@@ -86,6 +86,13 @@ MUTANTS = (
         ("tests/sim/test_sim_baselines.py",),
     ),
     Mutant(
+        "nvls-head-carries-its-share-once",
+        "python/gc3/sim/nccl/in_switch.py",
+        '{"allreduce": (1 + 1 / gpus, 1 + 1 / gpus)',
+        '{"allreduce": (1.0, 1.0)',
+        ("tests/sim/test_sim_baselines.py -k switches",),
+    ),
+    Mutant(
         "settings-star-is-the-first",
         "python/gc3/sim/settings.py",
         'return known if owner == "*" else',

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from gc3 import collectives, errors
 from gc3.runtime.program import Program
-from gc3.sim.nccl import graphs, programs, rates, tuning
+from gc3.sim.nccl import graphs, in_switch, programs, rates, tuning
 from gc3.sim.nccl.rates import Rates
 from gc3.sim.nccl.tables import constants
 from gc3.sim.nccl.tuning import Choice
@@ -47,7 +48,8 @@ class Nccl:
         self.on = on
         self.collective = collective
         self.graph = graphs.graph(on.topology)
-        self.version = constants(version or self.graph.version).version
+        self.version = version or self.graph.version
+        self.model = constants(self.version)
         self.rates = own or rates.of(self.graph)
         self._programs: dict[tuple[str, str, int], Program] = {}
 
@@ -74,6 +76,17 @@ class Nccl:
 
     def run_choice(self, choice: Choice | None, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of what NCCL does by a choice, which need not be its own; see `run` and `choice`."""
+        if choice is not None and choice.in_switch and self.model.in_switch is not None:
+            return in_switch.prediction(
+                self.on,
+                self._busiest,
+                self.graph.heads,
+                self.model.in_switch,
+                choice,
+                self.collective,
+                size,
+                disturbance,
+            )
         if choice is None:
             return self._simulation(self._program("send", "", 0), self.send_parameters).run(
                 size, disturbance=disturbance
@@ -96,6 +109,10 @@ class Nccl:
         algbw = size / choice.time_s / 1e9
         busbw = algbw * collectives.get(self.collective).factor(self.on.topology.rank_count)
         return Cell(self.label, size, choice.time_s, algbw, busbw, 0.0, "", f"{choice}; by its own model only", 1.0)
+
+    @cached_property
+    def _busiest(self) -> in_switch.Load:
+        return in_switch.busiest_load(self.on, self.collective)
 
     def _program(self, algorithm: str, protocol: str, channels: int) -> Program:
         key = (algorithm, protocol, channels)

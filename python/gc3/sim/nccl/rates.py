@@ -44,11 +44,13 @@ _AMPERE = Rates(
     evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.058, 0.069),
 )
 _HOPPER = Rates(
-    rate={"LL": 18.3e9, "LL128": 24.3e9, "Simple": 26.9e9},
-    hop_s={"LL": 0.52e-6, "LL128": 1.72e-6, "Simple": 6e-6},
-    launch_s=1.84e-6,
-    channel_s=0.181e-6,
-    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.056),
+    rate={"LL": 17.2e9, "LL128": 27.1e9, "Simple": 26.9e9},
+    hop_s={"LL": 0.199e-6, "LL128": 1.53e-6, "Simple": 6e-6},
+    launch_s=3.9e-6,
+    channel_s=0.173e-6,
+    evidence=Evidence(
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)", 0.038, 0.040
+    ),
 )
 _VOLTA = replace(
     _AMPERE,
