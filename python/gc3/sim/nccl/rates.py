@@ -26,6 +26,8 @@ class Rates:
         hop_s: Seconds that a hop inside a node takes besides the latency of its wire, by protocol.
         launch_s: Seconds until threadblocks begin.
         channel_s: Seconds that every channel after the first adds to that.
+        peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
+        first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
         evidence: The source of these numbers.
     """
 
@@ -34,6 +36,10 @@ class Rates:
     launch_s: float
     channel_s: float
     evidence: Evidence
+    # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard), the only
+    # such measurement that was found; of other GPUs and NICs it is an assumption.
+    peer_s: float = 3.1e-6
+    first_step_s: float = 10.7e-6
 
 
 _AMPERE = Rates(

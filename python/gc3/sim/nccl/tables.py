@@ -77,6 +77,7 @@ class Constants:
         net_post: Whether every hop of a ring takes at least the time of posting to the NIC.
         tree_correction: Factors of a tree's bandwidth by protocol and the power of two of S / 64 B.
         in_switch: NVLS and NVLSTree; None: the version has neither.
+        peers_at_once: Peers to which a channel sends at once, each with a part of its threads.
     """
 
     version: str
@@ -102,6 +103,7 @@ class Constants:
     net_post: bool
     tree_correction: Mapping[str, tuple[float, ...]]
     in_switch: InSwitch | None = None
+    peers_at_once: int = 1
 
 
 _ONES = (1.0,) * 4
@@ -176,6 +178,7 @@ _V2_17 = replace(
     all_crossed=True,
     tree_correction=_CORRECTION,
     in_switch=InSwitch(2, False, 40.0, None, 0.75, {}, {}, 32),
+    peers_at_once=8,
 )
 _V2_20 = replace(
     _V2_17,
