@@ -221,6 +221,12 @@ def _classes(topology: Topology, owner: str) -> tuple[LinkClass, ...]:
     return tuple(c for c in topology.classes if c.name == owner)
 
 
+def is_of_machine(name: str) -> bool:
+    """Returns whether a parameter belongs to the classes of a topology, and not to a preset."""
+    owner, _, key = name.rpartition(".")
+    return name not in _OF_PLATFORM and bool(owner) and key in _OF_CLASS
+
+
 def kind(name: str) -> str | None:
     """Returns what a parameter is: a time, a rate, a size or a number; None: no parameter has such a name."""
     if name in _OF_PLATFORM:

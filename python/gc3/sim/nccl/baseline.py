@@ -64,6 +64,12 @@ class Nccl:
         other._programs = self._programs
         return other
 
+    def on_machine(self, on: Platform) -> Nccl:
+        """Returns the same on a machine that differs only in its rates."""
+        other = Nccl(on, self.collective, self.version, self.rates)
+        other._programs = self._programs
+        return other
+
     def choice(self, size: int) -> Choice | None:
         """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""
         if self.collective in SEND_RECEIVE:
