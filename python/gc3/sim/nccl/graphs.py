@@ -6,6 +6,7 @@ Channels and bandwidths come from reading the code of NCCL's search for these ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -87,6 +88,12 @@ def graph(topology: Topology) -> Graph:
     8
     """
     several = topology.node_count > 1
+    if len(set(Counter(rank.node for rank in topology.ranks).values())) > 1:
+        raise errors.error(
+            "BadSimulation",
+            f"what NCCL does where nodes differ in their GPUs, as on '{topology.name}', is not known: give a log of "
+            "nccl-tests as the baseline",
+        )
     node = _node(topology)
     found = _SEVERAL_NODES.get((node, _nics(topology))) if several else _ONE_NODE.get(node)
     if found is None:
