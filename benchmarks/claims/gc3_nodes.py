@@ -268,13 +268,13 @@ _WHY_COMPOSED = (
     "It is slower than GC3's program at every size, and than NCCL's where NCCL uses rings. Where NCCL uses trees, "
     "NCCL is too slow in the model: see 002-7.2-small."
 )
-_WHY_BOUND = (
-    "The bound is of line rates. NICs carry 95 % of that in the topology, and 2 us for every message besides; the "
-    "rest is filling the pipeline."
-)
 _WHY_NCCL = (
     "NCCL's time follows a measurement on 64 nodes. MSCCL's two-step program took 28 % longer there, at 512 MiB, than "
     "the simulator predicts for GC3's; with that it would be 1.1x."
+)
+_WHY_BOUND = (
+    "The bound is of line rates. NICs carry 95 % of that in the topology, and 2 us for every message besides; the "
+    "rest is filling the pipeline."
 )
 _WHY_NEXT = (
     "An instruction of this program sends 8 chunks at once, which have to fit into a FIFO slot; so a message of "
