@@ -22,7 +22,7 @@ from gc3.sim.nccl.rates import Rates
 from gc3.topologies import load
 
 # Of Simple nothing is fitted: rings of large messages are the links', and two sizes are left to tell the rest. Its rate
-# is NCCL's own constant, and its hop of 6 us from "Demystifying NCCL" (arXiv 2507.04786).
+# is NCCL's own constant or that of the preset, and its hop of 6 us from "Demystifying NCCL" (arXiv 2507.04786).
 FITTED = ("LL", "LL128")
 PRIOR = 0.002  # as in gc3.sim.calibrate
 EVALUATIONS = 400

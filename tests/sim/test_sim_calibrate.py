@@ -17,6 +17,7 @@ from gc3.cli.main import main
 from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
+from gc3.sim.nccl import Nccl
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 KIB, MIB = 1 << 10, 1 << 20
@@ -186,6 +187,86 @@ def test_calibrate_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert "FROM-TO" in run("--column", "t_us", "-p", "allpairs_allreduce@1KiB", *fit[4:], code=2)
 
 
+def nccl_tests_log(path: Path, test: str, nodes: int, rows: dict[int, float]) -> str:
+    """Writes a log of nccl-tests with seconds by size, of nodes of 8 GPUs; returns its name."""
+    gpus = [f"#  Rank {r:2} Group  0 Pid  77 on  node{r // 8} device  {r % 8} [0x07] A100" for r in range(8 * nodes)]
+    heading = [
+        "#       size  count  type  redop  root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+        "#        (B)  (elements)                   (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
+    ]
+    values = [(size, 1e6 * time, size / time / 1e9) for size, time in rows.items()]
+    lines = [
+        f"{s} {s // 4} float sum -1 {us:.3f} {bw:.2f} {bw:.2f} 0 {us:.3f} {bw:.2f} {bw:.2f} 0" for s, us, bw in values
+    ]
+    path.write_text("\n".join([*gpus, *heading, *lines, f"# {test} done", ""]))
+    return path.name
+
+
+def calibrated(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, ["sim", "calibrate", *arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_logs_of_several_numbers_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    changed = [settings.parse("nic.message=6us"), settings.parse("Simple.network_hop=20us")]
+    files: list[str] = []
+    for nodes in (2, 3):
+        p = gc3.compile(algorithms.load("two_step_alltoall"), N=nodes, G=8)
+        truth = sim.Simulation(p, settings.apply(sim.platform(f"ndv4:N={nodes}"), changed))
+        rows = {1 << k: truth.run(1 << k).time_s for k in (14, 18, 20, 24)}
+        files.append(nccl_tests_log(tmp_path / f"{nodes}.log", "alltoall_perf", nodes, rows))
+    line = ["-t", "ndv4", "-p", "two_step_alltoall", "--fit", "nic.message,Simple.network_hop", "--evaluations", "60"]
+    data = json.loads(calibrated("--from", *files, *line, "-o", "p.json", "--json"))
+    assert data["held_out_nodes"] == [2, 3]
+    assert data["error_before"] > 0.15
+    assert data["error_in_sample"] < 0.02
+    assert max(data["held_out"]) < 0.1
+    assert data["values"]["nic.message"] == pytest.approx(6e-6, rel=0.2)
+    assert data["values"]["Simple.network_hop"] == pytest.approx(20e-6, rel=0.1)
+    assert [row["nodes"] for row in data["rows"]] == [2] * 4 + [3] * 4
+    assert preset_file.read("p.json").protocol("Simple").network_hop_s == data["values"]["Simple.network_hop"]
+    text = calibrated("--from", files[0], "--from", files[1], *line)
+    assert "held out (2 nodes: " in text
+    assert "nic.message: of the machine, not of the preset; give --set" in text
+
+
+def test_logs_of_nccl_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    slow = settings.apply(sim.platform("ndv4:N=2"), [settings.parse("nic.dma_efficiency=0.7")])
+    rows = {
+        s: found.time_s
+        for s in (64 * MIB, 128 * MIB, 256 * MIB, 512 * MIB)
+        if (found := Nccl(slow, "allgather").run(s))
+    }
+    log = nccl_tests_log(tmp_path / "g.log", "all_gather_perf", 2, rows)
+    line = ["-t", "ndv4", "-p", "nccl:2.8.4", "--fit", "nic.dma_efficiency", "--splits", "1", "--evaluations", "20"]
+    data = json.loads(calibrated("--from", log, *line, "--json"))
+    assert data["held_out_nodes"] == []
+    assert data["values"]["nic.dma_efficiency"] == pytest.approx(0.7, rel=0.02)
+    large = nccl_tests_log(tmp_path / "l.log", "all_gather_perf", 64, rows)
+    assert "too large to simulate" in calibrated("--from", large, *line, code=1)
+
+
+def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = nccl_tests_log(tmp_path / "a.log", "all_gather_perf", 2, {MIB << k: 1e-4 for k in range(4)})
+    line = ["-t", "ndv4", "--fit", "nic.message"]
+    gathering = ["-p", "ring_allgather"]
+    assert "it is a log of allgather" in calibrated("--from", log, "-p", "ring_allreduce", *line, code=1)
+    assert "--from needs" in calibrated("--from", log, *gathering, *line, "--column", "t_us", code=2)
+    assert "--from needs" in calibrated("--from", log, *line, code=2)
+    assert "leave out FILE.csv" in calibrated("--from", log, "--engine", "threads", code=2)
+    assert "give --from or --engine" in calibrated(log, log, *gathering, *line, "--column", "t_us", code=2)
+    text = (tmp_path / "a.log").read_text()
+    (tmp_path / "b.log").write_text(text.replace("#  Rank", "#  Place"))
+    assert "how many GPUs took part" in calibrated("--from", "b.log", *gathering, *line, code=1)
+    (tmp_path / "c.log").write_text("\n".join(text.splitlines()[4:]))
+    assert "'c.log' is of 12 GPUs, and 'ndv4' has 8" in calibrated("--from", "c.log", *gathering, *line, code=1)
+    assert "any number of nodes" in calibrated("--from", log, *gathering, "-t", "ndv4:N=4", *line[2:], code=1)
+
+
 @pytest.mark.parametrize("text", ["", "bytes,t_us\n", "bytes,t_us\nx,1\n", "bytes,t_us\n8,-1\n"])
 def test_unusable_measurements(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.csv").write_text(text)
@@ -277,6 +358,22 @@ def test_the_error_held_out_is_of_what_was_not_fitted(monkeypatch: pytest.Monkey
     assert found.held_out == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert found.in_sample == 6.0
     assert found.platform.parameters.evidence.held_out == 3.0
+
+
+def test_a_number_of_nodes_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = [topologies.load("ndv4", N=nodes) for nodes in (1, 2, 4)]
+    data = [calibrate.Case(ALLREDUCE[0][2], size, 1e-4, machine) for machine in machines for size in (KIB, MIB)]
+    fitted: list[list[calibrate.Case]] = []
+
+    def fit_once(on: sim.Platform, given: list[calibrate.Case], *_: object, **__: object) -> sim.Platform:
+        fitted.append(given)
+        return on
+
+    monkeypatch.setattr(calibrate, "fit_once", fit_once)
+    monkeypatch.setattr(calibrate, "error", lambda _on, given: given[0].machine.node_count)
+    found = calibrate.fit(sim.platform(machines[2]), data, ["launch"], source="a test")
+    assert fitted == [data[2:], [*data[:2], *data[4:]], data[:4], data]
+    assert found.left_out == found.held_out == (1, 2, 4)
 
 
 def test_the_simplex_goes_down_a_curved_valley() -> None:

@@ -86,6 +86,20 @@ MUTANTS = (
         ("tests/sim/test_sim_baselines.py",),
     ),
     Mutant(
+        "nvls-head-carries-its-share-once",
+        "python/gc3/sim/nccl/in_switch.py",
+        '{"allreduce": (1 + 1 / gpus, 1 + 1 / gpus)',
+        '{"allreduce": (1.0, 1.0)',
+        ("tests/sim/test_sim_baselines.py -k switches",),
+    ),
+    Mutant(
+        "nccl-sends-do-not-take-turns",
+        "python/gc3/sim/nccl/sends.py",
+        "before = range(max(turn - at_once, 0), turn)",
+        "before = range(0)",
+        ("tests/sim/test_sim_baselines.py -k turns",),
+    ),
+    Mutant(
         "settings-star-is-the-first",
         "python/gc3/sim/settings.py",
         'return known if owner == "*" else',

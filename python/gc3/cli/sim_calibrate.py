@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gc3 import collectives, errors
 from gc3.cli import engines, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
 from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate as fitting
-from gc3.sim import cpu, platform, preset_file, settings
+from gc3.sim import cpu, nccl_tests, platform, preset_file, settings
+from gc3.sim.nccl import Nccl
 from gc3.support.files import write_text
+from gc3.support.words import counted
 from gc3.topologies import load
 
 if TYPE_CHECKING:
@@ -34,10 +37,19 @@ if TYPE_CHECKING:
     examples=[
         "gc3 sim calibrate m.csv --column msccl_us -t ndv4 -p allpairs_allreduce:protocol=LL@1KiB-256KiB "
         "--fit launch,LL.rate,LL.hop -o mine.json",
+        "gc3 sim calibrate --from 2nodes.log 4nodes.log -t ndv4 -p two_step_alltoall "
+        "--fit nic.message,Simple.network_hop -o mine.json",
         "gc3 sim calibrate --engine threads -o here.json",
     ],
 )
-@click.argument("path", metavar="FILE.csv", required=False)
+@click.argument("paths", metavar="[FILE.csv]", nargs=-1)
+@click.option(
+    "--from",
+    "logs",
+    metavar="LOG...",
+    multiple=True,
+    help="Instead of FILE.csv: logs of nccl-tests, which may be of several numbers of nodes.",
+)
 @click.option(
     "--engine",
     type=click.Choice(cpu.ENGINES),
@@ -54,7 +66,8 @@ if TYPE_CHECKING:
     "programs",
     metavar="PROGRAM@FROM-TO",
     multiple=True,
-    help="The program measured at sizes FROM to TO; once for each. Without @...: at all sizes.",
+    help="The program measured at sizes FROM to TO; once for each. Without @...: at all sizes. Of logs also nccl or "
+    "nccl:VERSION: NCCL's own choice.",
 )
 @click.option("--fit", "names", metavar="NAME,...", help="The parameters to fit: see docs/simulator.md.")
 @click.option(
@@ -74,7 +87,8 @@ if TYPE_CHECKING:
 @options.compile_options
 @options.json_option
 def calibrate(
-    path: str | None,
+    paths: Sequence[str],
+    logs: Sequence[str],
     engine: str | None,
     column: str | None,
     machine: str | None,
@@ -87,29 +101,39 @@ def calibrate(
     as_json: bool,
     how: CompileOptions,
 ) -> int:
-    """Fit parameters of a machine to the times in FILE.csv, and report the error on held-out data.
+    """Fit parameters of a machine to the times in FILE.csv or in logs, and report the error on held-out data.
 
     The file has a column "bytes" with S and columns of times in microseconds; lines with # are comments. For each of
     the splits, a random half of the rows is fitted and the other half predicted. The preset is then fitted to all rows.
+
+    With --from, each log says how many GPUs took part, which determines the nodes of the machine. If the logs are of
+    several numbers of nodes, each number is predicted from a fit to the others.
     """
     if engine is not None:
-        if path or column or machine or programs or names:
+        if paths or logs or column or machine or programs or names:
             raise click.UsageError("--engine measures by itself: leave out FILE.csv and its options")
         return _calibrate_engine(engine, evaluations, target, as_json=as_json)
-    if not path or not column or not machine or not programs or not names:
-        raise click.UsageError("FILE.csv needs --column, --topology, --program and --fit; or give --engine")
-    topology = load(machine)
-    plan = [_planned(text, how, topology) for text in programs]
-    rows = fitting.read_csv(path, column)
-    cases = [
-        fitting.Case(program, size, time) for size, time in rows for low, high, program in plan if low <= size <= high
-    ]
+    if logs:
+        if column or not machine or not programs or not names:
+            raise click.UsageError("--from needs --topology, --program and --fit, and no --column")
+        files = [*logs, *paths]
+        cases = [case for log in files for case in _logged(log, machine, preset, programs, how)]
+        source = ", ".join(files)
+        topology = max((c.machine for c in cases if c.machine), key=lambda m: m.node_count, default=load(machine))
+    else:
+        if len(paths) != 1 or not column or not machine or not programs or not names:
+            raise click.UsageError(
+                "FILE.csv needs --column, --topology, --program and --fit; or give --from or --engine"
+            )
+        topology = load(machine)
+        cases = _chosen([_planned(text, how, topology) for text in programs], fitting.read_csv(paths[0], column))
+        source = f"{paths[0]}, column {column}"
     with output.working("fitting"):
         fit = fitting.fit(
             platform(topology, preset),
             cases,
             names.split(","),
-            source=f"{path}, column {column}",
+            source=source,
             splits=splits,
             evaluations=evaluations,
         )
@@ -125,10 +149,16 @@ def calibrate(
                 "error_in_sample": fit.in_sample,
                 "error_held_out": held_out,
                 "held_out": fit.held_out,
+                "held_out_nodes": fit.left_out,
                 "values": fit.values,
                 "ranges": fit.ranges,
                 "rows": [
-                    {"size": c.size, "measured_us": 1e6 * c.seconds, "predicted_us": 1e6 * t}
+                    {
+                        "size": c.size,
+                        "nodes": (c.machine or topology).node_count,
+                        "measured_us": 1e6 * c.seconds,
+                        "predicted_us": 1e6 * t,
+                    }
                     for c, t in zip(cases, times, strict=True)
                 ],
             }
@@ -136,16 +166,59 @@ def calibrate(
         return 0
     click.echo(f"# {'size':>10} {'measured':>10} {'predicted':>10}  (us)")
     for c, t in zip(cases, times, strict=True):
-        click.echo(f"{c.size:>12} {1e6 * c.seconds:>10.2f} {1e6 * t:>10.2f}")
+        where = f"  {counted((c.machine or topology).node_count, 'node')}" if logs else ""
+        click.echo(f"{c.size:>12} {1e6 * c.seconds:>10.2f} {1e6 * t:>10.2f}{where}")
     for name, value in fit.values.items():
         low, high = fit.ranges[name]
         best, least, most = (what_if.quantity(settings.Setting(name, x), digits=4) for x in (value, low, high))
         click.echo(f"# {name:<28} {best}  ({least} to {most} over the splits)")
+    places = [f"{counted(nodes, 'node')}: " for nodes in fit.left_out] or [""] * len(fit.held_out)
+    splits_text = ", ".join(f"{place}{100 * e:.1f}%" for place, e in zip(places, fit.held_out, strict=True))
     click.echo(
         f"# mean error: {100 * fit.before:.1f}% before the fit, {100 * fit.in_sample:.1f}% in sample, "
-        f"{100 * held_out:.1f}% held out ({', '.join(f'{100 * e:.1f}' for e in fit.held_out)})"
+        f"{100 * held_out:.1f}% held out ({splits_text})"
     )
+    if kept := [name for name in fit.values if settings.is_of_machine(name)]:
+        output.remark(
+            f"{', '.join(kept)}: of the machine, not of the preset; give --set, or change the topology's file"
+        )
     return 0
+
+
+def _logged(
+    path: str, machine: str, preset: str | None, programs: Sequence[str], how: CompileOptions
+) -> list[fitting.Case]:
+    """The cases of a log."""
+    log = nccl_tests.read(path)
+    if not log.ranks or not log.collective:
+        raise errors.error(
+            "BadMeasurements", f"'{path}' does not say which collective was measured or how many GPUs took part"
+        )
+    topology = _of_ranks(machine, log.ranks, path)
+    found: list[fitting.Case] = []
+    for text in programs:
+        low, high, program = _planned(text, how, topology, preset, log.collective)
+        own = collectives.get(log.collective).model(log.ranks, in_place=log.collective != "alltoall")
+        model = own if isinstance(program, Nccl) else program.collective
+        log.check(model)
+        times = [(row.size, log.time_s(row.size, in_place=model.in_place)) for row in log.rows]
+        found += _chosen([(low, high, program)], [(s, t) for s, t in times if t is not None and s > 0], topology)
+    return found
+
+
+def _of_ranks(machine: str, ranks: int, path: str) -> Topology:
+    """The machine with so many ranks: as it is, or with as many nodes as they need."""
+    topology = load(machine)
+    each = topology.rank_count // topology.node_count
+    if topology.rank_count == ranks:
+        return topology
+    if ranks % each or topology.node_count > 1:
+        raise errors.error(
+            "BadMeasurements",
+            f"'{path}' is of {ranks} GPUs, and '{machine}' has {topology.rank_count}, {each} a node: give the name of "
+            "a machine of any number of nodes, as ndv4",
+        )
+    return load(machine, N=ranks // each)
 
 
 def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_json: bool) -> int:
@@ -183,7 +256,23 @@ def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_j
     return 0
 
 
-def _planned(text: str, how: CompileOptions, topology: Topology) -> tuple[int, int, Program]:
+def _chosen(
+    plan: Sequence[tuple[int, int, Program | Nccl]],
+    rows: Sequence[tuple[int, float]],
+    machine: Topology | None = None,
+) -> list[fitting.Case]:
+    return [
+        fitting.Case(program, size, time, machine)
+        for size, time in rows
+        for low, high, program in plan
+        if low <= size <= high
+    ]
+
+
+def _planned(
+    text: str, how: CompileOptions, topology: Topology, preset: str | None = None, collective: str = ""
+) -> tuple[int, int, Program | Nccl]:
+    """The sizes and the program of an option --program; NCCL only where the collective is known."""
     spec, at, limits = text.partition("@")
     low, high = 0, 1 << 62
     if at:
@@ -191,4 +280,7 @@ def _planned(text: str, how: CompileOptions, topology: Topology) -> tuple[int, i
         if not dash:
             raise click.UsageError(f"'{text}': write PROGRAM@FROM-TO, as in ring_allreduce@1KiB-64MiB")
         low, high = (sizes.Size().convert(x, None, None) for x in (first, last))
+    name, _, version = spec.partition(":")
+    if collective and name == "nccl":
+        return low, high, Nccl(platform(topology, preset), collective, version or None)
     return low, high, variants.proven(spec, how, topology)

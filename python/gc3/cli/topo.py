@@ -341,6 +341,7 @@ def _describe(topology: Topology) -> None:
         rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / _GB:g} GB/s"
         latency = "latency unknown" if c.latency_s is None else f"latency {c.latency_s * 1e6:g} us"
         useful = f"kernels {c.kernel_efficiency:.0%}, copy engines {c.dma_efficiency:.0%}"
+        useful += f", in the switch {c.multicast_efficiency:.0%} of kernels" if c.multicast_efficiency else ""
         message = f", {c.message_s * 1e6:g} us per message" if c.message_s else ""
         click.echo(f"  {click.style(c.name, fg='cyan')}  {rate}, {useful}, {latency}{message}")
         if c.source:

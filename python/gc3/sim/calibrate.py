@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from gc3 import errors
 from gc3.sim import settings
 from gc3.sim.minimize import minimize
+from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence
 from gc3.sim.platform import Platform
 from gc3.sim.predict import Compiled, Simulation
 from gc3.support import files
+from gc3.topologies.model import Topology
 
 # The weight that keeps a parameter which the data does not determine near its initial value: the squared logarithm of
 # its change counts this much of a squared logarithmic error.
@@ -28,11 +30,20 @@ SPLITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A measured call: program, S in bytes, seconds."""
+    """A measured call.
 
-    program: Compiled
+    Attributes:
+        program: What was called: a program, or what NCCL does.
+        size: S in bytes.
+        seconds: The measured time.
+        machine: Where, if that differs from the machine of the fit in its ranks; the classes of its wires are those
+            of the fit.
+    """
+
+    program: Compiled | Nccl
     size: int
     seconds: float
+    machine: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +54,8 @@ class Fit:
         platform: The platform with the fitted parameters; its evidence holds the errors.
         before: Mean absolute logarithm of predicted over measured time before the fit.
         in_sample: The same after the fit, on the same data.
-        held_out: The same for each split, on the half that was not fitted.
+        held_out: The same for each split, on what was not fitted: a half of the cases, or those of a number of nodes.
+        left_out: For each split the number of nodes that was not fitted; empty: random halves were left out.
         values: The fitted parameters, in seconds, bytes per second, or plain.
         ranges: The least and the greatest value of each over the splits.
     """
@@ -54,6 +66,7 @@ class Fit:
     held_out: tuple[float, ...]
     values: dict[str, float]
     ranges: dict[str, tuple[float, float]]
+    left_out: tuple[int, ...] = ()
 
 
 def read_csv(path: str, column: str) -> list[tuple[int, float]]:
@@ -87,14 +100,30 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
 
 def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:
     """Returns the predicted seconds of each case."""
-    wired: dict[int, Simulation] = {}
+    wired: dict[tuple[int, int], Simulation | Nccl] = {}
     times: list[float] = []
     for case in cases:
-        simulation = wired.get(id(case.program))
-        if simulation is None:
-            simulation = wired[id(case.program)] = Simulation(case.program, on)
-        times.append(simulation.run(case.size).time_s)
+        key = id(case.program), id(case.machine)
+        if key not in wired:
+            there = _placed(on, case.machine)
+            program = case.program
+            wired[key] = program.on_machine(there) if isinstance(program, Nccl) else Simulation(program, there)
+        found = wired[key].run(case.size)
+        if found is None:
+            raise errors.error(
+                "BadMeasurements", f"what NCCL does at {case.size} B is too large to simulate: leave this size out"
+            )
+        times.append(found.time_s)
     return times
+
+
+def _placed(on: Platform, machine: Topology | None) -> Platform:
+    """Another machine with the parameters of a platform."""
+    if machine is None:
+        return on
+    fitted = {c.name: c for c in on.topology.classes}
+    classes = tuple(fitted.get(c.name, c) for c in machine.classes)
+    return replace(on, topology=replace(machine, classes=classes))
 
 
 def error(on: Platform, cases: Sequence[Case]) -> float:
@@ -118,11 +147,10 @@ def fit_once(
             raise errors.error("BadSimulation", f"'{name}' is {value}: only what is above 0 can be fitted")
 
     def with_factors(logs: Sequence[float]) -> Platform:
-        changes = [
-            settings.Setting(name, value * math.exp(max(-5.0, min(5.0, x))))
-            for name, value, x in zip(names, start, logs, strict=True)
-        ]
-        return settings.apply(on, changes)
+        values = [value * math.exp(max(-5.0, min(5.0, x))) for value, x in zip(start, logs, strict=True)]
+        # An efficiency is at most 1.
+        most = [1.0 if name.endswith("efficiency") else math.inf for name in names]
+        return settings.apply(on, [settings.Setting(*new) for new in zip(names, map(min, values, most), strict=True)])
 
     def cost(logs: Sequence[float]) -> float:
         times = predictions(with_factors(logs), cases)
@@ -152,14 +180,16 @@ def fit(
 ) -> Fit:
     """Fits parameters to measurements and finds the error on held-out ones.
 
-    For each split a random half of the cases is fitted and the other half predicted. The result is fitted to all.
+    For each split a random half of the cases is fitted and the other half predicted. If the cases are of machines of
+    several numbers of nodes, those of one number of nodes are predicted in each split instead, and the others fitted.
+    The result is fitted to all.
 
     Args:
         on: The platform to start from.
         cases: The measurements.
         names: The parameters to fit: see `gc3.sim.settings`.
         source: Where the measurements come from.
-        splits: How many halves to hold out.
+        splits: How many halves to hold out; for several numbers of nodes there is one split for each.
         seed: Seed of the splits.
         evaluations: Approximate number of simulations of all cases before a fit restarts from its current point.
         restarts: Largest number of restarts.
@@ -169,11 +199,16 @@ def fit(
     """
     if len(cases) < 4:  # noqa: PLR2004  two to fit and two to predict
         raise errors.error("BadMeasurements", f"{len(cases)} measurements: a fit with held-out data needs at least 4")
+    nodes = [(case.machine or on.topology).node_count for case in cases]
+    left_out = tuple(sorted(set(nodes))) if len(set(nodes)) > 1 else ()
     draw = random.Random(seed)  # noqa: S311  not a secret
     held_out: list[float] = []
     seen: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(splits):
-        chosen = set(draw.sample(range(len(cases)), len(cases) // 2))
+    for split in left_out or range(splits):
+        if left_out:
+            chosen = {i for i, count in enumerate(nodes) if count != split}
+        else:
+            chosen = set(draw.sample(range(len(cases)), len(cases) // 2))
         half = [c for i, c in enumerate(cases) if i in chosen]
         rest = [c for i, c in enumerate(cases) if i not in chosen]
         fitted = fit_once(on, half, names, evaluations=evaluations, restarts=restarts)
@@ -190,4 +225,5 @@ def fit(
         tuple(held_out),
         {name: settings.get(final, name) for name in names},
         {name: (min(values), max(values)) for name, values in seen.items()},
+        left_out,
     )

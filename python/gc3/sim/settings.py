@@ -11,7 +11,7 @@
     Simple.lend_bytes  Simple.lend_rate      size from which messages are read where they lie, and how fast
     LL.egress                 of all direct links of a rank together
     LL.recv_reduce_copy       factors of the rate, by opcode
-    nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency
+    nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency .multicast_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
 
 A name that starts with "*." means all protocols.
@@ -59,6 +59,7 @@ _OF_CLASS = {
     "message": ("message_s", "time"),
     "kernel_efficiency": ("kernel_efficiency", "number"),
     "dma_efficiency": ("dma_efficiency", "number"),
+    "multicast_efficiency": ("multicast_efficiency", "number"),
 }
 _OF_PLATFORM = {
     "launch": ("launch_s", "time"),
@@ -218,6 +219,12 @@ def _classes(topology: Topology, owner: str) -> tuple[LinkClass, ...]:
         used = {r.link_class for r in topology.all_resources if r.kind == owner}
         return tuple(c for c in topology.classes if c.name in used)
     return tuple(c for c in topology.classes if c.name == owner)
+
+
+def is_of_machine(name: str) -> bool:
+    """Returns whether a parameter belongs to the classes of a topology, and not to a preset."""
+    owner, _, key = name.rpartition(".")
+    return name not in _OF_PLATFORM and bool(owner) and key in _OF_CLASS
 
 
 def kind(name: str) -> str | None:

@@ -57,6 +57,7 @@ def to_data(topology: Topology) -> dict[str, Any]:
                 "kernel_efficiency": c.kernel_efficiency,
                 "dma_efficiency": c.dma_efficiency,
                 "message_s": c.message_s,
+                **({"multicast_efficiency": c.multicast_efficiency} if c.multicast_efficiency else {}),
                 "source": c.source,
             }
             for c in topology.classes
@@ -186,6 +187,7 @@ def _class(data: Any) -> LinkClass:
         data.get("kernel_efficiency", 1.0),
         data.get("dma_efficiency", 1.0),
         data.get("message_s", 0.0),
+        data.get("multicast_efficiency", 0.0),
         data.get("source", ""),
     )
 

@@ -32,6 +32,8 @@ class LinkClass:
         kernel_efficiency: The fraction of the line rate that copies by GPU kernels reach.
         dma_efficiency: The fraction of it that copy engines and NICs reach.
         message_s: Seconds that each message costs in addition to its bytes, as on a NIC.
+        multicast_efficiency: The fraction of the kernels' rate at which switches of this class add up data of several
+            ranks and multicast data to them; 0: they do neither.
         source: Where these numbers come from.
     """
 
@@ -41,6 +43,7 @@ class LinkClass:
     kernel_efficiency: float = 1.0
     dma_efficiency: float = 1.0
     message_s: float = 0.0
+    multicast_efficiency: float = 0.0
     source: str = ""
 
 

@@ -59,6 +59,8 @@ def _class_defects(topology: Parts) -> Iterator[Defect]:
         for name in ("kernel_efficiency", "dma_efficiency"):
             if not 0 < getattr(c, name) <= 1:
                 yield f"{place}.{name}", f"{getattr(c, name)}; expected a number above 0 and at most 1"
+        if not 0 <= c.multicast_efficiency <= 1:
+            yield f"{place}.multicast_efficiency", f"{c.multicast_efficiency}; expected a number from 0 to 1"
 
 
 def _repeated(what: str, names: list[str]) -> Iterator[Defect]:

@@ -10,6 +10,7 @@ from gc3.topologies.parts import LinkClass
 
 _TACCL = "latency: TACCL profiles of NDv2 and DGX-2"
 _AS_NVLINK2 = "latency: assumed to be that of NVLink 2"
+_NVLS = "nvlsEfficiency of NCCL 2.28 (src/graph/tuning.cc)"
 
 NVLINK2 = LinkClass(
     "nvlink2",
@@ -33,8 +34,9 @@ NVLINK4 = LinkClass(
     latency_s=0.3e-6,
     kernel_efficiency=0.824,
     dma_efficiency=0.844,
+    multicast_efficiency=0.85,
     source=f"18 links for 450 GB/s; kernels 20.6 GB/s: NCCL SM90_NVLINK_BW; copy engines 380 of 450: nccl issue 1264; "
-    f"{_AS_NVLINK2}",
+    f"{_AS_NVLINK2}; in the switch: {_NVLS}",
 )
 NVLINK5 = LinkClass(
     "nvlink5",
@@ -42,8 +44,9 @@ NVLINK5 = LinkClass(
     latency_s=0.3e-6,
     kernel_efficiency=0.802,
     dma_efficiency=0.856,
+    multicast_efficiency=0.74,
     source=f"18 links for 900 GB/s; kernels 40.1 GB/s: NCCL SM100_NVLINK_BW; copy engines 770 of 900: Azure "
-    f"AI-benchmarking-guide issue 7; {_AS_NVLINK2}",
+    f"AI-benchmarking-guide issue 7; {_AS_NVLINK2}; in the switch: {_NVLS}",
 )
 XGMI_MI50 = LinkClass("xgmi", 33e9, source="33 GB/s measured: 001 section 5.1.2; latency not published")
 PCIE4_MI50 = LinkClass("pcie4", 27e9, source="27 GB/s measured: 001 section 5.1.2; latency not published")

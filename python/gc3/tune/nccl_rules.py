@@ -56,7 +56,8 @@ def best(nccl: Nccl, size: int) -> Better | None:
     least, choice = _GAIN * found.time_s, None
     most = 2 * nccl.graph.channels
     for each in choices(nccl.on.topology, nccl.collective, size, version=nccl.version):
-        for channels in dict.fromkeys((each.channels, most, most // 2, most // 4, 1)):
+        # In the switch, NCCL always uses all channels.
+        for channels in dict.fromkeys((each.channels, *(() if each.in_switch else (most, most // 2, most // 4, 1)))):
             tried = replace(each, channels=max(channels, 1))
             predicted = nccl.run_choice(tried, size)
             if predicted is not None and predicted.time_s < least:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from gc3 import collectives, errors
 from gc3.runtime.program import Program
-from gc3.sim.nccl import graphs, programs, rates, tuning
+from gc3.sim.nccl import graphs, in_switch, programs, rates, sends, tuning
 from gc3.sim.nccl.rates import Rates
 from gc3.sim.nccl.tables import constants
 from gc3.sim.nccl.tuning import Choice
@@ -16,8 +17,8 @@ from gc3.sim.predict import UNDISTURBED, Disturbance, Prediction, Simulation
 from gc3.sim.sweep import Cell
 
 SEND_RECEIVE = ("alltoall", "alltonext")
-_STEP_BYTES = 128 << 10  # of a send in NCCL 2.8
-_STEPS = 8
+_STEPS = 8  # of a FIFO
+_MOST_SLICES = 1 << 12  # of a message in the simulator
 
 
 class Nccl:
@@ -47,7 +48,8 @@ class Nccl:
         self.on = on
         self.collective = collective
         self.graph = graphs.graph(on.topology)
-        self.version = constants(version or self.graph.version).version
+        self.version = version or self.graph.version
+        self.model = constants(self.version)
         self.rates = own or rates.of(self.graph)
         self._programs: dict[tuple[str, str, int], Program] = {}
 
@@ -59,6 +61,12 @@ class Nccl:
     def with_rates(self, own: Rates) -> Nccl:
         """Returns the same with other rates."""
         other = Nccl(self.on, self.collective, self.version, own)
+        other._programs = self._programs
+        return other
+
+    def on_machine(self, on: Platform) -> Nccl:
+        """Returns the same on a machine that differs only in its rates."""
+        other = Nccl(on, self.collective, self.version, self.rates)
         other._programs = self._programs
         return other
 
@@ -74,10 +82,23 @@ class Nccl:
 
     def run_choice(self, choice: Choice | None, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of what NCCL does by a choice, which need not be its own; see `run` and `choice`."""
-        if choice is None:
-            return self._simulation(self._program("send", "", 0), self.send_parameters).run(
-                size, disturbance=disturbance
+        if choice is not None and choice.in_switch and self.model.in_switch is not None:
+            return in_switch.prediction(
+                self.on,
+                self._busiest,
+                self.graph.heads,
+                self.model.in_switch,
+                choice,
+                self.collective,
+                size,
+                disturbance,
             )
+        if choice is None:
+            message, pieces = self._message(size)
+            if ("send", "", pieces) not in self._programs:
+                self._programs["send", "", pieces] = self._sends(pieces)
+            program = self._programs["send", "", pieces]
+            return Simulation(program, self.sending(message // pieces)).run(size, disturbance=disturbance)
         if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
             return None
         program = self._program(choice.algorithm, choice.protocol, choice.channels)
@@ -97,25 +118,50 @@ class Nccl:
         busbw = algbw * collectives.get(self.collective).factor(self.on.topology.rank_count)
         return Cell(self.label, size, choice.time_s, algbw, busbw, 0.0, "", f"{choice}; by its own model only", 1.0)
 
+    @cached_property
+    def _busiest(self) -> in_switch.Load:
+        return in_switch.busiest_load(self.on, self.collective)
+
     def _program(self, algorithm: str, protocol: str, channels: int) -> Program:
         key = (algorithm, protocol, channels)
         if key not in self._programs:
-            self._programs[key] = (
-                programs.program(self.on.topology, self.graph, self.collective, Choice(*key, 0.0))
-                if channels
-                else programs.send_receive(self.on.topology, self.collective)
-            )
+            self._programs[key] = programs.program(self.on.topology, self.graph, self.collective, Choice(*key, 0.0))
         return self._programs[key]
 
     def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
         return Simulation(program, replace(self.on, parameters=parameters))
 
-    @property
-    def send_parameters(self) -> Parameters:
-        """The preset of NCCL's sends."""
-        parameters = rates.parameters(self.on, self.rates, 1)
-        simple = replace(
-            parameters.protocol("Simple"), slot_bytes=_STEP_BYTES, slots=_STEPS, slices=1, min_slice_bytes=_STEP_BYTES
-        )
-        # NCCL serves peers in turn, at most 32 channels at once; the program here has a threadblock for each peer.
-        return replace(parameters, protocols={"Simple": simple}, threadblocks=0)
+    def _message(self, size: int) -> tuple[int, int]:
+        """The bytes of a message of a group of sends, and its parts."""
+        topology = self.on.topology
+        message = size if self.collective == "alltonext" else -(-size // topology.rank_count)
+        most = sends.channels(self.graph)
+        return message, sends.parts(message, topology.rank_count, topology.node_count, most)
+
+    def _sends(self, pieces: int) -> Program:
+        ranks = self.on.topology.rank_count
+        if self.collective == "alltonext":
+            return sends.alltonext(ranks, pieces)
+        return sends.alltoall(ranks, sends.channels(self.graph), pieces, self.model.peers_at_once)
+
+    def sending(self, message: int) -> Platform:
+        """Returns the machine for NCCL's sends of so many bytes each.
+
+        In an AllToAll, whose turns need that, a message is in one FIFO slot and travels in steps, and a NIC is busy
+        with each message besides its steps; this time is added to each step in equal parts.
+        """
+        topology, own = self.on.topology, self.rates
+        step = sends.step_bytes(topology.node_count)
+        parameters = rates.parameters(self.on, own, 1)
+        simple = replace(parameters.protocol("Simple"), slot_bytes=step, slots=_STEPS, slices=1, min_slice_bytes=step)
+        if self.collective == "alltoall":
+            step = max(step, -(-message // _MOST_SLICES))
+            steps = max(-(-message // step), 1)
+            simple = replace(simple, slot_bytes=steps * step, slots=1, slices=steps, min_slice_bytes=step)
+            busy = (own.peer_s + own.first_step_s * min(message / step, 1.0)) / steps
+            across = self.on.network_classes
+            classes = (replace(c, message_s=c.message_s + busy) if c.name in across else c for c in topology.classes)
+            topology = replace(topology, classes=tuple(classes))
+        # NCCL serves peers in turn, at most 32 channels at once; the program here has a threadblock for each message.
+        parameters = replace(parameters, protocols={"Simple": simple}, threadblocks=0)
+        return replace(self.on, topology=topology, parameters=parameters)

@@ -6,15 +6,17 @@ Channels and bandwidths come from reading the code of NCCL's search for these ma
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gc3 import errors
 from gc3.topologies._cube_mesh import cube_mesh_lanes
 from gc3.topologies.model import Topology
+from gc3.topologies.parts import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Graph:
         channels: Channels of the search; NCCL runs twice as many.
         GBps: Bandwidth of each.
         rings: Orders of a node's GPUs that rings may take; empty: any, and each begins at another GPU.
+        heads: GPUs of a node that each add up and multicast their share in its switches (NVLS); 0: the switches cannot.
+        head_rate: GB/s of each inside the node.
         version: The version of NCCL that published measurements of this machine used.
     """
 
@@ -37,6 +41,8 @@ class Graph:
     channels: int
     GBps: float
     rings: tuple[tuple[int, ...], ...] = ()
+    heads: int = 0
+    head_rate: float = 0.0
     version: str = "2.8.4"
 
 
@@ -56,7 +62,7 @@ _ONE_NODE: Mapping[_Node, Graph] = MappingProxyType(
         ("v100", _MESH_LINKS, 150): Graph("volta", False, True, 6, 21.0, _MESH),
         ("v100", _SWITCHES, 150): Graph("volta", False, True, 6, 21.0),
         ("a100", _SWITCHES, 300): Graph("ampere", True, True, 12, 21.0),
-        ("h100", _SWITCHES, 450): Graph("hopper", False, True, 12, 30.0, version="2.30"),
+        ("h100", _SWITCHES, 450): Graph("hopper", False, True, 12, 30.0, version="2.18.3"),
         ("v100", _SOCKETS, 100): Graph("volta", False, False, 2, 16.0),
         ("v100", _SOCKETS, 75): Graph("volta", False, False, 2, 16.0),
     }
@@ -66,7 +72,7 @@ _SEVERAL_NODES: Mapping[tuple[_Node, int], Graph] = MappingProxyType(
     {
         (("v100", _MESH_LINKS, 150), 1): Graph("volta", False, True, 1, 12.0, (CUBE_MESH_RING,)),
         (("a100", _SWITCHES, 300), 8): Graph("ampere", True, True, 8, 24.0),
-        (("h100", _SWITCHES, 450), 8): Graph("hopper", False, True, 8, 48.0, version="2.30"),
+        (("h100", _SWITCHES, 450), 8): Graph("hopper", False, True, 8, 48.0, version="2.18.3"),
     }
 )
 
@@ -82,6 +88,12 @@ def graph(topology: Topology) -> Graph:
     8
     """
     several = topology.node_count > 1
+    if len(set(Counter(rank.node for rank in topology.ranks).values())) > 1:
+        raise errors.error(
+            "BadSimulation",
+            f"what NCCL does where nodes differ in their GPUs, as on '{topology.name}', is not known: give a log of "
+            "nccl-tests as the baseline",
+        )
     node = _node(topology)
     found = _SEVERAL_NODES.get((node, _nics(topology))) if several else _ONE_NODE.get(node)
     if found is None:
@@ -97,7 +109,39 @@ def graph(topology: Topology) -> Graph:
             f"what NCCL does on {nodes} of '{topology.name}' (processor class '{node[0]}') is not known; it is for "
             f"{known}: give a log of nccl-tests as the baseline",
         )
-    return found
+    return replace(found, **_heads(topology, several=several))
+
+
+# The rates that NCCL's search tries for Hopper (src/graph/search.cc), inside a node and between nodes.
+_SPEEDS = (60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0)
+_SPEEDS_ACROSS = (48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12)
+
+
+def _heads(topology: Topology, *, several: bool) -> dict[str, Any]:
+    """What the search finds for NVLS on the first node: every GPU is a head.
+
+    A head's share goes through the port of every GPU once in each direction, and twice through that of the head.
+    """
+    ports = switch_ports(topology)
+    if not ports:
+        return {}
+    resource = topology.all_resources[ports[0].resources[0]]
+    wire = topology.link_class(resource.link_class)
+    each = _rate(topology, resource.link_class) * resource.lanes * wire.kernel_efficiency / 1e9 / (len(ports) + 1)
+    speed = next((s for s in (_SPEEDS_ACROSS if several else _SPEEDS) if s <= each), 0.0)
+    return {"heads": len(ports), "head_rate": speed} if speed else {}
+
+
+def switch_ports(topology: Topology, node: int = 0) -> list[Path]:
+    """Returns, for each GPU of a node, a path into the GPU from another one through the node's switches.
+
+    The list is empty if these switches do not add up and multicast data.
+    """
+    members = [r for r, rank in enumerate(topology.ranks) if rank.node == node]
+    paths = [topology.path(members[i - 1], r) for i, r in enumerate(members)] if len(members) > 1 else []
+    if any(path is None or not topology.link_class(path.link_class).multicast_efficiency for path in paths):
+        return []
+    return [path for path in paths if path is not None]
 
 
 def _node(topology: Topology) -> _Node:

@@ -1,4 +1,4 @@
-"""NCCL's schedules as programs: rings and trees with a threadblock for each channel, and sends and receives."""
+"""NCCL's schedules as programs: rings and trees with a threadblock for each channel."""
 
 from __future__ import annotations
 
@@ -171,28 +171,3 @@ def _parent(node: int, nodes: int) -> int:
     low = node & -node
     above = (node ^ low) | (low << 1)
     return above if above < nodes else node ^ low
-
-
-def send_receive(topology: Topology, collective: str, channels: int | None = None) -> Program:
-    """Returns an AllToAll or AllToNext of sends and receives, in NCCL's order: the next rank first.
-
-    By default, the transfers of a pair use several channels on one node and one channel on several nodes, as in NCCL.
-    """
-    size = topology.rank_count
-
-    @algorithm("alltoall", ranks=lambda: size)
-    def nccl_alltoall() -> None:
-        """Each rank sends to all others."""
-        for step in range(size):
-            for r in range(size):
-                chunk(r, "in", (r + step) % size).copy((r + step) % size, "out", r)
-
-    @algorithm("alltonext", ranks=lambda: size)
-    def nccl_alltonext() -> None:
-        """Each rank sends to the next."""
-        for r in range(size - 1):
-            chunk(r, "in", 0).copy(r + 1, "out", 0)
-
-    source = nccl_alltoall if collective == "alltoall" else nccl_alltonext
-    own = 1 if topology.node_count > 1 else max(1, min(4, 32 // size))
-    return compile(source, instances=channels or own)

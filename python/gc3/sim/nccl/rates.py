@@ -26,6 +26,8 @@ class Rates:
         hop_s: Seconds that a hop inside a node takes besides the latency of its wire, by protocol.
         launch_s: Seconds until threadblocks begin.
         channel_s: Seconds that every channel after the first adds to that.
+        peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
+        first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
         evidence: The source of these numbers.
     """
 
@@ -34,6 +36,9 @@ class Rates:
     launch_s: float
     channel_s: float
     evidence: Evidence
+    # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard).
+    peer_s: float = 3.1e-6
+    first_step_s: float = 10.7e-6
 
 
 _AMPERE = Rates(
@@ -44,11 +49,18 @@ _AMPERE = Rates(
     evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.058, 0.069),
 )
 _HOPPER = Rates(
-    rate={"LL": 18.3e9, "LL128": 24.3e9, "Simple": 26.9e9},
-    hop_s={"LL": 0.52e-6, "LL128": 1.72e-6, "Simple": 6e-6},
-    launch_s=1.84e-6,
-    channel_s=0.181e-6,
-    evidence=Evidence("8 H100 of an ND H100 v5 with CUDA graphs, AllGather by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.056),
+    # Of Simple, that of MSCCL's programs in preset h100. With half of it, 16 channels of several nodes would be slower
+    # than their NICs, which NCCL nearly reaches (nccl issue 1221).
+    rate={"LL": 16.8e9, "LL128": 27.6e9, "Simple": 45.2e9},
+    hop_s={"LL": 0.16e-6, "LL128": 1.51e-6, "Simple": 6e-6},
+    launch_s=4.23e-6,
+    channel_s=0.165e-6,
+    evidence=Evidence(
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.043
+    ),
+    # From one size: 8 MiB on 8 nodes of 8 H800 took 296 and 338 us (nccl issue 1531).
+    peer_s=1.5e-6,
+    first_step_s=0.0,
 )
 _VOLTA = replace(
     _AMPERE,

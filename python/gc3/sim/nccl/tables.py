@@ -1,12 +1,17 @@
 """The constants of NCCL's tuning model (src/graph/tuning.cc), by version. Microseconds and GB/s, as there.
 
 Three numbers in a row are those of LL, LL128 and Simple, or of one, two and more nodes.
+
+The files that were read: of NVIDIA/nccl 2.8.4, 2.17.1 and 2.20.3 (commit b647562); the first with rows for Blackwell,
+before 2.27; 2.28.3; and 2.30. A version between two of them has the constants of the older one, except 2.18 and 2.19,
+which have NVLSTree and the switch from LL to NVLS of 2.20.3.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -15,7 +20,33 @@ from gc3 import errors
 Row: TypeAlias = "tuple[float, float, float]"
 
 PROTOCOLS = ("LL", "LL128", "Simple")
-TREE, RING = "tree", "ring"
+TREE, RING, NVLS, NVLS_TREE = "tree", "ring", "nvls", "nvls_tree"
+IN_SWITCH = (NVLS, NVLS_TREE)
+
+
+@dataclass(frozen=True, slots=True)
+class InSwitch:
+    """The constants of NVLS and NVLSTree, whose data is added up and multicast by the switches of a node.
+
+    Attributes:
+        gpus: Fewest GPUs of a node.
+        gathers: Whether it serves AllGather, whose data is bytes: at first only types that switches add up were served.
+        latency: Of a call, in microseconds.
+        network: Of each level of the tree between nodes; None: there is no NVLSTree.
+        part: The part of the bandwidth of all heads together that S has in an AllReduce.
+        efficiency: The part of NVLink's bandwidth that is reached, by GPU generation; empty: `part` has it.
+        tree: Bandwidth of a channel of NVLSTree on one, two and more nodes, by GPU generation; empty: not limited.
+        long_loops: Loops of 128 KiB a head and channel that a call takes at least for chunks of this length.
+    """
+
+    gpus: int
+    gathers: bool
+    latency: float
+    network: float | None
+    part: float
+    efficiency: Mapping[str, float]
+    tree: Mapping[str, Row]
+    long_loops: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +55,7 @@ class Constants:
 
     Attributes:
         version: Its name.
+        since: The first 2.x that has these constants, as far as is known.
         base: Latency of a call, by algorithm.
         nvlink: Latency of a hop over NVLink, by algorithm.
         pci: The same over PCIe and between sockets.
@@ -36,14 +68,20 @@ class Constants:
         tree: Bandwidth of a channel of a tree on one, two and more nodes, by GPU generation.
         ll_part: The part of the bandwidth that LL reaches in a ring.
         ll_part_copying: The same for collectives that do not reduce, on one node.
-        a100_limit: Most bandwidth of rings on A100s; None: no such limit.
+        bus_limit: Most bandwidth of all channels, by GPU generation; others have no such limit.
         plateau: How much longer the latency of a Simple ring AllReduce is on several nodes, by GPU generation.
+        plateau_bytes: S of each rank from which it is.
+        plateau_each: Whether this is for each channel.
+        all_crossed: Whether the ring of an AllReduce crosses all nodes twice, or all but one.
         slow_intra_ll: How much longer a hop of LL within a node is on several nodes.
         net_post: Whether every hop of a ring takes at least the time of posting to the NIC.
         tree_correction: Factors of a tree's bandwidth by protocol and the power of two of S / 64 B.
+        in_switch: NVLS and NVLSTree; None: the version has neither.
+        peers_at_once: Peers to which a channel sends at once, each with a part of its threads.
     """
 
     version: str
+    since: int
     base: Mapping[str, Row]
     nvlink: Mapping[str, Row]
     pci: Mapping[str, Row]
@@ -56,11 +94,16 @@ class Constants:
     tree: Mapping[str, Row]
     ll_part: float
     ll_part_copying: float
-    a100_limit: float | None
+    bus_limit: Mapping[str, float]
     plateau: Mapping[str, float]
+    plateau_bytes: int
+    plateau_each: bool
+    all_crossed: bool
     slow_intra_ll: float
     net_post: bool
     tree_correction: Mapping[str, tuple[float, ...]]
+    in_switch: InSwitch | None = None
+    peers_at_once: int = 1
 
 
 _ONES = (1.0,) * 4
@@ -86,10 +129,19 @@ _LL = {
     "hopper": (141.0, 45.0, 35.0),
     "blackwell": (282.0, 90.0, 70.0),
 }
+_RING_LL128 = {"volta": 20.0, "ampere": 20.0, "hopper": 36.7, "blackwell": 73.4}
+_TREE_LL128 = {
+    "volta": (20.0, 20.0, 20.0),
+    "ampere": (20.0, 20.0, 20.0),
+    "hopper": (36.7, 36.7, 29.0),
+    "blackwell": (55.6, 31.67, 20.0),
+}
+_PLATEAU = {"volta": 1.9, "ampere": 1.4, "hopper": 1.4, "blackwell": 1.4}
 _BY_COLLECTIVE = {"broadcast": 18.8, "reduce": 12.0, "allgather": 18.3, "reducescatter": 15.2, "allreduce": 16.9}
 
 _V2_8 = Constants(
     version="2.8.4",
+    since=8,
     base={TREE: (4.4, 4.4, 0.0), RING: (3.6, 10.0, 8.4)},
     nvlink={TREE: (0.52, 1.25, 28.0), RING: (0.47, 1.9, 3.4)},
     pci={TREE: (1.0, 1.9, 28.0), RING: (1.0, 2.5, 5.7)},
@@ -102,52 +154,106 @@ _V2_8 = Constants(
     tree=_TREE_PER_CHANNEL,
     ll_part=1 / 4,
     ll_part_copying=1 / 3,
-    a100_limit=235.0,
-    plateau={"volta": 1.9, "ampere": 1.9},
+    bus_limit={"ampere": 235.0},
+    plateau={"volta": 1.9, "ampere": 1.9, "hopper": 1.9},
+    plateau_bytes=4096,
+    plateau_each=False,
+    all_crossed=False,
     slow_intra_ll=1.8,
     net_post=False,
     tree_correction=_CORRECTION_2_8,
 )
-_V2_30 = Constants(
-    version="2.30",
+_V2_17 = replace(
+    _V2_8,
+    version="2.17.1",
+    since=17,
+    base={TREE: (4.4, 4.4, 0.0), RING: (3.6, 10.0, 8.4)},
+    ll_gpu=_LL | {"hopper": _LL["ampere"]},
+    ring_ll128=_RING_LL128,
+    tree_ll128={gpu: (rate,) * 3 for gpu, rate in _RING_LL128.items()},
+    tree_ll128_part=120 / 128,
+    tree=_TREE_PER_CHANNEL | {"hopper": (38.7, 41.4, 33.0)},
+    bus_limit={"ampere": 235.0, "hopper": 370.0},
+    plateau={"volta": 1.9, "ampere": 1.9, "hopper": 1.5},
+    all_crossed=True,
+    tree_correction=_CORRECTION,
+    in_switch=InSwitch(2, False, 40.0, None, 0.75, {}, {}, 32),
+    peers_at_once=8,
+)
+_V2_20 = replace(
+    _V2_17,
+    version="2.20.3",
+    since=18,
+    base={TREE: (6.8, 14.0, 0.0), RING: (6.6, 14.0, 8.4)},
+    nvlink={TREE: (0.6, 1.25, 28.0), RING: (0.6, 1.9, 3.4)},
+    network={TREE: (5.0, 8.5, 28.0), RING: (2.7, 4.0, 14.0)},
+    tree_ll128=_TREE_LL128,
+    tree=_TREE_PER_CHANNEL,
+    bus_limit={},
+    plateau=_PLATEAU,
+    plateau_bytes=64,
+    plateau_each=True,
+    slow_intra_ll=1.0,
+    net_post=True,
+    in_switch=InSwitch(3, False, 23.0, 14.0, 5 / 6, {}, {}, 64),
+)
+_V2_26 = replace(
+    _V2_20,
+    version="2.26",
+    since=23,
     base={TREE: (6.8, 14.0, 8.4), RING: (6.6, 14.0, 8.4)},
     nvlink={TREE: (0.6, 1.25, 4.0), RING: (0.6, 1.9, 3.4)},
     pci={TREE: (1.0, 1.9, 4.0), RING: (1.0, 2.5, 5.7)},
     network={TREE: (5.0, 8.5, 14.0), RING: (2.7, 4.0, 14.0)},
     ll_gpu=_LL,
-    ll_amd=(87.7, 22.5, 19.0),
-    ring_ll128={"volta": 20.0, "ampere": 20.0, "hopper": 36.7, "blackwell": 73.4},
-    tree_ll128={
-        "volta": (20.0, 20.0, 20.0),
-        "ampere": (20.0, 20.0, 20.0),
-        "hopper": (36.7, 36.7, 29.0),
-        "blackwell": (55.6, 31.67, 20.0),
-    },
-    tree_ll128_part=120 / 128,
-    tree=_TREE_PER_CHANNEL,
+    tree_ll128=_TREE_LL128 | {"blackwell": (73.4, 73.4, 58.0)},
+    tree=_TREE_PER_CHANNEL | {"blackwell": (77.4, 82.8, 72.0)},
     ll_part=1 / 2,
     ll_part_copying=1 / 2,
-    a100_limit=None,
-    plateau={"volta": 1.9, "ampere": 1.4, "hopper": 1.4, "blackwell": 1.4},
-    slow_intra_ll=1.0,
-    net_post=True,
-    tree_correction=_CORRECTION,
+    all_crossed=False,
+    in_switch=InSwitch(3, True, 25.0, 14.0, 5 / 6, {}, {}, 64),
 )
+_IN_SWITCH = InSwitch(
+    gpus=3,
+    gathers=True,
+    latency=25.0,
+    network=14.0,
+    part=1.0,
+    efficiency={"hopper": 0.85, "blackwell": 0.74},
+    tree={"hopper": (0.0, 57.7, 45.5), "blackwell": (0.0, 96.0, 43.1)},
+    long_loops=64,
+)
+_V2_28 = replace(
+    _V2_26,
+    version="2.28.3",
+    since=27,
+    tree_ll128=_TREE_LL128,
+    tree=_TREE_PER_CHANNEL,
+    in_switch=_IN_SWITCH,
+)
+_V2_30 = replace(_V2_28, version="2.30", since=29, in_switch=replace(_IN_SWITCH, network=20.9))
 
-VERSIONS: Mapping[str, Constants] = MappingProxyType({c.version: c for c in (_V2_8, _V2_30)})
+VERSIONS: Mapping[str, Constants] = MappingProxyType(
+    {c.version: c for c in (_V2_8, _V2_17, _V2_20, _V2_26, _V2_28, _V2_30)}
+)
+_LAST = 30  # 2.30
 
 
 def constants(version: str) -> Constants:
-    """Returns the constants of a version.
+    """Returns the constants of a version: those that were read, or of the version before it.
 
     Raises:
-        gc3.UserError: It is not known.
+        gc3.UserError: It is not from 2.8 to 2.30.
 
-    >>> constants("2.30").base["ring"]
-    (6.6, 14.0, 8.4)
+    >>> constants("2.30").base["ring"], constants("2.18.3").version
+    ((6.6, 14.0, 8.4), '2.20.3')
     """
-    try:
-        return VERSIONS[version]
-    except KeyError:
+    match = re.match(r"2\.(\d{1,4})(?:\.\d{1,4})?(?:[-+].*)?$", version, re.ASCII)
+    older = [c for c in VERSIONS.values() if match and c.since <= int(match[1]) <= _LAST]
+    if not older:
         known = ", ".join(VERSIONS)
-        raise errors.error("BadSimulation", f"there is no model of NCCL '{version}'; expected one of {known}") from None
+        raise errors.error(
+            "BadSimulation",
+            f"there is no model of NCCL '{version}'; it is known from 2.8 to 2.{_LAST}, with the constants of {known}",
+        )
+    return older[-1]

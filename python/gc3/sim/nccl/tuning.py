@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gc3.sim.nccl.graphs import Graph, graph
-from gc3.sim.nccl.tables import PROTOCOLS, RING, TREE, Constants, constants
+from gc3.sim.nccl.tables import IN_SWITCH, NVLS, NVLS_TREE, PROTOCOLS, RING, TREE, Constants, InSwitch, constants
 from gc3.topologies.model import Topology
 
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
 _REDUCING = ("allreduce", "reduce")
+_ROOTED = ("broadcast", "reduce")
 _MAX_THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
 _THRESHOLD = {"LL": 8, "LL128": 8, "Simple": 64}  # bytes per thread below which there are fewer channels
-_PLATEAU_BYTES = 64 << 10  # of a Simple ring on 16 ranks
+_IN_SWITCH_CHANNELS = 16  # NCCL_NVLS_NCHANNELS on Hopper (src/transport/nvls.cc)
 _GBPS = 1e3  # bytes per microsecond
 
 
@@ -22,7 +24,7 @@ class Choice:
     """NCCL's choice for a call.
 
     Attributes:
-        algorithm: "ring" or "tree".
+        algorithm: "ring", "tree", "nvls" or "nvls_tree".
         protocol: "LL", "LL128" or "Simple".
         channels: In use.
         time_s: The time that NCCL's model predicts.
@@ -32,6 +34,11 @@ class Choice:
     protocol: str
     channels: int
     time_s: float
+
+    @property
+    def in_switch(self) -> bool:
+        """Whether the switches of a node add up and multicast the data."""
+        return self.algorithm in IN_SWITCH
 
     def __str__(self) -> str:
         """A short description."""
@@ -52,6 +59,11 @@ class _Call:
     @property
     def ranks(self) -> int:
         return self.topology.rank_count
+
+    @property
+    def scale(self) -> int:
+        """Index of rows for one, two and more nodes."""
+        return min(self.nodes, 3) - 1
 
     @property
     def steps(self) -> int:
@@ -82,6 +94,7 @@ def choices(topology: Topology, collective: str, size: int, *, version: str | No
     """Yields NCCL's candidates: every algorithm with every protocol."""
     found = graph(topology)
     call = _Call(topology, found, constants(version or found.version), collective)
+    yield from _in_switch(call, size)
     for algorithm in (RING, TREE) if collective == "allreduce" else (RING,):
         for p, protocol in enumerate(PROTOCOLS):
             if protocol == "LL128" and not found.nvlink:
@@ -93,11 +106,50 @@ def choices(topology: Topology, collective: str, size: int, *, version: str | No
                 bandwidth *= row[power] if power < len(row) else 1.0
             latency = _latency(call, algorithm, p)
             plain = algorithm == RING and protocol == "Simple" and collective == "allreduce"
-            if plain and call.nodes > 1 and size >= call.ranks / 16 * _PLATEAU_BYTES:
+            each = 2 * found.channels if call.model.plateau_each else 1
+            if plain and call.nodes > 1 and size >= call.ranks * each * call.model.plateau_bytes:
                 # Rings of large messages pipeline less well than their number of steps suggests.
                 latency *= call.model.plateau[found.gpu]
             us = latency + size / (_GBPS * bandwidth)
             yield Choice(algorithm, protocol, _channels(call, algorithm, protocol, size), us * 1e-6)
+
+
+def _in_switch(call: _Call, size: int) -> Iterator[Choice]:
+    """NVLS on one node, and NVLSTree, which is for AllReduce, on several.
+
+    NVLS on several nodes needs switches between nodes that add up data (SHARP) and a plugin for them: NCCL leaves it
+    out unless NCCL_COLLNET_ENABLE is set, and so it is left out here.
+    """
+    model, graph = call.model.in_switch, call.graph
+    if model is None or not graph.heads or call.ranks // call.nodes < model.gpus or call.collective in _ROOTED:
+        return
+    if call.collective == "allgather" and not model.gathers:
+        return
+    if call.nodes == 1:
+        us = model.latency + size / (_GBPS * _in_switch_bandwidth(call, model))
+        yield Choice(NVLS, "Simple", _IN_SWITCH_CHANNELS, us * 1e-6)
+    elif model.network is not None and call.collective == "allreduce":
+        latency = model.latency + 2 * (call.nodes.bit_length() - 1) * model.network
+        us = latency + size / (_GBPS * _in_switch_bandwidth(call, model))
+        yield Choice(NVLS_TREE, "Simple", _IN_SWITCH_CHANNELS, us * 1e-6)
+
+
+def _in_switch_bandwidth(call: _Call, model: InSwitch) -> float:
+    """GB/s of S."""
+    graph, gpus = call.graph, call.ranks // call.nodes
+    allreduce = call.collective == "allreduce"
+    inside = graph.head_rate
+    across = math.inf if call.nodes == 1 else graph.GBps
+    if not model.efficiency:
+        if model.network is None:  # of 2.17, which uses the result of the search for rings
+            return min(graph.channels * graph.GBps, call.model.bus_limit.get(graph.gpu, math.inf)) * model.part
+        across /= 1 if call.scale < 2 else 2  # noqa: PLR2004
+        return graph.heads * min(inside, across) * model.part
+    inside *= model.efficiency[graph.gpu] * (graph.heads - 1) / graph.heads
+    inside *= 2 if allreduce else (gpus - 1) / gpus
+    across *= 2 if call.scale == 1 else 1
+    most = model.tree[graph.gpu][call.scale] if call.nodes > 1 else math.inf
+    return graph.heads * min(inside, across, most) * (call.ranks / call.steps if allreduce else 1)
 
 
 def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
@@ -111,10 +163,8 @@ def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
 def _bandwidth(call: _Call, algorithm: str, p: int) -> float:
     """GB/s of S."""
     model, gpu, channels, protocol = call.model, call.graph.gpu, call.graph.channels, PROTOCOLS[p]
-    scale = min(call.nodes, 3) - 1  # one, two, more nodes
-    bus = channels * call.graph.GBps
-    if gpu == "ampere" and model.a100_limit is not None:
-        bus = min(bus, model.a100_limit)
+    scale = call.scale
+    bus = min(channels * call.graph.GBps, model.bus_limit.get(gpu, math.inf))
     ll_most = model.ll_gpu[gpu][0] if scale == 0 else (model.ll_amd if call.graph.amd else model.ll_gpu["volta"])[scale]
     ring_ll128 = channels * (model.ring_ll128.get(call.collective) or model.ring_ll128[gpu])
     if algorithm == RING:
@@ -143,12 +193,12 @@ def _latency(call: _Call, algorithm: str, p: int) -> float:
     base = model.base[algorithm][p]
     if algorithm == TREE:
         return base + 2 * ((call.ranks // nodes - 1) * inside + (nodes.bit_length() - 1) * across)
-    if call.collective in ("broadcast", "reduce"):
+    if call.collective in _ROOTED:
         return base + (inside if nodes == 1 else across)  # all channels follow the same ring
     if nodes > 1 and model.net_post:
         post = (2.0 if call.graph.amd else 1.0) * (3 if PROTOCOLS[p] == "Simple" else 1)
         inside = max(inside, post)
     crossings = 0
     if nodes > 1:
-        crossings = (2 if call.collective == "allreduce" else 1) * (nodes - 1)
+        crossings = 2 * (nodes - 1 + model.all_crossed) if call.collective == "allreduce" else nodes - 1
     return base + (call.steps - crossings) * inside + crossings * across
