@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -13,6 +14,7 @@
 #include "gc3/sim/alpha_beta.h"
 #include "gc3/sim/explain.h"
 #include "gc3/sim/simulator.h"
+#include "gc3/sim/together.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -72,6 +74,12 @@ sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
   return outcome;
 }
 
+std::vector<std::pair<double, std::uint64_t>> use_of(const std::vector<sim::ResourceUse>& of) {
+  std::vector<std::pair<double, std::uint64_t>> use;
+  for (const sim::ResourceUse& u : of) use.emplace_back(sim::seconds(u.busy), u.bytes);
+  return use;
+}
+
 std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path_of(const sim::Explanation& e) {
   std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path;
   for (const sim::Segment& s : e.path) {
@@ -101,6 +109,54 @@ void bind_inputs(nb::module_& m) {
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
+// With counts, a call whose blocks have these lengths.
+Result<sim::Call> call_of(const sim::Simulator& simulator, std::uint64_t chunk_bytes, std::uint64_t elem_bytes,
+                          const std::vector<std::uint64_t>& counts) {
+  if (counts.empty()) return sim::Call{chunk_bytes, elem_bytes};
+  return sim::v_call(simulator.program(), counts, elem_bytes);
+}
+
+void bind_together(nb::module_& m) {
+  nb::class_<sim::Together>(m, "SimTogether", "Several programs on one machine at once: see gc3/sim/together.h.")
+      .def(nb::init<std::size_t>(), "resources"_a, "For machines of up to so many resources.")
+      .def(
+          "add",
+          [](sim::Together& together, const sim::Simulator& simulator, std::uint64_t chunk_bytes,
+             const sim::ProtocolTiming& protocol, std::vector<double> slowdown, std::uint64_t elem_bytes,
+             const std::vector<std::uint64_t>& counts) {
+            sim::Options options;
+            options.protocol = protocol;
+            options.start.slowdown = std::move(slowdown);
+            return unwrap(long_work([&]() -> Result<std::uint32_t> {
+              GC3_ASSIGN(sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
+              return together.add(simulator, std::move(call), std::move(options));
+            }));
+          },
+          nb::keep_alive<1, 2>(), "simulator"_a, "chunk_bytes"_a, "protocol"_a, "slowdown"_a = std::vector<double>(),
+          "elem_bytes"_a = 4, "counts"_a = std::vector<std::uint64_t>(),
+          "Adds a call, whose ranks do not run yet; returns its number.")
+      .def(
+          "launch",
+          [](sim::Together& together, std::uint32_t job, std::uint32_t rank, sim::Time at_ps) {
+            unwrap(together.launch(job, rank, at_ps));
+          },
+          "job"_a, "rank"_a, "at_ps"_a, "The threadblocks of a rank begin at a time, which has not passed yet.")
+      .def(
+          "advance",
+          [](sim::Together& together, sim::Time limit_ps) {
+            const auto end = unwrap(long_work([&] { return together.advance(limit_ps); }));
+            using Found = std::optional<std::tuple<sim::Time, std::uint32_t, std::uint32_t>>;
+            return end ? Found(std::make_tuple(end->time, end->job, end->rank)) : Found();
+          },
+          "limit_ps"_a,
+          "Simulates until the next rank ends: returns the time, the call and its rank. None: none ends "
+          "up to the limit.")
+      .def_prop_ro(
+          "use", [](const sim::Together& t) { return use_of(t.use()); },
+          "The busy seconds and the carried bytes of each resource, by calls that have ended.")
+      .def_prop_ro("slice_ops", &sim::Together::slice_ops, "Of calls that have ended.");
+}
+
 }  // namespace
 
 void bind_sim(nb::module_& m) {
@@ -122,12 +178,7 @@ void bind_sim(nb::module_& m) {
       .def_ro("slice_ops", &sim::Outcome::slice_ops, "The number of executed slices of instructions.")
       .def_prop_ro("rank_end_s", [](const sim::Outcome& o) { return in_seconds(o.rank_end); })
       .def_prop_ro(
-          "use",
-          [](const sim::Outcome& o) {
-            std::vector<std::pair<double, std::uint64_t>> use;
-            for (const sim::ResourceUse& u : o.use) use.emplace_back(sim::seconds(u.busy), u.bytes);
-            return use;
-          },
+          "use", [](const sim::Outcome& o) { return use_of(o.use); },
           "The busy seconds and the carried bytes of each resource.")
       .def_prop_ro("record_count", [](const sim::Outcome& o) { return o.records.size(); })
       .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
@@ -135,10 +186,12 @@ void bind_sim(nb::module_& m) {
   nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, which can be simulated at any size.")
       .def(
           "__init__",
-          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine) {
-            new (self) sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine); })));
+          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine, const Indices& places) {
+            new (self)
+                sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine, places); })));
           },
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a)
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a, "places"_a = Indices(),
+          "Rank r of the program is rank places[r] of the machine; without places, rank r.")
       .def(
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
@@ -150,8 +203,7 @@ void bind_sim(nb::module_& m) {
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
             return unwrap(long_work([&]() -> Result<sim::Outcome> {
-              if (counts.empty()) return simulator.run({chunk_bytes, elem_bytes}, options);
-              GC3_ASSIGN(const sim::Call call, sim::v_call(simulator.program(), counts, elem_bytes));
+              GC3_ASSIGN(const sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
               return simulator.run(call, options);
             }));
           },
@@ -207,6 +259,7 @@ void bind_sim(nb::module_& m) {
           },
           "round_bytes_per_s"_a, "step_of"_a,
           "The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.");
+  bind_together(m);
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "serial-line-later-than-the-rest",
-        "cpp/gc3/sim/serial.cc",
+        "cpp/gc3/sim/serial.h",
         "std::min(start + line + kind.latency, last)",
         "start + line + kind.latency",
         _SIM,

@@ -9,9 +9,10 @@
 
 namespace gc3::sim {
 
-Result<Simulator> Simulator::create(const ir::Program& program, const Machine& machine) {
+Result<Simulator> Simulator::create(const ir::Program& program, const Machine& machine,
+                                    const std::vector<std::uint32_t>& places) {
   Simulator simulator(program, machine);
-  GC3_ASSIGN(simulator.wiring_, wire(program, machine));
+  GC3_ASSIGN(simulator.wiring_, wire(program, machine, places));
   return simulator;
 }
 

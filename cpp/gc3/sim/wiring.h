@@ -35,9 +35,9 @@ struct Wiring {
   std::uint64_t instructions = 0;
 };
 
-// Refuses a program that no engine could run (see ir/connections.h), ranks that the machine does not have, and a pair
-// of ranks without a path.
-Result<Wiring> wire(const ir::Program& program, const Machine& machine);
+// Rank r of the program is rank places[r] of the machine; without places, rank r. Refuses a program that no engine
+// could run (see ir/connections.h), ranks that the machine does not have, and a pair of ranks without a path.
+Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places);
 
 // "rank 1 threadblock 0 step 3 (rrc)".
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step);
