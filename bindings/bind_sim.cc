@@ -99,13 +99,14 @@ void bind_inputs(nb::module_& m) {
           "__init__",
           [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
              std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
-             const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes,
-             double lend_bytes_per_s) {
-            new (self) sim::ProtocolTiming{slot_bytes, slots, slices,     min_slice_bytes,  cut_through,
-                                           line_bytes, op_s,  lend_bytes, lend_bytes_per_s, bytes_per_s};
+             const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
+             bool split) {
+            new (self)
+                sim::ProtocolTiming{slot_bytes, slots,      slices,           min_slice_bytes, cut_through, line_bytes,
+                                    op_s,       lend_bytes, lend_bytes_per_s, split,           bytes_per_s};
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
-          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0,
+          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "split"_a = false,
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
@@ -213,6 +214,9 @@ void bind_sim(nb::module_& m) {
           "Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose "
           "blocks "
           "have these lengths.")
+      .def_prop_ro(
+          "most_chunks", [](const sim::Simulator& s) { return s.wiring().max_count; },
+          "The largest number of chunks that an instruction sends.")
       .def(
           "work",
           [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {

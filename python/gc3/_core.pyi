@@ -747,7 +747,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:
@@ -812,6 +812,10 @@ class Simulator:
         """
         Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths.
         """
+
+    @property
+    def most_chunks(self) -> int:
+        """The largest number of chunks that an instruction sends."""
 
     def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
         """The approximate number of slice operations of a run."""

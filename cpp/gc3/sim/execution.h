@@ -152,7 +152,7 @@ class Execution {
   // All that its instruction moves in this tile.
   std::uint64_t bytes_moved(const Block& b) const {
     const ir::Instruction& i = instruction(b);
-    if (call_.lengths.empty()) return std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    if (call_.lengths.empty()) return i.count * tiles_.chunk_bytes(b.tile);
     const std::uint64_t from = b.tile * tiles_.bytes;
     std::uint64_t bytes = 0;
     for (std::uint32_t k = 0; k < i.count; ++k) {

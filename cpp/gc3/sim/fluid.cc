@@ -57,9 +57,9 @@ class Fluid : public Execution<Fluid> {
     transfer.tb = t;
     transfer.bytes = bytes_moved(b);
     if (does.sends || does.receives) {
-      const MessageCut cut = message(b);
-      transfer.last_slice = b.slice + 1U == cut.slices;
-      transfer.bytes = transfer.last_slice ? cut.last_bytes : cut.slice_bytes;
+      const Piece piece = message(b).slice(b.slice);
+      transfer.last_slice = piece.ends_message;
+      transfer.bytes = piece.bytes;
     }
     const ProtocolTiming& protocol = options_.protocol;
     transfer.work = std::max(work_of(b, i, transfer.bytes), Time{1});

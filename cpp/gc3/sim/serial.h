@@ -33,9 +33,9 @@ class Serial : public Execution<Serial> {
     std::uint64_t bytes = bytes_moved(b);
     bool last_slice = true;
     if (does.sends || does.receives) {
-      const MessageCut cut = message(b);
-      last_slice = b.slice + 1U == cut.slices;
-      bytes = last_slice ? cut.last_bytes : cut.slice_bytes;
+      const Piece piece = message(b).slice(b.slice);
+      last_slice = piece.ends_message;
+      bytes = piece.bytes;
     }
     const Time start = now;
     Time end = start + work_of(b, i, bytes);

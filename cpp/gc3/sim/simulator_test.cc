@@ -56,6 +56,26 @@ TEST_CASE("messages follow each other: the slowest hop sets the pace") {
   CHECK(o.time == (5 + 40 + 4 + 4 + 3) * kMicrosecond);
 }
 
+TEST_CASE("instructions that are split travel as messages of one slot") {
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    Options o = options(sharing);
+    // Three chunks of 4000 bytes in slots of 4000: in three tiles of 1280 bytes and one of 160, or at once in three
+    // messages.
+    const Outcome whole = run(chain(2, 1, 3), line(2), {4000, 4}, o);
+    CHECK(whole.slice_ops == 2 * 4);
+    o.protocol.split = true;
+    const Outcome split = run(chain(2, 1, 3), line(2), {4000, 4}, o);
+    CHECK(split.slice_ops == 2 * 3);
+    CHECK(split.use[0].bytes == 12'000);
+    // Launch 5, three times 4 us on the link, 2 us of latency, and 3 us to store the last; the third message waits for
+    // the slot of the first, which comes back after 4 + 2 + 3 + 1 us instead of 8.
+    CHECK(split.time == (5 + 10 + 4 + 2 + 3) * kMicrosecond);
+    // Each message needs a slot of its own: with one, the next waits until the receiver is done (3 us) and 1 us later.
+    o.protocol.slots = 1;
+    CHECK(run(chain(2, 1, 3), line(2), {4000, 4}, o).time == (5 + 3 * (4 + 2 + 3) + 2 * 1) * kMicrosecond);
+  }
+}
+
 TEST_CASE("cut-through: the next hop starts with the first line") {
   const Outcome whole = run(chain(4, 1), line(4), {4000, 4}, options());
   const Outcome lines = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));

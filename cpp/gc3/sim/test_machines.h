@@ -28,15 +28,15 @@ inline ir::Program& built(ir::Builder& b) {
   return b.program();
 }
 
-// Rank 0 sends `messages` messages over ranks 1, 2, ... to the last one.
-inline ir::Program chain(std::uint32_t ranks, std::uint32_t messages) {
+// Rank 0 sends `messages` messages of `count` chunks over ranks 1, 2, ... to the last one.
+inline ir::Program chain(std::uint32_t ranks, std::uint32_t messages, std::uint32_t count = 1) {
   ir::Builder b;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     b.rank(kChunks);
     const bool last = r + 1 == ranks;
     b.threadblock(last ? kNobody : r + 1, r == 0 ? kNobody : r - 1, 0);
     for (std::uint32_t m = 0; m < messages; ++m) {
-      b.step(step(r == 0 ? Opcode::send : last ? Opcode::recv : Opcode::recv_copy_send));
+      b.step(step(r == 0 ? Opcode::send : last ? Opcode::recv : Opcode::recv_copy_send, count));
     }
   }
   return built(b);

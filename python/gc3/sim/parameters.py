@@ -58,6 +58,8 @@ class ProtocolParameters:
         lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
             place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
+        split: Whether an instruction of several chunks that exceed a slot sends several messages, as in MSCCL's kernels
+            (`mscclMaxAllowedCount` in microsoft/msccl 2.12.12); otherwise tiles are shorter, as in GC3's runtime.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
         factors: The rate of other work relative to sending, by opcode.
     """
@@ -76,6 +78,7 @@ class ProtocolParameters:
     line_bytes: int = 0
     lend_bytes: int = 0
     lend_rate: float = 0.0
+    split: bool = False
     egress_rate: float = 0.0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
 
@@ -92,6 +95,7 @@ class ProtocolParameters:
             [self.rate / slowdown * self.factors.get(op.name, 1.0) for op in _core.opcodes()],
             self.lend_bytes,
             self.lend_rate / slowdown,
+            self.split,
         )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.sim import presets, v_counts
-from gc3.sim.parameters import Parameters
+from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.sim.platform import Platform
 from gc3.support import notebook
 from gc3.support.sizes import format_size
@@ -178,9 +178,30 @@ class Simulation:
         self._counts = None if counts is None else v_counts.checked(self.program, counts)
         self.platform = on
         self._machine = on.machine(self.program.protocol)
-        self._protocol = on.parameters.protocol(self.program.protocol).core()
         self.ranks = range(self.program.rank_count) if ranks is None else ranks
         self.core = _core.Simulator(self.program, self._machine, [] if ranks is None else list(ranks))
+
+    @cached_property
+    def _timing(self) -> ProtocolParameters:
+        """The parameters of the program's protocol; without `split` if messages of single chunks deadlock.
+
+        One tile of chunks as long as a slot decides: nothing is in flight between tiles. MSCCL would hang there; the
+        shorter tiles of GC3's runtime cannot.
+        """
+        timing = self.platform.parameters.protocol(self.program.protocol)
+        if not timing.split or self.core.most_chunks == 1:
+            return timing
+        try:
+            self.core.run(timing.slot_bytes, timing.core())
+        except errors.Gc3Error as problem:
+            if problem.diagnostics[0].name != "SimulatedDeadlock":
+                raise
+            return replace(timing, split=False)
+        return timing
+
+    @cached_property
+    def _protocol(self) -> _core.SimProtocol:
+        return self._timing.core()
 
     @cached_property
     def _names(self) -> list[str]:
@@ -227,7 +248,7 @@ class Simulation:
         parameters, protocol = self.platform.parameters, self._protocol
         if parameters.cache_bytes:
             slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
-            protocol = parameters.protocol(self.program.protocol).core(slowdown)
+            protocol = self._timing.core(slowdown)
         return Call(actual, chunk_bytes, itemsize, counts, protocol)
 
     def run(
@@ -333,8 +354,6 @@ def _resources(topology: Topology, src: int, dst: int, channel: int) -> Sequence
 
 def _lossless(topology: Topology) -> Topology:
     """The topology with line rates instead of what kernels and engines reach of them."""
-    from dataclasses import replace  # noqa: PLC0415
-
     classes = tuple(replace(c, kernel_efficiency=1.0, dma_efficiency=1.0, message_s=0.0) for c in topology.classes)
     return replace(topology, classes=classes)
 

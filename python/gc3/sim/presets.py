@@ -25,7 +25,17 @@ _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936);
 def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
     """Returns NCCL's Simple: two tiles of 2 MiB in two slices; a slice is used when it has been received completely."""
     return ProtocolParameters(
-        rate, link, 1.0, op_s, hop_s, network_hop_s, slot_bytes=2 * _MIB, slots=2, slices=2, min_slice_bytes=32 * _KIB
+        rate,
+        link,
+        1.0,
+        op_s,
+        hop_s,
+        network_hop_s,
+        slot_bytes=2 * _MIB,
+        slots=2,
+        slices=2,
+        min_slice_bytes=32 * _KIB,
+        split=True,
     )
 
 
@@ -42,6 +52,7 @@ def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float
         slots=8,
         cut_through=True,
         line_bytes=4 * _KIB,
+        split=True,
     )
 
 
@@ -58,6 +69,7 @@ def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: fl
         slots=8,
         cut_through=True,
         line_bytes=38_400,  # 20 warps of 1920 bytes
+        split=True,
     )
 
 
