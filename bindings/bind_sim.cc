@@ -29,7 +29,7 @@ sim::Machine make_machine(
     const std::vector<std::tuple<double, double, double, bool>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
-    std::uint32_t cores, bool cores_dealt, double core_switch_s) {
+    std::uint32_t cores, bool cores_dealt, double core_switch_s, Indices memory) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
@@ -44,6 +44,7 @@ sim::Machine make_machine(
   data.cores = cores;
   data.cores_dealt = cores_dealt;
   data.core_switch_s = core_switch_s;
+  data.memory = std::move(memory);
   return unwrap(sim::Machine::create(std::move(data)));
 }
 
@@ -92,7 +93,7 @@ std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t
 void bind_inputs(nb::module_& m) {
   nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
       .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0,
-           "cores_dealt"_a = false, "core_switch_s"_a = 0.0)
+           "cores_dealt"_a = false, "core_switch_s"_a = 0.0, "memory"_a = Indices())
       .def_prop_ro("ranks", &sim::Machine::ranks);
   nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
       .def(
@@ -100,13 +101,14 @@ void bind_inputs(nb::module_& m) {
           [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
              std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
              const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
-             bool split) {
-            new (self)
-                sim::ProtocolTiming{slot_bytes, slots,      slices,           min_slice_bytes, cut_through, line_bytes,
-                                    op_s,       lend_bytes, lend_bytes_per_s, split,           bytes_per_s};
+             bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes) {
+            new (self) sim::ProtocolTiming{slot_bytes,       slots,      slices,      min_slice_bytes,
+                                           cut_through,      line_bytes, op_s,        lend_bytes,
+                                           lend_bytes_per_s, split,      bytes_per_s, memory_bytes};
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
           "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "split"_a = false,
+          "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(),
           "Rates are by opcode, in the order of opcodes.def.");
 }
 

@@ -739,7 +739,7 @@ def check_v_form(program: Program) -> None:
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
-    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0) -> None: ...
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0, memory: Sequence[int] = []) -> None: ...
 
     @property
     def ranks(self) -> int: ...
@@ -747,7 +747,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:

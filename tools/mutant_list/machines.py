@@ -42,6 +42,20 @@ MUTANTS = (
         ("tests/sim/test_sim_together.py",),
     ),
     Mutant(
+        "serial-memory-of-slots-only",
+        "python/gc3/sim/parameters.py",
+        "return 2 * op.receives + self.network_efficiency * buffers",
+        "return 2.0 * op.receives",
+        ("tests/sim/test_sim_beside.py",),
+    ),
+    Mutant(
+        "serial-memory-never-binds",
+        "cpp/gc3/sim/serial.h",
+        "      if (done > end) {\n        end = done;",
+        "      if (done > 2 * end) {\n        end = done;",
+        _SIM,
+    ),
+    Mutant(
         "serial-line-later-than-the-rest",
         "cpp/gc3/sim/serial.h",
         "std::min(start + line + kind.latency, last)",

@@ -138,6 +138,14 @@ class Fluid : public Execution<Fluid> {
         outcome_.use[r].busy += picoseconds(weight * transfer.left / resource.bytes_per_s);
       }
     }
+    if (!wiring_.memory.empty()) {
+      const Block& b = blocks_[transfer.tb];
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(instruction(b).opcode)];
+      const std::uint32_t r = wiring_.memory[b.rank];
+      if (traffic > 0) transfer.flow.uses.push_back({r, traffic});
+      outcome_.use[r].bytes += std::llround(traffic * transfer.left);
+      outcome_.use[r].busy += picoseconds(traffic * transfer.left / machine_.resources[r].bytes_per_s);
+    }
     if (kind.connection_bytes_per_s > 0) {
       const double weight = 1 + kind.connection_message_s * kind.connection_bytes_per_s / transfer.left;
       transfer.flow.uses.push_back({static_cast<std::uint32_t>(machine_.resources.size()) + out, weight});

@@ -198,6 +198,7 @@ TEST_CASE("numbers out of range are refused") {
   CHECK(refused([](auto& p, auto&, auto&) { p.slot_bytes = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.slots = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.slices = 5000; }));
+  CHECK(refused([](auto& p, auto&, auto&) { p.memory_bytes[2] = -1; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.min_slice_bytes = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.op_s = -1; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.bytes_per_s[2] = 0; }));

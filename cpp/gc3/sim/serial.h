@@ -42,6 +42,16 @@ class Serial : public Execution<Serial> {
     occupy(b.rank, end);
     Cause bound = Cause::program;
     std::uint32_t bottleneck = kNone;
+    if (!wiring_.memory.empty()) {
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(i.opcode)];
+      const auto moved = static_cast<std::uint64_t>(static_cast<double>(bytes) * traffic + 0.5);
+      Time done = end;
+      use(wiring_.memory[b.rank], start, moved, done, bottleneck);
+      if (done > end) {
+        end = done;
+        bound = Cause::link;
+      }
+    }
     Time line = 0;
     if (options_.protocol.cut_through)
       line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(std::min(bytes, options_.protocol.line_bytes));
@@ -59,8 +69,9 @@ class Serial : public Execution<Serial> {
       Connection& c = connections_[b.sending];
       const Class& kind = classes_[c.link_class];
       Time sent = start;
-      take(c.out, start, bytes, sent, bottleneck);
-      take(c.into, start, bytes, sent, bottleneck);
+      std::uint32_t slowest = kNone;
+      take(c.out, start, bytes, sent, slowest);
+      take(c.into, start, bytes, sent, slowest);
       Cause limit = Cause::link;
       if (kind.limited) {
         c.free = std::max(c.free, start) + kind.message + kind.rate.of(bytes);
@@ -72,6 +83,7 @@ class Serial : public Execution<Serial> {
       if (sent > delivered) {
         delivered = sent;
         bound = limit;
+        bottleneck = slowest;
         if (!kind.staged) end = sent;
       }
     }
@@ -111,16 +123,18 @@ class Serial : public Execution<Serial> {
 
   void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
     for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
-      const std::uint32_t r = wiring_.resources[k];
-      const Time takes = resources_[r].message + resources_[r].rate.of(bytes);
-      Time& free = free_[r];
-      free = std::max(free, start) + takes;
-      outcome_.use[r].busy += takes;
-      outcome_.use[r].bytes += bytes;
-      if (free > sent) {
-        sent = free;
-        bottleneck = r;
-      }
+      use(wiring_.resources[k], start, bytes, sent, bottleneck);
+    }
+  }
+  void use(std::uint32_t r, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
+    const Time takes = resources_[r].message + resources_[r].rate.of(bytes);
+    Time& free = free_[r];
+    free = std::max(free, start) + takes;
+    outcome_.use[r].busy += takes;
+    outcome_.use[r].bytes += bytes;
+    if (free > sent) {
+      sent = free;
+      bottleneck = r;
     }
   }
 

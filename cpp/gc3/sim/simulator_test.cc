@@ -76,6 +76,31 @@ TEST_CASE("instructions that are split travel as messages of one slot") {
   }
 }
 
+TEST_CASE("a rank's memory limits what its threadblocks read and write") {
+  MachineData data = line(2).data();
+  const auto first = static_cast<std::uint32_t>(data.resources.size());
+  data.memory = {first, first + 1};
+  data.resources.insert(data.resources.end(), 2, {1e9, 0});
+  const Machine machine = std::move(Machine::create(data).value());
+  Options o = options();
+  o.protocol.memory_bytes[static_cast<std::size_t>(Opcode::send)] = 2;
+  o.protocol.memory_bytes[static_cast<std::size_t>(Opcode::recv)] = 1;
+  const Outcome one = run(chain(2, 1), machine, {4000, 4}, o);
+  // Launch 5; 8000 bytes of memory are slower than the link's 4 us; 2 us of latency; 4 us instead of the store's 3.
+  CHECK(one.time == (5 + 8 + 2 + 4) * kMicrosecond);
+  CHECK(one.use[first].bytes == 8000);
+  CHECK(one.use[first + 1].busy == 4 * kMicrosecond);
+  CHECK(one.records[0].delivered_by == Cause::link);
+  CHECK(one.records[0].resource == first);
+  // Of steps that send, all transfers at once have the same bound.
+  o.sharing = Sharing::max_min;
+  CHECK(run(chain(2, 1), machine, {4000, 4}, o).time == (5 + 8 + 2 + 3) * kMicrosecond);
+  data.memory = {first};
+  CHECK_FALSE(Machine::create(data).ok());
+  data.memory = {first, first + 2};
+  CHECK_FALSE(Machine::create(data).ok());
+}
+
 TEST_CASE("cut-through: the next hop starts with the first line") {
   const Outcome whole = run(chain(4, 1), line(4), {4000, 4}, options());
   const Outcome lines = run(chain(4, 1), line(4), {4000, 4}, options(Sharing::serial, 2, true));

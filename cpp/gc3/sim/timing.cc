@@ -15,6 +15,7 @@ constexpr std::uint64_t kLine = 64;     // tiles consist of whole cache lines, a
 constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 44U;
 constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
+constexpr double kMostTraffic = 1000;
 constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
 
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
@@ -110,6 +111,8 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
       return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
     }
   }
+  const auto traffic = [](double x) { return std::isfinite(x) && x >= 0 && x <= kMostTraffic; };
+  if (!std::ranges::all_of(p.memory_bytes, traffic)) return bad("the memory traffic of a byte is from 0 to 1000 bytes");
   if (p.lend_bytes != 0 && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
     return bad("the rate of reading lent data is a number of bytes per second above 0");
   }

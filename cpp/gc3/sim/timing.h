@@ -29,6 +29,8 @@ struct ProtocolTiming {
   // chunks of any instruction fit a slot, as in GC3's runtime.
   bool split = false;
   std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop is unused
+  // What it reads and writes in its rank's memory, in bytes for each of data, per opcode.
+  std::array<double, ir::kOpcodeCount> memory_bytes{};
 };
 
 // The part of the call that affects times.

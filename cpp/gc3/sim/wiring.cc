@@ -38,6 +38,9 @@ class Builder {
       breathe();
       if (ir::info(i.opcode).sends) out_.max_count = std::max(out_.max_count, i.count);
     }
+    for (std::uint32_t r = 0; r < program_.ranks.size() && !machine_.data().memory.empty(); ++r) {
+      out_.memory.push_back(machine_.data().memory[place(r)]);
+    }
     for (const ir::Connection& c : connections.all) {
       if (c.messages != 0) GC3_CHECK(add(c));
     }

@@ -31,6 +31,7 @@ struct Wiring {
   std::vector<std::uint32_t> receiving;  // likewise
   std::vector<std::uint32_t> resources;  // of all routes; identical exits from a rank, or entries into it, share them
   std::vector<std::uint32_t> rank_of;    // per threadblock
+  std::vector<std::uint32_t> memory;     // per rank: the resource of its memory; none if the machine has none
   std::uint32_t max_count = 1;           // chunks in the largest message
   std::uint64_t instructions = 0;
 };

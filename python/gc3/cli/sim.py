@@ -77,6 +77,7 @@ def sim() -> None:
         "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
         "gc3 sim ring_allreduce --topology mi300x -b 1MiB -e 1MiB --degrade 0-1=0.5 --without 5 --jitter 5us",
         "gc3 sim ring_allreduce --topology ndv4 -b 64MiB -e 64MiB --background 0-1=20GB/s --background nvlink3=0.3",
+        "gc3 sim ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --compute 0.5 --background memory=800GB/s",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
@@ -128,6 +129,7 @@ def predict(
     changes: Sequence[settings.Setting],
     slower: Sequence[tuple[str, float]],
     traffic: Sequence[Traffic],
+    computing: float,
     without: Sequence[str],
     jitter: float,
     seed: int,
@@ -153,7 +155,7 @@ def predict(
     time of the first baseline divided by that of the program.
     """
     topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower, traffic)
+    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
     disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
     if mode == "alphabeta" and (disturbed or sensitivity):
@@ -177,7 +179,7 @@ def predict(
     compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
-    changed = what_if.described(changes, disturbance, slower, traffic)
+    changed = what_if.described(changes, disturbance, slower, traffic, computing)
     worth = trust(on, programs, wanted, changed)
     error = None if mode == "alphabeta" else worth.error
     if not as_json:
@@ -208,7 +210,7 @@ def predict(
             )
     if as_json:
         data = _data(on, mode, rows, reasons, compared, error)
-        data |= what_if.data(changes, disturbance, slower, traffic)
+        data |= what_if.data(changes, disturbance, slower, traffic, computing)
         data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
         output.emit(data)
         return 0

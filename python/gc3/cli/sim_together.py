@@ -68,6 +68,7 @@ def together(
     changes: Sequence[settings.Setting],
     slower: Sequence[tuple[str, float]],
     traffic: Sequence[Traffic],
+    computing: float,
     without: Sequence[str],
     jitter: float,
     seed: int,
@@ -86,14 +87,14 @@ def together(
     running on it leave room.
     """
     topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower, traffic)
+    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
     disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
     wanted = sizes.in_range(min_size, max_size, factor)
     calls = _calls(specs, topology)
     variants.check_taken(how, [call.spec for call in calls])
     simulations = [_simulation(call, on, variants.limited(how, on), prove=not no_verify) for call in calls]
     what_if.check_effect(changes, {s.program.protocol for s in simulations})
-    changed = what_if.described(changes, disturbance, slower, traffic)
+    changed = what_if.described(changes, disturbance, slower, traffic, computing)
     if not as_json:
         asked = [size for call in calls for size in ([call.size] if call.size else wanted)]
         worth = trust(on, [s.program for s in simulations], asked, changed or "several programs at once")
@@ -105,7 +106,9 @@ def together(
         if not as_json:
             _print_row(calls, rows[-1][1])
     if as_json:
-        output.emit(_data(on, calls, simulations, rows) | what_if.data(changes, disturbance, slower, traffic))
+        output.emit(
+            _data(on, calls, simulations, rows) | what_if.data(changes, disturbance, slower, traffic, computing)
+        )
     return 0
 
 

@@ -12,7 +12,7 @@ import click
 from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
-from gc3.sim import Disturbance, background, degrade, settings
+from gc3.sim import Disturbance, background, beside, degrade, settings
 from gc3.sim.degrade import Traffic
 
 if TYPE_CHECKING:
@@ -114,13 +114,22 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--without", multiple=True, metavar="A-B|RANK", help="The machine has lost a link, or a rank: 0-1, 3."
         ),
         click.option(
+            "--compute",
+            "computing",
+            type=click.FloatRange(0, 1, max_open=True),
+            default=0.0,
+            metavar="FRACTION",
+            help="Compute beside the programs occupies this part of the multiprocessors of every GPU; its traffic: "
+            "--background memory=400GB/s.",
+        ),
+        click.option(
             "--background",
             "traffic",
             metavar="NAME=RATE|FRACTION",
             multiple=True,
             callback=_background,
             help="Other traffic, which takes its rate first: between two ranks (0-1=20GB/s), on a part "
-            "(node0.nic1=5GB/s), or a fraction of all links of a class (nvlink3=0.3).",
+            "(node0.nic1=5GB/s), a fraction of all links of a class (nvlink3=0.3), or of GPUs' memory (memory=0.5).",
         ),
         click.option(
             "--degrade",
@@ -148,13 +157,14 @@ def applied(
     changes: Sequence[settings.Setting],
     slower: Sequence[tuple[str, float]],
     traffic: Sequence[Traffic],
+    computing: float,
 ) -> Platform:
     """Returns the machine with its changes.
 
     Raises:
-        gc3.UserError: There is no such parameter or part, or traffic leaves nothing of a part.
+        gc3.UserError: There is no such parameter or part, or nothing is left of a part.
     """
-    return background(degrade(settings.apply(on, changes), slower), traffic)
+    return beside(background(degrade(settings.apply(on, changes), slower), traffic), computing)
 
 
 def jittered(disturbance: Disturbance, jitter: float, seed: int, ranks: int) -> Disturbance:
@@ -171,10 +181,12 @@ def described(
     disturbance: Disturbance,
     slower: Sequence[tuple[str, float]] = (),
     traffic: Sequence[Traffic] = (),
+    computing: float = 0.0,
 ) -> str:
     """Returns the differences from the preset as text; empty if there are none."""
     parts = [f"{name} at {fraction:g} of its rate" for name, fraction in slower]
     parts += [f"{t.where} with {_amount(t)} of other traffic" for t in traffic]
+    parts += [f"compute on {100 * computing:g}% of the multiprocessors"] if computing else []
     parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
     parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
     parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
@@ -209,10 +221,12 @@ def data(
     disturbance: Disturbance,
     slower: Sequence[tuple[str, float]] = (),
     traffic: Sequence[Traffic] = (),
+    computing: float = 0.0,
 ) -> dict[str, Any]:
     """Returns the differences from the preset as plain data in seconds, bytes per second, bytes, or plain numbers."""
     return {
         "degraded": dict(slower),
+        "compute": computing,
         "background": [{"name": t.where, "amount": t.amount, "relative": t.relative} for t in traffic],
         "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in changes],
         "stragglers": {

@@ -8,7 +8,7 @@
 True
 """
 
-from gc3.sim.degrade import Traffic, background, degrade
+from gc3.sim.degrade import Traffic, background, beside, degrade
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
@@ -29,6 +29,7 @@ __all__ = [
     "Together",
     "Traffic",
     "background",
+    "beside",
     "degrade",
     "opcode_factors",
     "platform",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gc3 import errors
-from gc3.sim.platform import Platform
+from gc3.sim.platform import Platform, memory_name
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Resource
 
@@ -44,8 +44,8 @@ class Traffic:
     """Traffic of others, which takes its rate whatever the programs do.
 
     Attributes:
-        where: The name of a part as in `degrade`; a link class, which stands for all resources of it; or two ranks,
-            "0-1", for all resources between them in both directions.
+        where: The name of a part as in `degrade`; a link class, which stands for all resources of it; two ranks,
+            "0-1", for all resources between them in both directions; "memory" of all ranks, or "rank3.memory".
         amount: Bytes per second on the wire; if `relative`, a fraction of each resource's line rate. Between two ranks
             that several ports join, each port has an equal part.
         relative: Whether it is a fraction.
@@ -72,22 +72,55 @@ def background(on: Platform, traffic: Iterable[Traffic]) -> Platform:
     """
     left = dict(on.slower)
     for one in traffic:
-        for resource, share in _carried(on.topology, one.where):
-            taken = one.amount * share
-            taken = taken if one.relative else taken / on.topology.bandwidth(resource)
-            left[resource.name] = left.get(resource.name, 1.0) - taken
-            if left[resource.name] <= 0:
-                rate = 1e-9 * on.topology.bandwidth(resource)
+        for name, rate, share in _carried(on, one.where):
+            left[name] = left.get(name, 1.0) - one.amount * share / (1.0 if one.relative else rate)
+            if left[name] <= 0:
                 raise errors.error(
                     "BadSimulation",
-                    f"the background traffic of '{one.where}' leaves nothing of '{resource.name}', which carries "
-                    f"{rate:g} GB/s on the wire",
+                    f"the background traffic of '{one.where}' leaves nothing of '{name}', which carries "
+                    f"{1e-9 * rate:g} GB/s on the wire",
                 )
     return replace(on, slower=tuple(left.items()))
 
 
-def _carried(topology: Topology, where: str) -> list[tuple[Resource, float]]:
-    """The resources that traffic uses, and the part of it that each carries."""
+def beside(on: Platform, computing: float) -> Platform:
+    """Returns a machine of which other work occupies a part of the multiprocessors of every GPU all the time.
+
+    Args:
+        on: The machine.
+        computing: That part, from 0 to less than 1. What the work reads and writes is another matter: `background`.
+
+    Raises:
+        gc3.UserError: It is not such a part, or the preset does not say how many threadblocks a GPU holds.
+
+    >>> from gc3.sim import platform
+    >>> beside(platform("ndv4"), 0.5).parameters.threadblocks
+    54
+    """
+    limit = on.parameters.threadblocks
+    if not 0 <= computing < 1:
+        raise errors.error("BadSimulation", f"{computing:g} of the multiprocessors; it is from 0 to less than 1")
+    if computing and not limit:
+        told = f"preset '{on.parameters.name}' does not say how many threadblocks a GPU holds"
+        raise errors.error("BadSimulation", told)
+    left = int(limit * (1 - computing))
+    if computing and not left:
+        raise errors.error("BadSimulation", f"{computing:g} of the multiprocessors leaves no room for a threadblock")
+    return replace(on, parameters=replace(on.parameters, threadblocks=left))
+
+
+def _carried(on: Platform, where: str) -> list[tuple[str, float, float]]:
+    """The resources that traffic uses: the name, the line rate, and the part of the traffic that it carries."""
+    topology, memory = on.topology, on.parameters.memory_rate
+    of_memory = [memory_name(rank) for rank in range(topology.rank_count if memory else 0)]
+    if where == "memory" or where in of_memory:
+        if not of_memory:
+            raise errors.error("BadSimulation", f"preset '{on.parameters.name}' does not limit the memory of ranks")
+        return [(name, memory, 1.0) for name in of_memory if where in ("memory", name)]
+    return [(r.name, topology.bandwidth(r), share) for r, share in _on_wires(topology, where)]
+
+
+def _on_wires(topology: Topology, where: str) -> list[tuple[Resource, float]]:
     link = _LINK.fullmatch(where)
     if link is None:
         of_class = [r for r in topology.all_resources if r.link_class == where]

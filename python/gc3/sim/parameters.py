@@ -96,7 +96,16 @@ class ProtocolParameters:
             self.lend_bytes,
             self.lend_rate / slowdown,
             self.split,
+            [self._memory_bytes(op) for op in _core.opcodes()],
         )
+
+    def _memory_bytes(self, op: _core.OpcodeInfo) -> float:
+        """What an opcode reads and writes in the memory of its rank, in bytes on the wire for each of those.
+
+        What it receives has been written into a slot, with its flags, and is read; buffers have data only.
+        """
+        buffers = op.reads_local + op.writes_local + (op.reduces and not op.receives)
+        return 2 * op.receives + self.network_efficiency * buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +179,7 @@ class Parameters:
         core_switch_s: Seconds that a processor takes to turn from one rank to another.
         cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
         cache_slowdown: How many times longer a byte takes a threadblock there.
+        memory_rate: Bytes per second that all threadblocks of a rank read and write in its memory; 0: no limit.
         threadblocks: Most threadblocks that a rank holds at once, all of which must be resident; 0: no limit.
     """
 
@@ -185,6 +195,7 @@ class Parameters:
     core_switch_s: float = 0.0
     cache_bytes: float = 0.0
     cache_slowdown: float = 1.0
+    memory_rate: float = 0.0
     threadblocks: int = 0
     notes: tuple[str, ...] = field(default=())
 

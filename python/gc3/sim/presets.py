@@ -199,7 +199,7 @@ _CPU_INFINIBAND = _on_hosts(CPU_INFINIBAND, 0.5e-6, 0.0, "assumed: 0.5 us of UCX
 # kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
-        p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL))
+        p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL), memory_rate=PROCESSORS[p.name].memory)
         for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50)
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}

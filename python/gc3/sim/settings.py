@@ -3,6 +3,7 @@
     launch                    time until threadblocks begin
     connection.rate           of one connection through a NIC; connection.message: its time per slice
     core.switch               time of a processor that ranks share to turn to another rank
+    memory.rate               of a rank's memory, for all its threadblocks together
     cache.bytes  cache.slowdown  size of buffers of which half lie outside the caches, and how slow bytes are there
     LL.rate                   of one threadblock that sends; likewise for Simple and LL128
     LL.op  LL.hop  LL.network_hop            times
@@ -65,6 +66,7 @@ _OF_PLATFORM = {
     "connection.rate": ("connection_rate", "rate"),
     "connection.message": ("connection_message_s", "time"),
     "core.switch": ("core_switch_s", "time"),
+    "memory.rate": ("memory_rate", "rate"),
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
