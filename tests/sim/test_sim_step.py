@@ -265,6 +265,20 @@ def test_one_node_computes_at_a_time_on_gpu_and_host() -> None:
     assert none.time_s == pytest.approx(5 * US)
 
 
+def test_slow_and_late_ranks_hold_up_the_others() -> None:
+    traces = [(work(0, 100), reduction(1, 0))] * 8
+    for disturbance, us in ((sim.Disturbance(slowdown={5: 2.0}), 300), (sim.Disturbance({2: 30e-6}), 230)):
+        found = step.simulate(ON, traces, fixed, disturbance=disturbance)
+        assert found.time_s == pytest.approx(us * US)
+    example = f"step {ROOT}/examples/transformer.et -t ndv4"
+    changes = "--straggler 3=1.2 --background nvlink3=0.5"
+    plain, slow = (json.loads(gc3_sim(f"{example} {more} --json").stdout) for more in ("", changes))
+    assert slow["ranks"][3]["compute_us"] == pytest.approx(1.2 * plain["ranks"][3]["compute_us"])
+    assert slow["ranks"][0]["compute_us"] == pytest.approx(plain["ranks"][0]["compute_us"])
+    assert slow["collectives"][0]["mean_us"] > plain["collectives"][0]["mean_us"]
+    assert "changed: nvlink3 with 50% of other traffic" in gc3_sim(f"{example} {changes}").stdout
+
+
 def test_a_step_has_an_end() -> None:
     with pytest.raises(gc3.UserError, match="takes longer than 1000000 s"):
         step.simulate(ON, [(work(0, 0.9e12), work(1, 0.9e12, 0))], fixed)

@@ -10,20 +10,20 @@ import click
 
 import gc3
 from gc3 import algorithms, errors
-from gc3.cli import completion, options, output, variants
+from gc3.cli import completion, options, output, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, chakra, platform, step
+from gc3.sim import Simulation, chakra, platform, settings, step
 from gc3.sim.nccl import Nccl
 from gc3.sim.step import MESSAGE, Chosen
 from gc3.sim.trust import trust
-from gc3.topologies.without import without
+from gc3.topologies.without import without as without_ranks
 
 if TYPE_CHECKING:
     from gc3.runtime.program import Program
-    from gc3.sim import Platform
+    from gc3.sim import Disturbance, Platform, Traffic
     from gc3.sim.step import Step
     from gc3.topologies import Topology
 
@@ -46,6 +46,7 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
     examples=[
         "gc3 sim step examples/transformer.et -t ndv4",
         "gc3 sim step examples/transformer.et -t ndv4 --use allreduce=ring_allreduce:channels=4,instances=8",
+        "gc3 sim step examples/transformer.et -t ndv4 --nodes 2 --straggler 3=1.2 --degrade node0.nic1=0.5",
         "gc3 sim step step.et -t ndv5 --groups groups.json --table tuned.json -o simulated",
     ],
 )
@@ -64,6 +65,7 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
 @click.option(
     "-o", "--output", "out", type=OutputFile(), metavar="PREFIX", help="Write PREFIX.RANK.et with simulated times."
 )
+@what_if.options
 @options.compile_options
 @options.no_verify_option
 @options.json_option
@@ -76,6 +78,14 @@ def sim_step(
     table_path: str | None,
     groups_path: str | None,
     out: str | None,
+    changes: Sequence[settings.Setting],
+    slower: Sequence[tuple[str, float]],
+    traffic: Sequence[Traffic],
+    computing: float,
+    without: Sequence[str],
+    jitter: float,
+    seed: int,
+    disturbance: Disturbance,
     as_json: bool,
     no_verify: bool,
     how: options.CompileOptions,
@@ -88,23 +98,25 @@ def sim_step(
     A collective is executed by the program of --use, or else of the table of --table; it is simulated, and shares links
     with what else is under way. Without either it takes NCCL's time, from the last rank's call on, as if it were alone.
     """
-    topology = load_machine(machine, nodes)
-    on = platform(topology, preset)
+    topology = load_machine(machine, nodes, without)
+    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
+    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
     with output.working("reading"):
         traces = chakra.read_all(path, topology.rank_count)
         groups = None if groups_path is None else chakra.read_groups(groups_path)
     table = None if table_path is None else Table.read(table_path)
     choose = _Chooser(on, uses, table, variants.limited(how, on), prove=not no_verify)
     with output.working("simulating"):
-        found = step.simulate(on, traces, choose, groups)
+        found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
     if out is not None:
         chakra.write_all(out, found.traces)
     alone = {(c.what, c.ranks, c.size): choose.alone_s(c.what, c.ranks, c.size) for c in found.calls}
     rows = _rows(found, alone)
     if as_json:
-        output.emit(_data(on, found, rows))
+        output.emit(_data(on, found, rows) | what_if.data(changes, disturbance, slower, traffic, computing))
         return 0
-    _print_head(on, choose, [c.size for c in found.calls])
+    changed = what_if.described(changes, disturbance, slower, traffic, computing)
+    _print_head(on, choose, [c.size for c in found.calls], changed)
     _print(found, rows)
     return 0
 
@@ -177,7 +189,7 @@ class _Chooser:
 def _part(topology: Topology, ranks: tuple[int, ...]) -> Topology:
     """The machine that some ranks would be alone."""
     others = set(range(topology.rank_count)) - set(ranks)
-    return without(topology, ranks=others) if others else topology
+    return without_ranks(topology, ranks=others) if others else topology
 
 
 def _message(_label: str, _topology: Topology) -> Any:
@@ -209,12 +221,14 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _print_head(on: Platform, choose: _Chooser, wanted: Sequence[int]) -> None:
+def _print_head(on: Platform, choose: _Chooser, wanted: Sequence[int], changed: str) -> None:
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if choose.programs:
-        click.echo(f"preset {trust(on, choose.programs, wanted).text}")
+        click.echo(f"preset {trust(on, choose.programs, wanted, changed).text}")
     else:
         click.echo("collectives take the times of gc3 sim --baseline nccl")
+    if changed:
+        click.echo(f"# changed: {changed}")
 
 
 def _print(found: Step, rows: Sequence[dict[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from gc3 import errors
 from gc3.sim import chakra
 from gc3.sim.chakra import COLLECTIVE, RECEIVE, SEND, Node, Trace
 from gc3.sim.platform import Platform
-from gc3.sim.predict import Simulation
+from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
 from gc3.sim.together import NEVER, Session, picoseconds
 
 MESSAGE = "message"  # in place of a collective's name
@@ -114,7 +114,12 @@ class Step:
 
 
 def simulate(
-    on: Platform, traces: Sequence[Trace], choose: Choose, groups: Mapping[str, Sequence[int]] | None = None
+    on: Platform,
+    traces: Sequence[Trace],
+    choose: Choose,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    *,
+    disturbance: Disturbance = UNDISTURBED,
 ) -> Step:
     """Returns the times of a step.
 
@@ -123,6 +128,7 @@ def simulate(
         traces: Of each rank; see `gc3.sim.chakra.read_all`.
         choose: Names what executes a collective.
         groups: The ranks of each group; None: of every group, the ranks whose traces name it.
+        disturbance: Ranks that begin the step late, or whose compute and threadblocks take longer.
 
     Raises:
         gc3.UserError: Ranks do not agree on their collectives, or wait for each other forever.
@@ -130,7 +136,7 @@ def simulate(
     if len(traces) > on.topology.rank_count:
         raise _bad(f"{len(traces)} traces; '{on.topology.name}' has {on.topology.rank_count} ranks")
     calls = [*_collectives(traces, groups), *_messages(traces)]
-    return _Replay(on, traces, calls, choose).run()
+    return _Replay(on, traces, calls, choose, disturbance).run()
 
 
 @dataclass(slots=True)
@@ -204,8 +210,16 @@ def _messages(traces: Sequence[Trace]) -> list[_Call]:
 class _Replay:
     """One step; times are in picoseconds."""
 
-    def __init__(self, on: Platform, traces: Sequence[Trace], calls: Sequence[_Call], choose: Choose) -> None:
-        self._session = Session(on)
+    def __init__(
+        self,
+        on: Platform,
+        traces: Sequence[Trace],
+        calls: Sequence[_Call],
+        choose: Choose,
+        disturbance: Disturbance,
+    ) -> None:
+        self._session = Session(on, disturbance)
+        self._late, self._slow = disturbance.lists(on.topology.rank_count)
         self._traces = traces
         self._calls = calls
         self._choose = choose
@@ -234,9 +248,10 @@ class _Replay:
 
     def run(self) -> Step:
         for rank, trace in enumerate(self._traces):
+            late = picoseconds(self._late[rank]) if self._late else 0
             for node in trace:
                 if not node.after:
-                    self._become_ready(0, rank, node)
+                    self._become_ready(late, rank, node)
         while True:
             upcoming = self._events[0][0] if self._events else NEVER
             found = self._session.advance(upcoming)
@@ -281,7 +296,7 @@ class _Replay:
             return
         _, node = heapq.heappop(ready)
         self._busy[rank][on_cpu] = True
-        end = at + picoseconds(node.duration_s)
+        end = at + picoseconds(node.duration_s * (self._slow[rank] if self._slow else 1.0))
         if end > _LONGEST:
             raise _bad(f"rank {rank}: the step takes longer than {_LONGEST / _PS:.0f} s")
         self._times[rank][node.number] = (at, end)
