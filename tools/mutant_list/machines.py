@@ -28,13 +28,6 @@ MUTANTS = (
         _SIM,
     ),
     Mutant(
-        "together-ends-of-later-programs-first",
-        "cpp/gc3/sim/together.cc",
-        "    if (first_end <= turn.at) {",
-        "    if (first_end < turn.at) {",
-        _SIM,
-    ),
-    Mutant(
         "background-on-one-port",
         "python/gc3/sim/degrade.py",
         "(topology.all_resources[i], 1.0 / ports)",

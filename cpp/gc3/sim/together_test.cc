@@ -83,6 +83,24 @@ TEST_CASE("two programs take turns on a link") {
   CHECK(ends_of(together) == expected);
 }
 
+TEST_CASE("programs proceed in the order of time") {
+  // Each sends three messages that take the link 4 us. They alternate there, although all of the first could be
+  // simulated before the second.
+  const ir::Program program = chain(2, 3);
+  const Machine machine = line(2);
+  const Simulator simulator = simulator_of(program, machine);
+  Together together(machine.data().resources.size());
+  const std::uint32_t first = added(together, simulator, 4000);
+  const std::uint32_t second = added(together, simulator, 4000);
+  launch_all(together, first, 2, 0);
+  launch_all(together, second, 2, kMicrosecond);
+  const std::vector<Together::End> expected = {{20 * kMicrosecond, first, 0},
+                                               {24 * kMicrosecond, second, 0},
+                                               {(20 + 2 + 3) * kMicrosecond, first, 1},
+                                               {(24 + 2 + 3) * kMicrosecond, second, 1}};
+  CHECK(ends_of(together) == expected);
+}
+
 TEST_CASE("programs on other ranks and links do not disturb each other") {
   const ir::Program program = chain(2, 1);
   const Machine machine = line(4);
