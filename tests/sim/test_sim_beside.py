@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +15,8 @@ from gc3.topologies.processors import PROCESSORS
 
 MIB = 1 << 20
 SIZE = 64 * MIB
+# Next to nothing uses memory besides programs.
+SHARED = sim.background(sim.platform("ndv4"), [sim.Traffic("memory", 1.0)])
 
 
 def gc3_sim(line: str, *, code: int = 0) -> Result:
@@ -39,7 +40,7 @@ def test_traffic_in_memory_is_what_the_steps_read_and_write(protocol: str, wire:
     A rank sends once, then 6 times receives, reduces and sends on, once stores as well, 6 times stores and sends on,
     and stores once.
     """
-    found = sim.Simulation(ring(protocol, 1), sim.platform("ndv4")).run(MIB, explain=True)
+    found = sim.Simulation(ring(protocol, 1), SHARED).run(MIB, explain=True)
     slots = 14 * wire + 14 * wire  # written by the previous rank, read
     buffers = 1 + 6 * 1 + 2 + 6 * 1 + 1
     busy = MIB / 8 * (slots + buffers) / 1555e9
@@ -50,9 +51,9 @@ def test_memory_is_that_of_the_processor_class_and_does_not_bind_programs_alone(
     for machine, rate in (("ndv4", 1555e9), ("ndv5", 3350e9), ("mi300x", 5.3e12), ("dgx1", 900e9)):
         on = sim.platform(machine)
         assert on.parameters.memory_rate == rate == PROCESSORS[on.topology.processor or ""].memory
-    on = sim.platform("ndv4")
-    without = replace(on, parameters=replace(on.parameters, memory_rate=0.0))
-    alone, unlimited = (sim.Simulation(ring(), machine).run(SIZE, explain=True) for machine in (on, without))
+    alone, unlimited = (
+        sim.Simulation(ring(), machine).run(SIZE, explain=True) for machine in (SHARED, sim.platform("ndv4"))
+    )
     assert alone.time_s == unlimited.time_s
     assert 0.2 < max(memory(alone))[0] / alone.time_s < 0.5
     assert not memory(unlimited)
@@ -65,7 +66,7 @@ def test_compute_that_uses_memory_slows_programs_down() -> None:
     before, after = (sim.Simulation(program, machine).run(SIZE) for machine in (on, busy))
     assert after.bound_by.endswith(".memory")
     assert after.time_s > 1.8 * before.time_s
-    assert after.bound_s == pytest.approx(5 * max(memory(sim.Simulation(program, on).run(SIZE, explain=True)))[0])
+    assert after.bound_s == pytest.approx(5 * max(memory(sim.Simulation(program, SHARED).run(SIZE, explain=True)))[0])
     one = sim.background(on, [sim.Traffic("rank3.memory", 1244e9)])
     assert sim.Simulation(program, one).run(SIZE).bound_by == "rank3.memory"
     nccl = [Nccl(machine, "allreduce").run(SIZE) for machine in (on, busy)]
@@ -108,5 +109,5 @@ def test_invalid_compute_is_refused(line: str, code: int, says: str) -> None:
 
 def test_the_rate_is_a_parameter() -> None:
     line = "ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --json"
-    (row,) = json.loads(gc3_sim(f"{line} --set memory.rate=300GB/s").stdout)["rows"]
+    (row,) = json.loads(gc3_sim(f"{line} --set memory.rate=600GB/s --background memory=300GB/s").stdout)["rows"]
     assert row["programs"][0]["bound_by"].endswith(".memory")

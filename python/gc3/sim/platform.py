@@ -72,8 +72,12 @@ class Platform:
 
     @property
     def _with_memory(self) -> range:
-        """The ranks whose memory is limited: all or none."""
-        return range(self.topology.rank_count if self.parameters.memory_rate > 0 else 0)
+        """The ranks whose memory is simulated: all where something else uses one, or none.
+
+        Programs by themselves do not reach the rate of a GPU's memory, and simulating it takes time.
+        """
+        used = any(memory_name(rank) in self._left for rank in range(self.topology.rank_count))
+        return range(self.topology.rank_count if used else 0)
 
     def _limited(self, protocol: ProtocolParameters) -> list[int]:
         """The ranks whose direct links together carry less than each by itself."""
