@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -13,6 +14,7 @@
 #include "gc3/sim/alpha_beta.h"
 #include "gc3/sim/explain.h"
 #include "gc3/sim/simulator.h"
+#include "gc3/sim/together.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,7 +29,7 @@ sim::Machine make_machine(
     const std::vector<std::tuple<double, double, double, bool>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
-    std::uint32_t cores, bool cores_dealt, double core_switch_s) {
+    std::uint32_t cores, bool cores_dealt, double core_switch_s, Indices memory) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
@@ -42,6 +44,7 @@ sim::Machine make_machine(
   data.cores = cores;
   data.cores_dealt = cores_dealt;
   data.core_switch_s = core_switch_s;
+  data.memory = std::move(memory);
   return unwrap(sim::Machine::create(std::move(data)));
 }
 
@@ -72,6 +75,12 @@ sim::Outcome outcome_of(const nb::bytes& records, double time_s) {
   return outcome;
 }
 
+std::vector<std::pair<double, std::uint64_t>> use_of(const std::vector<sim::ResourceUse>& of) {
+  std::vector<std::pair<double, std::uint64_t>> use;
+  for (const sim::ResourceUse& u : of) use.emplace_back(sim::seconds(u.busy), u.bytes);
+  return use;
+}
+
 std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path_of(const sim::Explanation& e) {
   std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t>> path;
   for (const sim::Segment& s : e.path) {
@@ -84,21 +93,71 @@ std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t
 void bind_inputs(nb::module_& m) {
   nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
       .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0,
-           "cores_dealt"_a = false, "core_switch_s"_a = 0.0)
+           "cores_dealt"_a = false, "core_switch_s"_a = 0.0, "memory"_a = Indices())
       .def_prop_ro("ranks", &sim::Machine::ranks);
   nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
       .def(
           "__init__",
           [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
              std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
-             const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes,
-             double lend_bytes_per_s) {
-            new (self) sim::ProtocolTiming{slot_bytes, slots, slices,     min_slice_bytes,  cut_through,
-                                           line_bytes, op_s,  lend_bytes, lend_bytes_per_s, bytes_per_s};
+             const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
+             bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes) {
+            new (self) sim::ProtocolTiming{slot_bytes,       slots,      slices,      min_slice_bytes,
+                                           cut_through,      line_bytes, op_s,        lend_bytes,
+                                           lend_bytes_per_s, split,      bytes_per_s, memory_bytes};
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
-          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0,
+          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "split"_a = false,
+          "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(),
           "Rates are by opcode, in the order of opcodes.def.");
+}
+
+// With counts, a call whose blocks have these lengths.
+Result<sim::Call> call_of(const sim::Simulator& simulator, std::uint64_t chunk_bytes, std::uint64_t elem_bytes,
+                          const std::vector<std::uint64_t>& counts) {
+  if (counts.empty()) return sim::Call{chunk_bytes, elem_bytes};
+  return sim::v_call(simulator.program(), counts, elem_bytes);
+}
+
+void bind_together(nb::module_& m) {
+  nb::class_<sim::Together>(m, "SimTogether", "Several programs on one machine at once: see gc3/sim/together.h.")
+      .def(nb::init<std::size_t>(), "resources"_a, "For machines of up to so many resources.")
+      .def(
+          "add",
+          [](sim::Together& together, const sim::Simulator& simulator, std::uint64_t chunk_bytes,
+             const sim::ProtocolTiming& protocol, std::vector<double> slowdown, std::uint64_t elem_bytes,
+             const std::vector<std::uint64_t>& counts) {
+            sim::Options options;
+            options.protocol = protocol;
+            options.start.slowdown = std::move(slowdown);
+            return unwrap(long_work([&]() -> Result<std::uint32_t> {
+              GC3_ASSIGN(sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
+              return together.add(simulator, std::move(call), std::move(options));
+            }));
+          },
+          nb::keep_alive<1, 2>(), "simulator"_a, "chunk_bytes"_a, "protocol"_a, "slowdown"_a = std::vector<double>(),
+          "elem_bytes"_a = 4, "counts"_a = std::vector<std::uint64_t>(),
+          "Adds a call, whose ranks do not run yet; returns its number.")
+      .def(
+          "launch",
+          [](sim::Together& together, std::uint32_t job, std::uint32_t rank, sim::Time at_ps) {
+            unwrap(together.launch(job, rank, at_ps));
+          },
+          "job"_a, "rank"_a, "at_ps"_a, "The threadblocks of a rank begin at a time, which has not passed yet.")
+      .def(
+          "advance",
+          [](sim::Together& together, sim::Time limit_ps) {
+            const auto end = unwrap(long_work([&] { return together.advance(limit_ps); }));
+            using Found = std::optional<std::tuple<sim::Time, std::uint32_t, std::uint32_t>>;
+            return end ? Found(std::make_tuple(end->time, end->job, end->rank)) : Found();
+          },
+          "limit_ps"_a,
+          "Simulates until the next rank ends: returns the time, the call and its rank. None: none ends "
+          "up to the limit.")
+      .def_prop_ro(
+          "use", [](const sim::Together& t) { return use_of(t.use()); },
+          "The busy seconds and the carried bytes of each resource, by calls that have ended.")
+      .def_prop_ro("slice_ops", &sim::Together::slice_ops, "Of calls that have ended.");
 }
 
 }  // namespace
@@ -122,12 +181,7 @@ void bind_sim(nb::module_& m) {
       .def_ro("slice_ops", &sim::Outcome::slice_ops, "The number of executed slices of instructions.")
       .def_prop_ro("rank_end_s", [](const sim::Outcome& o) { return in_seconds(o.rank_end); })
       .def_prop_ro(
-          "use",
-          [](const sim::Outcome& o) {
-            std::vector<std::pair<double, std::uint64_t>> use;
-            for (const sim::ResourceUse& u : o.use) use.emplace_back(sim::seconds(u.busy), u.bytes);
-            return use;
-          },
+          "use", [](const sim::Outcome& o) { return use_of(o.use); },
           "The busy seconds and the carried bytes of each resource.")
       .def_prop_ro("record_count", [](const sim::Outcome& o) { return o.records.size(); })
       .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
@@ -135,10 +189,12 @@ void bind_sim(nb::module_& m) {
   nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, which can be simulated at any size.")
       .def(
           "__init__",
-          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine) {
-            new (self) sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine); })));
+          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine, const Indices& places) {
+            new (self)
+                sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine, places); })));
           },
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a)
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a, "places"_a = Indices(),
+          "Rank r of the program is rank places[r] of the machine; without places, rank r.")
       .def(
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
@@ -150,8 +206,7 @@ void bind_sim(nb::module_& m) {
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
             return unwrap(long_work([&]() -> Result<sim::Outcome> {
-              if (counts.empty()) return simulator.run({chunk_bytes, elem_bytes}, options);
-              GC3_ASSIGN(const sim::Call call, sim::v_call(simulator.program(), counts, elem_bytes));
+              GC3_ASSIGN(const sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
               return simulator.run(call, options);
             }));
           },
@@ -161,6 +216,9 @@ void bind_sim(nb::module_& m) {
           "Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose "
           "blocks "
           "have these lengths.")
+      .def_prop_ro(
+          "most_chunks", [](const sim::Simulator& s) { return s.wiring().max_count; },
+          "The largest number of chunks that an instruction sends.")
       .def(
           "work",
           [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {
@@ -207,6 +265,7 @@ void bind_sim(nb::module_& m) {
           },
           "round_bytes_per_s"_a, "step_of"_a,
           "The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.");
+  bind_together(m);
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

@@ -739,7 +739,7 @@ def check_v_form(program: Program) -> None:
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
-    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0) -> None: ...
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0, memory: Sequence[int] = []) -> None: ...
 
     @property
     def ranks(self) -> int: ...
@@ -747,7 +747,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:
@@ -803,12 +803,19 @@ class SimOutcome:
 class Simulator:
     """A program on a machine, which can be simulated at any size."""
 
-    def __init__(self, program: Program, machine: SimMachine) -> None: ...
+    def __init__(self, program: Program, machine: SimMachine, places: Sequence[int] = []) -> None:
+        """
+        Rank r of the program is rank places[r] of the machine; without places, rank r.
+        """
 
     def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = []) -> SimOutcome:
         """
         Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths.
         """
+
+    @property
+    def most_chunks(self) -> int:
+        """The largest number of chunks that an instruction sends."""
 
     def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
         """The approximate number of slice operations of a run."""
@@ -831,6 +838,33 @@ class Simulator:
         """
         The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.
         """
+
+class SimTogether:
+    """Several programs on one machine at once: see gc3/sim/together.h."""
+
+    def __init__(self, resources: int) -> None:
+        """For machines of up to so many resources."""
+
+    def add(self, simulator: Simulator, chunk_bytes: int, protocol: SimProtocol, slowdown: Sequence[float] = [], elem_bytes: int = 4, counts: Sequence[int] = []) -> int:
+        """Adds a call, whose ranks do not run yet; returns its number."""
+
+    def launch(self, job: int, rank: int, at_ps: int) -> None:
+        """The threadblocks of a rank begin at a time, which has not passed yet."""
+
+    def advance(self, limit_ps: int) -> tuple[int, int, int] | None:
+        """
+        Simulates until the next rank ends: returns the time, the call and its rank. None: none ends up to the limit.
+        """
+
+    @property
+    def use(self) -> list[tuple[float, int]]:
+        """
+        The busy seconds and the carried bytes of each resource, by calls that have ended.
+        """
+
+    @property
+    def slice_ops(self) -> int:
+        """Of calls that have ended."""
 
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""

@@ -326,3 +326,40 @@ def test_stragglers() -> None:
     slow = s.run(MIB, disturbance=sim.Disturbance(slowdown={3: 2.0})).time_s
     assert alone < late < alone + 51 * US
     assert slow > alone
+
+
+def test_instructions_of_several_chunks_send_messages_of_one_slot_as_msccl_does() -> None:
+    """A tile of a chunk fills a slot; with GC3's own tiles, one of eight chunks does."""
+    on = sim.platform("ndv4:N=3")
+    program = gc3.compile(algorithms.load("alltonext"), N=3, G=8, protocol="LL")
+    slot = on.parameters.protocols["LL"].slot_bytes
+    protocols = {name: replace(timing, split=False) for name, timing in on.parameters.protocols.items()}
+    short = replace(on, parameters=replace(on.parameters, protocols=protocols))
+    msccl, gc3_own = (sim.Simulation(program, machine) for machine in (on, short))
+    assert msccl.core.most_chunks == 8
+    assert msccl.run(8 * slot).slice_ops == sum(
+        step["count"] if step["opcode"] not in ("copy", "reduce", "nop") else 1
+        for rank in program.core.as_dict()["ranks"]
+        for tb in rank["threadblocks"]
+        for step in tb["steps"]
+    )
+    assert gc3_own.run(8 * slot).slice_ops == 8 * sum(
+        len(tb["steps"]) for rank in program.core.as_dict()["ranks"] for tb in rank["threadblocks"]
+    )
+    for size in (KIB, slot // 8 * 8):  # eight chunks fit a slot together
+        assert msccl.run(size).time_s == gc3_own.run(size).time_s
+
+
+def test_a_program_that_needs_more_slots_for_single_chunks_keeps_short_tiles() -> None:
+    """Fused steps of two chunks around a ring need a third slot: MSCCL's kernels would hang."""
+    on = sim.platform("ndv4:N=2")
+    program = gc3.compile(algorithms.load("hierarchical_allreduce"), N=2, G=8)
+    protocols = {name: replace(timing, split=False) for name, timing in on.parameters.protocols.items()}
+    short = replace(on, parameters=replace(on.parameters, protocols=protocols))
+    assert sim.Simulation(program, on).run(64 * MIB) == sim.Simulation(program, short).run(64 * MIB)
+    slots = {name: replace(timing, slots=3) for name, timing in on.parameters.protocols.items()}
+    more = replace(on, parameters=replace(on.parameters, protocols=slots))
+    own = replace(
+        more, parameters=replace(more.parameters, protocols={n: replace(t, split=False) for n, t in slots.items()})
+    )
+    assert sim.Simulation(program, more).run(64 * MIB).time_s != sim.Simulation(program, own).run(64 * MIB).time_s

@@ -23,50 +23,9 @@
 #include "gc3/sim/event_queue.h"
 #include "gc3/sim/outcome.h"
 #include "gc3/sim/simulator.h"
+#include "gc3/sim/state.h"
 
 namespace gc3::sim {
-
-enum class Phase : std::uint8_t { due, busy, publishes, needs_input, needs_credit, needs_step, finished };
-
-// A threadblock: one cache line, because large programs have hundreds of thousands of them.
-struct alignas(64) Block {
-  Time ready = 0;  // when its turn for the next slice comes
-  Time at = 0;     // when the next slice can start, as far as is known
-  std::uint32_t tile = 0;
-  std::uint32_t step = 0;
-  std::uint32_t step_count = 0;
-  std::uint32_t first_instruction = 0;
-  std::uint32_t sending = kNone;
-  std::uint32_t receiving = kNone;
-  std::uint32_t rank = 0;
-  std::uint32_t first_waiter = kNone;  // threadblocks that wait for a step of this one
-  std::uint32_t next_waiter = kNone;   // the next in such a list
-  std::uint32_t awaits = 0;            // needs_step: the threadblock it waits for
-  std::uint32_t before = kNone;        // the record that ended the latest wait
-  std::uint16_t slice = 0;
-  Phase phase = Phase::due;
-  Cause wait = Cause::launch;  // of the next slice
-
-  std::uint64_t steps_done() const { return std::uint64_t{tile} * step_count + step; }
-};
-
-// Units are slices; a message always takes all units of its slot, however short it is.
-struct Connection {
-  Time free = 0;                // its own limit
-  std::uint32_t posted = 0;     // units
-  std::uint32_t under_way = 0;  // further units, of slices that have begun and are not posted yet
-  std::uint32_t consumed = 0;
-
-  // The unit of the next slice that begins.
-  std::uint32_t next() const { return posted + under_way; }
-  std::uint32_t send_tb = 0;
-  std::uint32_t recv_tb = 0;
-  Slice out;
-  Slice into;
-  std::uint16_t link_class = 0;
-  bool receiver_waits = false;
-  bool sender_waits = false;
-};
 
 // A rate, as the time per byte.
 struct PerByte {
@@ -95,12 +54,6 @@ inline constexpr std::array<ir::Opcode, ir::kOpcodeCount> kWithoutSending = [] {
   return rest;
 }();
 
-struct Unit {
-  Time first = 0;   // the receiver may start
-  Time last = 0;    // and has all data
-  Time credit = 0;  // the sender may use it again
-};
-
 template <class Engine>
 class Execution {
  public:
@@ -127,14 +80,7 @@ class Execution {
     Breath breathe;
     while (!queue_.empty()) {
       breathe();
-      const Event e = queue_.pop();
-      if (e.tb() < blocks_.size()) {
-        advance(e.tb(), e.time());
-      } else if (e.tb() == of_core(0) - 1) {
-        static_cast<Engine*>(this)->on_alarm(e.time());
-      } else {
-        turn(e.tb() - of_core(0), e.time());
-      }
+      step();
       if (too_many_records_) {
         return Diagnostic(ErrorCode::TooManyRecords,
                           "more than " + std::to_string(options_.max_records) + " operations to remember");
@@ -143,6 +89,56 @@ class Execution {
     if (unfinished_ != 0) return deadlock();
     for (const Time end : outcome_.rank_end) outcome_.time = std::max(outcome_.time, end);
     return std::move(outcome_);
+  }
+
+  // For a caller that has several executions (see together.h). Ranks run only after `launch`, at a time no earlier than
+  // that of any event so far; ranks that finish, and their last times, are in `ended`.
+  void hold_ranks() {
+    left_.resize(program_.ranks.size());
+    for (const Block& b : blocks_) left_[b.rank] += std::uint32_t{b.phase != Phase::finished};
+  }
+  void launch(std::uint32_t rank, Time at) {
+    outcome_.rank_end[rank] = at;
+    if (left_[rank] == 0) ended_.push_back(rank);
+    const ir::RankProgram& own = program_.ranks[rank];
+    for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
+      if (blocks_[t].phase == Phase::finished) continue;
+      blocks_[t].ready = blocks_[t].at = at;
+      prepare(t);
+    }
+  }
+  bool waits() const { return queue_.empty(); }  // nothing happens before another launch
+  bool finished() const { return unfinished_ == 0; }
+  Time next_time() { return queue_.first().time(); }
+  void step() {
+    const Event e = queue_.pop();
+    if (e.tb() < blocks_.size()) {
+      advance(e.tb(), e.time());
+    } else if (e.tb() == of_core(0) - 1) {
+      static_cast<Engine*>(this)->on_alarm(e.time());
+    } else {
+      turn(e.tb() - of_core(0), e.time());
+    }
+  }
+  std::vector<std::uint32_t>& ended() { return ended_; }
+  const Outcome& outcome() const { return outcome_; }
+  Diagnostic deadlock() const {
+    std::uint32_t first = 0;
+    while (blocks_[first].phase == Phase::finished) ++first;
+    Diagnostic problem(ErrorCode::SimulatedDeadlock, "with " + std::to_string(options_.protocol.slots) +
+                                                         " slots per connection, " + std::to_string(unfinished_) +
+                                                         " threadblocks wait forever");
+    const auto describe = [this](std::uint32_t t) {
+      const Block& b = blocks_[t];
+      return " in tile " + std::to_string(b.tile) +
+             (b.phase == Phase::needs_input    ? " waits for a message from "
+              : b.phase == Phase::needs_credit ? " waits for a free slot of "
+                                               : " waits for ");
+    };
+    note_cycle(
+        problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
+        [this](std::uint32_t t) { return name_of(t); });
+    return problem;
   }
 
  protected:
@@ -156,7 +152,7 @@ class Execution {
   // All that its instruction moves in this tile.
   std::uint64_t bytes_moved(const Block& b) const {
     const ir::Instruction& i = instruction(b);
-    if (call_.lengths.empty()) return std::uint64_t{i.count} * tiles_.message(b.tile, 1).total_bytes();
+    if (call_.lengths.empty()) return i.count * tiles_.chunk_bytes(b.tile);
     const std::uint64_t from = b.tile * tiles_.bytes;
     std::uint64_t bytes = 0;
     for (std::uint32_t k = 0; k < i.count; ++k) {
@@ -435,6 +431,7 @@ class Execution {
     b.phase = Phase::finished;
     outcome_.rank_end[b.rank] = std::max(outcome_.rank_end[b.rank], b.ready);
     --unfinished_;
+    if (!left_.empty() && --left_[b.rank] == 0) ended_.push_back(b.rank);
     return false;
   }
 
@@ -463,25 +460,6 @@ class Execution {
     return true;
   }
 
-  Diagnostic deadlock() const {
-    std::uint32_t first = 0;
-    while (blocks_[first].phase == Phase::finished) ++first;
-    Diagnostic problem(ErrorCode::SimulatedDeadlock, "with " + std::to_string(options_.protocol.slots) +
-                                                         " slots per connection, " + std::to_string(unfinished_) +
-                                                         " threadblocks wait forever");
-    const auto describe = [this](std::uint32_t t) {
-      const Block& b = blocks_[t];
-      return " in tile " + std::to_string(b.tile) +
-             (b.phase == Phase::needs_input    ? " waits for a message from "
-              : b.phase == Phase::needs_credit ? " waits for a free slot of "
-                                               : " waits for ");
-    };
-    note_cycle(
-        problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
-        [this](std::uint32_t t) { return name_of(t); });
-    return problem;
-  }
-
   std::uint32_t waits_for(std::uint32_t t) const {
     const Block& b = blocks_[t];
     if (b.phase == Phase::needs_input) return connections_[b.receiving].send_tb;
@@ -491,6 +469,9 @@ class Execution {
   std::string name_of(std::uint32_t t) const { return step_name(program_, wiring_, t, blocks_[t].step); }
 
   std::size_t unfinished_ = 0;
+  // With ranks that are held: how many threadblocks of each have not finished, and ranks that have ended.
+  std::vector<std::uint32_t> left_;
+  std::vector<std::uint32_t> ended_;
   bool too_many_records_ = false;
 };
 

@@ -57,9 +57,9 @@ class Fluid : public Execution<Fluid> {
     transfer.tb = t;
     transfer.bytes = bytes_moved(b);
     if (does.sends || does.receives) {
-      const MessageCut cut = message(b);
-      transfer.last_slice = b.slice + 1U == cut.slices;
-      transfer.bytes = transfer.last_slice ? cut.last_bytes : cut.slice_bytes;
+      const Piece piece = message(b).slice(b.slice);
+      transfer.last_slice = piece.ends_message;
+      transfer.bytes = piece.bytes;
     }
     const ProtocolTiming& protocol = options_.protocol;
     transfer.work = std::max(work_of(b, i, transfer.bytes), Time{1});
@@ -137,6 +137,14 @@ class Fluid : public Execution<Fluid> {
         outcome_.use[r].bytes += transfer.bytes;
         outcome_.use[r].busy += picoseconds(weight * transfer.left / resource.bytes_per_s);
       }
+    }
+    if (!wiring_.memory.empty()) {
+      const Block& b = blocks_[transfer.tb];
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(instruction(b).opcode)];
+      const std::uint32_t r = wiring_.memory[b.rank];
+      if (traffic > 0) transfer.flow.uses.push_back({r, traffic});
+      outcome_.use[r].bytes += std::llround(traffic * transfer.left);
+      outcome_.use[r].busy += picoseconds(traffic * transfer.left / machine_.resources[r].bytes_per_s);
     }
     if (kind.connection_bytes_per_s > 0) {
       const double weight = 1 + kind.connection_message_s * kind.connection_bytes_per_s / transfer.left;

@@ -55,6 +55,8 @@ Result<Machine> Machine::create(MachineData data) {
     GC3_CHECK(check_resources(data, link.resources));
     m.links_.emplace(pair_key(link.src, link.dst), i);
   }
+  GC3_CHECK(check_resources(data, data.memory));
+  if (!data.memory.empty() && data.memory.size() != ranks) return bad("expected the memory of each rank, or of none");
   m.access_.resize(ranks);
   for (std::uint32_t f = 0; f < data.fabrics.size(); ++f) {
     if (data.fabrics[f].link_class >= data.classes.size()) return bad("a fabric names a class that does not exist");

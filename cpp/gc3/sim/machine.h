@@ -64,6 +64,9 @@ struct MachineData {
   std::vector<LinkClass> classes;
   std::vector<Link> links;
   std::vector<Fabric> fabrics;
+  // The resource of each rank's memory, for all that its threadblocks read and write; none: memory does not limit them.
+  // What others have written into its slots counts when it is read.
+  std::vector<std::uint32_t> memory = {};
   // Processors that execute the threadblocks of their ranks in turn. The processor of rank r is r modulo their number
   // if ranks are dealt out; otherwise each has the same number of consecutive ranks. 0: every threadblock has its own.
   std::uint32_t cores = 0;

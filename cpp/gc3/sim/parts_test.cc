@@ -47,6 +47,12 @@ ProtocolTiming simple(std::uint64_t slot, std::uint32_t slices, std::uint64_t le
   return p;
 }
 
+std::uint32_t total(const MessageCut& cut) {
+  std::uint32_t bytes = 0;
+  for (std::uint32_t s = 0; s < cut.slices; ++s) bytes += cut.slice(s).bytes;
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("the queue orders events by time, then by threadblock, for any order of pushes and pops") {
@@ -128,23 +134,54 @@ TEST_CASE("an inconsistent machine is refused") {
   CHECK(refused([](MachineData& d) { d.classes[0].connection_bytes_per_s = -1; }));
 }
 
+TEST_CASE("an instruction of several chunks is split into messages that fit a slot") {
+  ProtocolTiming p = simple(1024, 2, 64);
+  p.split = true;
+  // Chunks larger than a slot: a message of one chunk each, in two slices, in every tile.
+  const Tiles large = cut({2560, 4}, p, 3);
+  CHECK(large.count == 3);
+  CHECK(large.bytes == 1024);
+  CHECK(large.rest == 512);
+  const MessageCut three = large.message(0, 3);
+  CHECK(three.slices == 6);
+  CHECK(total(three) == 3 * 1024);
+  for (std::uint32_t s = 0; s < 6; ++s) CHECK(three.slice(s).ends_message == (s % 2 == 1));
+  CHECK(large.message(0, 1).slices == 2);
+  // In the last tile, too, a message has one chunk.
+  CHECK(large.message(2, 3).slices == 6);
+  CHECK(total(large.message(2, 3)) == 3 * 512);
+  // Chunks of which a slot holds two: one tile, and of five chunks two messages of two and one of one.
+  const Tiles small = cut({400, 4}, p, 5);
+  CHECK(small.count == 1);
+  const MessageCut five = small.message(0, 5);
+  CHECK(five.slices == 6);
+  CHECK(five.slice(0).bytes == 400);
+  CHECK(five.slice(3).bytes == 400);
+  CHECK(five.slice(4).bytes == 208);
+  CHECK_FALSE(five.slice(4).ends_message);
+  CHECK(five.slice(5).bytes == 192);
+  CHECK(total(five) == 2000);
+  CHECK(small.message(0, 2).slices == 2);
+}
+
 TEST_CASE("a call is cut as the runtime does it") {
   // Slots of 1000 bytes, messages of up to three chunks: tiles of 333 / 4 * 4 = 332, whole cache lines: 320.
   const Tiles tiles = cut({1000, 4}, simple(1000, 2, 64), 3);
   CHECK(tiles.count == 4);
-  CHECK(tiles.message(0, 3).total_bytes() == 960);
+  CHECK(tiles.chunk_bytes(0) * 3 == 960);
+  CHECK(total(tiles.message(0, 3)) == 960);
   CHECK(tiles.message(0, 3).slices == 2);
-  CHECK(tiles.message(0, 3).slice_bytes == 480);
-  CHECK(tiles.message(3, 1).total_bytes() == 40);
+  CHECK(tiles.message(0, 3).last_slice_bytes == 480);
+  CHECK(total(tiles.message(3, 1)) == 40);
   CHECK(tiles.message(3, 1).slices == 1);
   CHECK(tiles.message(3, 2).slices == 2);
   CHECK(tiles.message(3, 2).last_bytes == 16);
   CHECK(cut({0, 4}, simple(1000, 2, 64), 3).count == 0);
   const MessageCut words = cut({100, 4}, simple(1000, 3, 1), 1).message(0, 1);  // slices of whole 16-byte words
   CHECK(words.slices == 3);
-  CHECK(words.slice_bytes == 48);
+  CHECK(words.last_slice_bytes == 48);
   CHECK(words.last_bytes == 4);
-  CHECK(cut({8, 8}, simple(4, 1, 1), 1).message(0, 1).total_bytes() == 8);  // one element at least
+  CHECK(total(cut({8, 8}, simple(4, 1, 1), 1).message(0, 1)) == 8);  // one element at least
 }
 
 TEST_CASE("numbers out of range are refused") {
@@ -161,6 +198,7 @@ TEST_CASE("numbers out of range are refused") {
   CHECK(refused([](auto& p, auto&, auto&) { p.slot_bytes = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.slots = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.slices = 5000; }));
+  CHECK(refused([](auto& p, auto&, auto&) { p.memory_bytes[2] = -1; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.min_slice_bytes = 0; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.op_s = -1; }));
   CHECK(refused([](auto& p, auto&, auto&) { p.bytes_per_s[2] = 0; }));

@@ -1,9 +1,147 @@
 // Links that serve one slice after the other, in the order of the requests.
 #pragma once
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "gc3/sim/execution.h"
 #include "gc3/sim/simulator.h"
 
 namespace gc3::sim {
+
+class Serial : public Execution<Serial> {
+ public:
+  // `free` has the time from which each resource of the machine is free. Executions that share it share the resources.
+  Serial(const Simulator& simulator, const Call& call, const Options& options, std::span<Time> free)
+      : Execution(simulator, call, options), free_(free) {
+    const MachineData& machine = simulator.machine().data();
+    for (const Resource& r : machine.resources) {
+      resources_.push_back({per_byte(r.bytes_per_s), picoseconds(r.message_s)});
+    }
+    for (const LinkClass& c : machine.classes) {
+      const double rate = c.connection_bytes_per_s;
+      classes_.push_back({picoseconds(c.latency_s), per_byte(rate), picoseconds(c.connection_message_s),
+                          rate > 0 || c.connection_message_s > 0, c.staged});
+    }
+  }
+
+  void begin(std::uint32_t t, Time now) {
+    Block& b = blocks_[t];
+    const ir::Instruction& i = instruction(b);
+    const ir::OpcodeInfo& does = ir::info(i.opcode);
+    std::uint64_t bytes = bytes_moved(b);
+    bool last_slice = true;
+    if (does.sends || does.receives) {
+      const Piece piece = message(b).slice(b.slice);
+      last_slice = piece.ends_message;
+      bytes = piece.bytes;
+    }
+    const Time start = now;
+    Time end = start + work_of(b, i, bytes);
+    occupy(b.rank, end);
+    Cause bound = Cause::program;
+    std::uint32_t bottleneck = kNone;
+    if (!wiring_.memory.empty()) {
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(i.opcode)];
+      const auto moved = static_cast<std::uint64_t>(static_cast<double>(bytes) * traffic + 0.5);
+      Time done = end;
+      use(wiring_.memory[b.rank], start, moved, done, bottleneck);
+      if (done > end) {
+        end = done;
+        bound = Cause::link;
+      }
+    }
+    Time line = 0;
+    if (options_.protocol.cut_through)
+      line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(std::min(bytes, options_.protocol.line_bytes));
+    std::uint32_t sent_by = kNone;
+    if (does.receives) {
+      sent_by = sender_of(b.receiving);
+      // The slice that arrived last cannot be processed before its arrival.
+      if (const Time after = taken_unit(b.receiving).last + line; options_.protocol.cut_through && after > end) {
+        end = after;
+        bound = Cause::input;
+      }
+    }
+    Time delivered = end;
+    if (does.sends) {
+      Connection& c = connections_[b.sending];
+      const Class& kind = classes_[c.link_class];
+      Time sent = start;
+      std::uint32_t slowest = kNone;
+      take(c.out, start, bytes, sent, slowest);
+      take(c.into, start, bytes, sent, slowest);
+      Cause limit = Cause::link;
+      if (kind.limited) {
+        c.free = std::max(c.free, start) + kind.message + kind.rate.of(bytes);
+        if (c.free > sent) {
+          sent = c.free;
+          limit = Cause::connection;
+        }
+      }
+      if (sent > delivered) {
+        delivered = sent;
+        bound = limit;
+        bottleneck = slowest;
+        if (!kind.staged) end = sent;
+      }
+    }
+    std::uint32_t record = kNone;
+    if (options_.record) {
+      record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
+                            bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, b.wait, bound, does.sends});
+    }
+    if (does.sends) {
+      const Class& kind = classes_[connections_[b.sending].link_class];
+      const Time last = delivered + kind.latency;
+      const Time first =
+          options_.protocol.cut_through && !kind.staged ? std::min(start + line + kind.latency, last) : last;
+      post(b.sending, first, last, last_slice, record);
+    }
+    if (does.receives) {
+      const Class& kind = classes_[connections_[b.receiving].link_class];
+      give_back(b.receiving, end + kind.latency / 2, last_slice, record);
+    }
+    end_at(t, end);
+  }
+
+  void on_alarm(Time) {}  // none is ever set
+
+ private:
+  struct Rate {
+    PerByte rate;
+    Time message = 0;
+  };
+  struct Class {
+    Time latency = 0;
+    PerByte rate;
+    Time message = 0;
+    bool limited = false;
+    bool staged = false;
+  };
+
+  void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
+    for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
+      use(wiring_.resources[k], start, bytes, sent, bottleneck);
+    }
+  }
+  void use(std::uint32_t r, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
+    const Time takes = resources_[r].message + resources_[r].rate.of(bytes);
+    Time& free = free_[r];
+    free = std::max(free, start) + takes;
+    outcome_.use[r].busy += takes;
+    outcome_.use[r].bytes += bytes;
+    if (free > sent) {
+      sent = free;
+      bottleneck = r;
+    }
+  }
+
+  std::span<Time> free_;
+  std::vector<Rate> resources_;
+  std::vector<Class> classes_;
+};
 
 Result<Outcome> run_serial(const Simulator& simulator, const Call& call, const Options& options);
 

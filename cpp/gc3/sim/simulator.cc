@@ -1,6 +1,7 @@
 #include "gc3/sim/simulator.h"
 
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "gc3/base/errors/simulator.h"
@@ -8,10 +9,16 @@
 #include "gc3/sim/serial.h"
 
 namespace gc3::sim {
+namespace {
 
-Result<Simulator> Simulator::create(const ir::Program& program, const Machine& machine) {
+constexpr std::uint32_t kMostSlices = std::numeric_limits<decltype(Record::slice)>::max();
+
+}  // namespace
+
+Result<Simulator> Simulator::create(const ir::Program& program, const Machine& machine,
+                                    const std::vector<std::uint32_t>& places) {
   Simulator simulator(program, machine);
-  GC3_ASSIGN(simulator.wiring_, wire(program, machine));
+  GC3_ASSIGN(simulator.wiring_, wire(program, machine, places));
   return simulator;
 }
 
@@ -20,7 +27,16 @@ Result<Outcome> Simulator::run(const Call& call, const Options& options) const {
   if (work(call, options.protocol) > std::numeric_limits<std::uint32_t>::max()) {
     return Diagnostic(ErrorCode::BadSimulation, "more than 2^32 operations: use larger slots or a smaller size");
   }
+  GC3_CHECK(check_slices(call, options.protocol));
   return options.sharing == Sharing::serial ? run_serial(*this, call, options) : run_fluid(*this, call, options);
+}
+
+Status Simulator::check_slices(const Call& call, const ProtocolTiming& protocol) const {
+  const Tiles tiles = cut(call, protocol, wiring_.max_count);
+  if (tiles.count == 0 || tiles.message(0, wiring_.max_count).slices <= kMostSlices) return {};
+  return Diagnostic(ErrorCode::BadSimulation, "an instruction of " + std::to_string(wiring_.max_count) +
+                                                  " chunks is sent in more than " + std::to_string(kMostSlices) +
+                                                  " slices: use larger slots or a smaller size");
 }
 
 std::uint64_t Simulator::work(const Call& call, const ProtocolTiming& protocol) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/ir/program.h"
@@ -14,11 +15,14 @@ namespace gc3::sim {
 
 class Simulator {
  public:
-  // Both must outlive the simulator.
-  static Result<Simulator> create(const ir::Program& program, const Machine& machine);
+  // Both must outlive the simulator. Rank r of the program is rank places[r] of the machine; without places, rank r.
+  static Result<Simulator> create(const ir::Program& program, const Machine& machine,
+                                  const std::vector<std::uint32_t>& places = {});
 
   // The time of a call. A program that cannot finish with this many slots is an error that names the cycle of waits.
   Result<Outcome> run(const Call& call, const Options& options) const;
+  // Refuses instructions of more slices than are counted.
+  Status check_slices(const Call& call, const ProtocolTiming& protocol) const;
   // About how many slice operations `run` will execute.
   std::uint64_t work(const Call& call, const ProtocolTiming& protocol) const;
 

@@ -7,89 +7,13 @@
 
 #include "gc3/base/errors/model.h"
 #include "gc3/base/errors/verifier.h"
-#include "gc3/ir/builder.h"
 #include "gc3/sim/alpha_beta.h"
 #include "gc3/sim/explain.h"
 #include "gc3/sim/simulator.h"
+#include "gc3/sim/test_machines.h"
 
 namespace gc3::sim {
 namespace {
-
-using ir::Opcode;
-
-constexpr std::uint32_t kNobody = ir::kNoRank;
-constexpr Time kMicrosecond = 1'000'000;
-constexpr std::uint32_t kChunks = 16;  // of scratch, where all steps read and write
-
-ir::Instruction step(Opcode opcode, std::uint32_t count = 1) {
-  ir::Instruction i;
-  i.opcode = opcode;
-  i.src_buffer = i.dst_buffer = model::Buffer::scratch;
-  i.count = count;
-  return i;
-}
-
-ir::Program& built(ir::Builder& b) {
-  const auto ranks = static_cast<std::uint32_t>(b.program().ranks.size());
-  b.program().collective = model::Collective::builtin(model::CollectiveKind::allreduce, ranks, 1, 0, false).value();
-  return b.program();
-}
-
-// Rank 0 sends `messages` messages over ranks 1, 2, ... to the last one.
-ir::Program chain(std::uint32_t ranks, std::uint32_t messages) {
-  ir::Builder b;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    b.rank(kChunks);
-    const bool last = r + 1 == ranks;
-    b.threadblock(last ? kNobody : r + 1, r == 0 ? kNobody : r - 1, 0);
-    for (std::uint32_t m = 0; m < messages; ++m) {
-      b.step(step(r == 0 ? Opcode::send : last ? Opcode::recv : Opcode::recv_copy_send));
-    }
-  }
-  return built(b);
-}
-
-// Two ranks that both receive before they send.
-ir::Program crossed() {
-  ir::Builder b;
-  for (std::uint32_t r = 0; r < 2; ++r) {
-    b.rank(kChunks);
-    b.threadblock(1 - r, 1 - r, 0);
-    b.step(step(Opcode::recv));
-    b.step(step(Opcode::send));
-  }
-  return built(b);
-}
-
-// Links of 1 GB/s with a latency of 2 us between neighbours, both ways.
-Machine line(std::uint32_t ranks, std::uint32_t cores = 0) {
-  MachineData data;
-  data.node_of.assign(ranks, 0);
-  data.classes = {{2e-6, 0, 0, false}};
-  for (std::uint32_t r = 0; r + 1 < ranks; ++r) {
-    for (const auto& [src, dst] : {std::pair(r, r + 1), std::pair(r + 1, r)}) {
-      data.links.push_back({src, dst, 0, {static_cast<std::uint32_t>(data.resources.size())}});
-      data.resources.push_back({1e9, 0});
-    }
-  }
-  data.cores = cores;
-  return std::move(Machine::create(std::move(data)).value());
-}
-
-// A threadblock moves 2 GB/s after 1 us; slots of 4000 bytes.
-Options options(Sharing sharing = Sharing::serial, std::uint32_t slots = 2, bool cut_through = false) {
-  Options o;
-  o.protocol.slot_bytes = 4000;
-  o.protocol.slots = slots;
-  o.protocol.op_s = 1e-6;
-  o.protocol.cut_through = cut_through;
-  o.protocol.line_bytes = 400;
-  o.protocol.bytes_per_s.fill(2e9);
-  o.start.launch_s = 5e-6;
-  o.sharing = sharing;
-  o.record = true;
-  return o;
-}
 
 Outcome run(const ir::Program& program, const Machine& machine, const Call& call, const Options& o) {
   const auto simulator = Simulator::create(program, machine);
@@ -130,6 +54,51 @@ TEST_CASE("messages follow each other: the slowest hop sets the pace") {
   const Outcome o = run(chain(3, 10), line(3), {4000, 4}, options(Sharing::serial, 4));
   // 5 + ten times 4 us on the first link, then the second link (4), two latencies (4) and the last store (3).
   CHECK(o.time == (5 + 40 + 4 + 4 + 3) * kMicrosecond);
+}
+
+TEST_CASE("instructions that are split travel as messages of one slot") {
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    Options o = options(sharing);
+    // Three chunks of 4000 bytes in slots of 4000: in three tiles of 1280 bytes and one of 160, or at once in three
+    // messages.
+    const Outcome whole = run(chain(2, 1, 3), line(2), {4000, 4}, o);
+    CHECK(whole.slice_ops == 2 * 4);
+    o.protocol.split = true;
+    const Outcome split = run(chain(2, 1, 3), line(2), {4000, 4}, o);
+    CHECK(split.slice_ops == 2 * 3);
+    CHECK(split.use[0].bytes == 12'000);
+    // Launch 5, three times 4 us on the link, 2 us of latency, and 3 us to store the last; the third message waits for
+    // the slot of the first, which comes back after 4 + 2 + 3 + 1 us instead of 8.
+    CHECK(split.time == (5 + 10 + 4 + 2 + 3) * kMicrosecond);
+    // Each message needs a slot of its own: with one, the next waits until the receiver is done (3 us) and 1 us later.
+    o.protocol.slots = 1;
+    CHECK(run(chain(2, 1, 3), line(2), {4000, 4}, o).time == (5 + 3 * (4 + 2 + 3) + 2 * 1) * kMicrosecond);
+  }
+}
+
+TEST_CASE("a rank's memory limits what its threadblocks read and write") {
+  MachineData data = line(2).data();
+  const auto first = static_cast<std::uint32_t>(data.resources.size());
+  data.memory = {first, first + 1};
+  data.resources.insert(data.resources.end(), 2, {1e9, 0});
+  const Machine machine = std::move(Machine::create(data).value());
+  Options o = options();
+  o.protocol.memory_bytes[static_cast<std::size_t>(Opcode::send)] = 2;
+  o.protocol.memory_bytes[static_cast<std::size_t>(Opcode::recv)] = 1;
+  const Outcome one = run(chain(2, 1), machine, {4000, 4}, o);
+  // Launch 5; 8000 bytes of memory are slower than the link's 4 us; 2 us of latency; 4 us instead of the store's 3.
+  CHECK(one.time == (5 + 8 + 2 + 4) * kMicrosecond);
+  CHECK(one.use[first].bytes == 8000);
+  CHECK(one.use[first + 1].busy == 4 * kMicrosecond);
+  CHECK(one.records[0].delivered_by == Cause::link);
+  CHECK(one.records[0].resource == first);
+  // Of steps that send, all transfers at once have the same bound.
+  o.sharing = Sharing::max_min;
+  CHECK(run(chain(2, 1), machine, {4000, 4}, o).time == (5 + 8 + 2 + 3) * kMicrosecond);
+  data.memory = {first};
+  CHECK_FALSE(Machine::create(data).ok());
+  data.memory = {first, first + 2};
+  CHECK_FALSE(Machine::create(data).ok());
 }
 
 TEST_CASE("cut-through: the next hop starts with the first line") {

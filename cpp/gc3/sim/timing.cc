@@ -15,6 +15,7 @@ constexpr std::uint64_t kLine = 64;     // tiles consist of whole cache lines, a
 constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 44U;
 constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
+constexpr double kMostTraffic = 1000;
 constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
 
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
@@ -23,6 +24,20 @@ bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSecon
 
 Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
 
+// An instruction of `chunks` chunks, sent as messages of at most `most` of them.
+MessageCut cut_instruction(std::uint64_t chunks, std::uint64_t most, std::uint64_t chunk_bytes,
+                           const ProtocolTiming& protocol) {
+  if (chunks <= most) return cut_message(chunks * chunk_bytes, protocol);
+  const std::uint64_t messages = (chunks + most - 1) / most;
+  const MessageCut each = cut_message(most * chunk_bytes, protocol);
+  MessageCut cut = cut_message((chunks - (messages - 1) * most) * chunk_bytes, protocol);
+  cut.per_message = each.slices;
+  cut.slice_bytes = each.last_slice_bytes;
+  cut.end_bytes = each.last_bytes;
+  cut.slices += static_cast<std::uint32_t>((messages - 1) * each.slices);
+  return cut;
+}
+
 }  // namespace
 
 MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol) {
@@ -30,25 +45,32 @@ MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol) {
   const std::uint64_t even = up((bytes + protocol.slices - 1) / protocol.slices, kGranule);
   const std::uint64_t slice = std::min(std::max(even, protocol.min_slice_bytes), bytes);
   const std::uint64_t slices = (bytes + slice - 1) / slice;
-  return {static_cast<std::uint32_t>(slices), static_cast<std::uint32_t>(slice),
-          static_cast<std::uint32_t>(bytes - (slices - 1) * slice)};
+  MessageCut cut;
+  cut.slices = static_cast<std::uint32_t>(slices);
+  cut.last_slice_bytes = static_cast<std::uint32_t>(slice);
+  cut.last_bytes = static_cast<std::uint32_t>(bytes - (slices - 1) * slice);
+  return cut;
 }
 
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count) {
   Tiles tiles;
   if (call.chunk_bytes == 0) return tiles;
+  // Only GC3's runtime has calls of blocks that differ in length.
+  const bool split = protocol.split && call.lengths.empty();
+  const std::uint64_t room = protocol.slot_bytes / (split ? 1 : max_count);
   // At least one element: a slot that is too small for one would never move any data.
-  std::uint64_t tile = std::max(protocol.slot_bytes / max_count / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
+  std::uint64_t tile = std::max(room / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
   tile = std::min(tile, call.chunk_bytes);
   if (tile < call.chunk_bytes && tile > kLine) tile -= tile % kLine;
   tiles.count = (call.chunk_bytes + tile - 1) / tile;
   tiles.bytes = tile;
-  const std::uint64_t rest = call.chunk_bytes - (tiles.count - 1) * tile;
+  tiles.rest = call.chunk_bytes - (tiles.count - 1) * tile;
+  const std::uint64_t most = split ? std::max(protocol.slot_bytes / tile, std::uint64_t{1}) : max_count;
   tiles.full.reserve(max_count + std::size_t{1});
   tiles.last.reserve(max_count + std::size_t{1});
   for (std::uint64_t chunks = 0; chunks <= max_count; ++chunks) {
-    tiles.full.push_back(cut_message(chunks * tile, protocol));
-    tiles.last.push_back(cut_message(chunks * rest, protocol));
+    tiles.full.push_back(cut_instruction(chunks, most, tiles.bytes, protocol));
+    tiles.last.push_back(cut_instruction(chunks, most, tiles.rest, protocol));
   }
   return tiles;
 }
@@ -89,6 +111,8 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
       return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
     }
   }
+  const auto traffic = [](double x) { return std::isfinite(x) && x >= 0 && x <= kMostTraffic; };
+  if (!std::ranges::all_of(p.memory_bytes, traffic)) return bad("the memory traffic of a byte is from 0 to 1000 bytes");
   if (p.lend_bytes != 0 && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
     return bad("the rate of reading lent data is a number of bytes per second above 0");
   }

@@ -10,8 +10,8 @@
 
 namespace gc3::sim {
 
-// How a protocol moves data on a machine. A message is the data that one instruction moves in one tile; it fills one
-// slot and travels in slices.
+// How a protocol moves data on a machine. A message fills one slot and travels in slices. It is what one instruction
+// moves in one tile, unless instructions are split.
 struct ProtocolTiming {
   std::uint64_t slot_bytes = 0;       // data that a slot holds
   std::uint32_t slots = 1;            // per connection
@@ -24,7 +24,13 @@ struct ProtocolTiming {
   // reads the data there at this rate, and then processes it. 0: no message is lent.
   std::uint64_t lend_bytes = 0;
   double lend_bytes_per_s = 0;
+  // Whether tiles have the length of a slot whatever the number of chunks per instruction: then an instruction of
+  // several chunks sends messages of as many as a slot holds, as in MSCCL. Otherwise tiles are so short that the most
+  // chunks of any instruction fit a slot, as in GC3's runtime.
+  bool split = false;
   std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop is unused
+  // What it reads and writes in its rank's memory, in bytes for each of data, per opcode.
+  std::array<double, ir::kOpcodeCount> memory_bytes{};
 };
 
 // The part of the call that affects times.
@@ -55,23 +61,41 @@ struct Options {
   std::uint64_t max_records = 1 << 24;  // more records are an error; a record takes 72 bytes
 };
 
-// How a message of this many chunks is cut.
+struct Piece {
+  std::uint32_t bytes = 0;
+  bool ends_message = true;
+};
+
+// How the data that an instruction moves in one tile is cut: into messages of equal length and a last one, and these
+// into slices of equal length and a last one.
 struct MessageCut {
-  std::uint32_t slices = 1;
-  std::uint32_t slice_bytes = 0;
-  std::uint32_t last_bytes = 0;
-  std::uint32_t total_bytes() const { return slice_bytes * (slices - 1) + last_bytes; }
+  std::uint32_t slices = 1;       // of all messages together
+  std::uint32_t slice_bytes = 0;  // of all messages but the last
+  std::uint32_t end_bytes = 0;    // of the last slice of each of them
+  std::uint32_t per_message = 0;  // slices of each of them; 0: there is only the last message
+  std::uint32_t last_slice_bytes = 0;
+  std::uint32_t last_bytes = 0;  // of the last slice of all
+
+  Piece slice(std::uint32_t number) const {
+    if (number + 1 == slices) return {last_bytes, true};
+    if (per_message == 0) return {last_slice_bytes, false};
+    const std::uint32_t last_message = (slices - 1) / per_message * per_message;
+    if (number >= last_message) return {last_slice_bytes, false};
+    return (number + 1) % per_message == 0 ? Piece{end_bytes, true} : Piece{slice_bytes, false};
+  }
 };
 
 // A call cut into tiles, as in the runtime: `tile` bytes of every chunk at a time.
 struct Tiles {
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;       // of a chunk in every tile but the last
-  std::vector<MessageCut> full;  // by chunks per message
+  std::uint64_t rest = 0;        // of a chunk in the last tile
+  std::vector<MessageCut> full;  // by chunks per instruction
   std::vector<MessageCut> last;  // the same in the last tile
   const MessageCut& message(std::uint64_t tile, std::uint32_t chunks) const {
     return tile + 1 == count ? last[chunks] : full[chunks];
   }
+  std::uint64_t chunk_bytes(std::uint64_t tile) const { return tile + 1 == count ? rest : bytes; }
 };
 MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol);
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count);

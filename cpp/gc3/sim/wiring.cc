@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gc3/base/errors/model.h"
+#include "gc3/base/errors/simulator.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/ir/connections.h"
 
@@ -13,13 +14,15 @@ namespace {
 
 class Builder {
  public:
-  Builder(const ir::Program& program, const Machine& machine) : program_(program), machine_(machine) {}
+  Builder(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places)
+      : program_(program), machine_(machine), places_(places) {}
 
   Result<Wiring> run() {
     if (program_.ranks.size() > machine_.ranks()) {
       return Diagnostic(ErrorCode::TooFewRanks, "'" + program_.name + "' has " + std::to_string(program_.ranks.size()) +
                                                     " ranks, the machine " + std::to_string(machine_.ranks()));
     }
+    GC3_CHECK(check_places());
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     const std::size_t tbs = program_.threadblocks.size();
     out_.rank_of.resize(tbs);
@@ -35,6 +38,9 @@ class Builder {
       breathe();
       if (ir::info(i.opcode).sends) out_.max_count = std::max(out_.max_count, i.count);
     }
+    for (std::uint32_t r = 0; r < program_.ranks.size() && !machine_.data().memory.empty(); ++r) {
+      out_.memory.push_back(machine_.data().memory[place(r)]);
+    }
     for (const ir::Connection& c : connections.all) {
       if (c.messages != 0) GC3_CHECK(add(c));
     }
@@ -42,10 +48,30 @@ class Builder {
   }
 
  private:
+  Status check_places() const {
+    if (places_.empty()) return {};
+    const auto bad = [](const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); };
+    if (places_.size() != program_.ranks.size()) {
+      return bad("'" + program_.name + "' has " + std::to_string(program_.ranks.size()) + " ranks; " +
+                 std::to_string(places_.size()) + " ranks of the machine are named for them");
+    }
+    std::vector<bool> taken(machine_.ranks());
+    for (const std::uint32_t p : places_) {
+      if (p >= taken.size()) {
+        return bad("rank " + std::to_string(p) + " of the machine does not exist; it has " +
+                   std::to_string(taken.size()));
+      }
+      if (taken[p]) return bad("rank " + std::to_string(p) + " of the machine is named twice");
+      taken[p] = true;
+    }
+    return {};
+  }
+  std::uint32_t place(std::uint32_t rank) const { return places_.empty() ? rank : places_[rank]; }
+
   Status add(const ir::Connection& c) {
     const std::uint32_t src = out_.rank_of[c.send_tb];
     const std::uint32_t dst = out_.rank_of[c.recv_tb];
-    const auto route = machine_.route(src, dst, program_.threadblocks[c.send_tb].channel);
+    const auto route = machine_.route(place(src), place(dst), program_.threadblocks[c.send_tb].channel);
     if (!route) {
       return Diagnostic(ErrorCode::NoPath, "rank " + std::to_string(src) + " sends to rank " + std::to_string(dst) +
                                                " (threadblock " +
@@ -69,13 +95,16 @@ class Builder {
 
   const ir::Program& program_;
   const Machine& machine_;
+  const std::vector<std::uint32_t>& places_;
   Wiring out_;
   std::unordered_map<const std::uint32_t*, Slice> interned_;
 };
 
 }  // namespace
 
-Result<Wiring> wire(const ir::Program& program, const Machine& machine) { return Builder(program, machine).run(); }
+Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places) {
+  return Builder(program, machine, places).run();
+}
 
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step) {
   const std::uint32_t rank = wiring.rank_of[tb];

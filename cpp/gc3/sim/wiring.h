@@ -31,13 +31,14 @@ struct Wiring {
   std::vector<std::uint32_t> receiving;  // likewise
   std::vector<std::uint32_t> resources;  // of all routes; identical exits from a rank, or entries into it, share them
   std::vector<std::uint32_t> rank_of;    // per threadblock
+  std::vector<std::uint32_t> memory;     // per rank: the resource of its memory; none if the machine has none
   std::uint32_t max_count = 1;           // chunks in the largest message
   std::uint64_t instructions = 0;
 };
 
-// Refuses a program that no engine could run (see ir/connections.h), ranks that the machine does not have, and a pair
-// of ranks without a path.
-Result<Wiring> wire(const ir::Program& program, const Machine& machine);
+// Rank r of the program is rank places[r] of the machine; without places, rank r. Refuses a program that no engine
+// could run (see ir/connections.h), ranks that the machine does not have, and a pair of ranks without a path.
+Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places);
 
 // "rank 1 threadblock 0 step 3 (rrc)".
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step);

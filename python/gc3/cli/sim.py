@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,8 +18,10 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
-from gc3.runtime import measure
+from gc3.cli.sim_step import sim_step
+from gc3.cli.sim_together import together
 from gc3.sim import Disturbance, Simulation, platform, settings, v_counts
+from gc3.sim.degrade import Traffic
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from gc3.runtime.program import Program
     from gc3.sim import Platform
 
-_MOST_ROWS = 10_000
 _MODES = ("slot", "explain", "alphabeta")
 _STEPS_SHOWN = 12
 
@@ -76,20 +76,13 @@ def sim() -> None:
         "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
         "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
         "gc3 sim ring_allreduce --topology mi300x -b 1MiB -e 1MiB --degrade 0-1=0.5 --without 5 --jitter 5us",
+        "gc3 sim ring_allreduce --topology ndv4 -b 64MiB -e 64MiB --background 0-1=20GB/s --background nvlink3=0.3",
+        "gc3 sim ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --compute 0.5 --background memory=800GB/s",
     ],
 )
 @click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
 @machine_options
-@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
-@click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
-@click.option(
-    "-f",
-    "--factor",
-    type=click.IntRange(min=2),
-    default=4,
-    show_default=True,
-    help="Multiply the size by this from row to row.",
-)
+@sizes.range_options
 @click.option(
     "--mode",
     type=click.Choice(_MODES),
@@ -112,6 +105,7 @@ def sim() -> None:
     help="Blocks of different lengths: a JSON list of elements; of an all-to-all a list per rank of what it sends to "
     "each, else the length of each rank's block. One row, for these counts; with -b or -e all counts are scaled.",
 )
+@what_if.sensitivity_option
 @what_if.options
 @baselining.option
 @options.dtype_option
@@ -134,6 +128,8 @@ def predict(
     dtype: str,
     changes: Sequence[settings.Setting],
     slower: Sequence[tuple[str, float]],
+    traffic: Sequence[Traffic],
+    computing: float,
     without: Sequence[str],
     jitter: float,
     seed: int,
@@ -159,7 +155,7 @@ def predict(
     time of the first baseline divided by that of the program.
     """
     topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower)
+    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
     disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
     if mode == "alphabeta" and (disturbed or sensitivity):
@@ -167,9 +163,7 @@ def predict(
             "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
         )
     counts = _counts(counts_path, excluded=mode == "alphabeta" or sensitivity or bool(baselines))
-    if max_size < min_size:
-        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
-    wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
+    wanted = sizes.in_range(min_size, max_size, factor)
     compiled = _compiled(specs, how, on, mode, prove=not no_verify)
     variants.check_taken(how, specs)
     what_if.check_effect(changes, {program.protocol for program in compiled.values()})
@@ -185,7 +179,7 @@ def predict(
     compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
-    changed = what_if.described(changes, disturbance, slower)
+    changed = what_if.described(changes, disturbance, slower, traffic, computing)
     worth = trust(on, programs, wanted, changed)
     error = None if mode == "alphabeta" else worth.error
     if not as_json:
@@ -215,7 +209,8 @@ def predict(
                 sensitivities(program, on, wanted, dtype=dtype, sharing=sharing, disturbance=disturbance)
             )
     if as_json:
-        data = _data(on, mode, rows, reasons, compared, error) | what_if.data(changes, disturbance)
+        data = _data(on, mode, rows, reasons, compared, error)
+        data |= what_if.data(changes, disturbance, slower, traffic, computing)
         data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
         output.emit(data)
         return 0
@@ -404,3 +399,5 @@ def _data(
 
 
 sim.add_command(calibrate)
+sim.add_command(sim_step)
+sim.add_command(together)

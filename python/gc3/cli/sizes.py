@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gc3 import collectives, datatypes
+from gc3.runtime import measure
 from gc3.support.sizes import format_size, parse_size
 
-__all__ = ["Size", "fit", "format_size", "parse_size"]
+__all__ = ["Size", "fit", "format_size", "in_range", "parse_size", "range_options"]
+
+_MOST_ROWS = 10_000
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -32,6 +37,31 @@ class Size(_SizeType):
             return parse_size(value)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+
+
+def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the arguments of `in_range`."""
+    for option in (
+        click.option(
+            "-f",
+            "--factor",
+            type=click.IntRange(min=2),
+            default=4,
+            show_default=True,
+            help="Multiply the size by this from row to row.",
+        ),
+        click.option("-e", "--max-size", type=Size(), default="1GiB", show_default=True, help="Largest size."),
+        click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size."),
+    ):
+        command = option(command)
+    return command
+
+
+def in_range(min_size: int, max_size: int, factor: int) -> list[int]:
+    """Returns the sizes of the rows of a table."""
+    if max_size < min_size:
+        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    return list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
 
 
 def fit(model: _core.Collective, size: int, dtype: str) -> tuple[int, str | None]:

@@ -12,7 +12,8 @@ import click
 from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
-from gc3.sim import Disturbance, degrade, settings
+from gc3.sim import Disturbance, background, beside, degrade, settings
+from gc3.sim.degrade import Traffic
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SHOWN = 0.005  # the table leaves out elasticities below this
+_RATE = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(map(re.escape, settings.RATES))})?")
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
 
 
@@ -58,19 +60,41 @@ def _degrade(_ctx: click.Context, _param: click.Parameter, given: Iterable[str])
     return found
 
 
-def _jitter(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float:
-    match = _NUMBER.fullmatch(given or "0s")
+def _background(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[Traffic]:
+    found: list[Traffic] = []
+    for text in given:
+        name, _, value = text.rpartition("=")
+        match = _RATE.fullmatch(value)
+        if not name or match is None or float(match[1]) <= 0:
+            raise click.BadParameter(f"'{text}' is not NAME=RATE or NAME=FRACTION, as in 0-1=20GB/s or nvlink3=0.3")
+        found.append(Traffic(name, float(match[1]) * settings.RATES.get(match[2], 1.0), relative=not match[2]))
+    return found
+
+
+def time(text: str) -> float:
+    """Returns the seconds of a time with its unit.
+
+    >>> time("20us")
+    2e-05
+    """
+    match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in _TIMES:
-        raise click.BadParameter(f"'{given}' is not a time, as in 5us")
+        raise click.BadParameter(f"'{text}' is not a time, as in 5us")
     return float(match[1]) * _TIMES[match[2]]
 
 
+def _jitter(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float:
+    return time(given or "0s")
+
+
+sensitivity_option = click.option(
+    "--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter."
+)
+
+
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the arguments that `applied` and `jittered` take, and `sensitivity`."""
+    """Gives a command the arguments that `applied` and `jittered` take, and `without`."""
     for option in (
-        click.option(
-            "--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter."
-        ),
         click.option(
             "--straggler",
             "disturbance",
@@ -88,6 +112,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--without", multiple=True, metavar="A-B|RANK", help="The machine has lost a link, or a rank: 0-1, 3."
+        ),
+        click.option(
+            "--compute",
+            "computing",
+            type=click.FloatRange(0, 1, max_open=True),
+            default=0.0,
+            metavar="FRACTION",
+            help="Compute beside the programs occupies this part of the multiprocessors of every GPU; its traffic: "
+            "--background memory=400GB/s.",
+        ),
+        click.option(
+            "--background",
+            "traffic",
+            metavar="NAME=RATE|FRACTION",
+            multiple=True,
+            callback=_background,
+            help="Other traffic, which takes its rate first: between two ranks (0-1=20GB/s), on a part "
+            "(node0.nic1=5GB/s), a fraction of all links of a class (nvlink3=0.3), or of GPUs' memory (memory=0.5).",
         ),
         click.option(
             "--degrade",
@@ -110,13 +152,19 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def applied(on: Platform, changes: Sequence[settings.Setting], slower: Sequence[tuple[str, float]]) -> Platform:
+def applied(
+    on: Platform,
+    changes: Sequence[settings.Setting],
+    slower: Sequence[tuple[str, float]],
+    traffic: Sequence[Traffic],
+    computing: float,
+) -> Platform:
     """Returns the machine with its changes.
 
     Raises:
-        gc3.UserError: There is no such parameter or part.
+        gc3.UserError: There is no such parameter or part, or nothing is left of a part.
     """
-    return degrade(settings.apply(on, changes), slower)
+    return beside(background(degrade(settings.apply(on, changes), slower), traffic), computing)
 
 
 def jittered(disturbance: Disturbance, jitter: float, seed: int, ranks: int) -> Disturbance:
@@ -129,14 +177,24 @@ def jittered(disturbance: Disturbance, jitter: float, seed: int, ranks: int) -> 
 
 
 def described(
-    changes: Sequence[settings.Setting], disturbance: Disturbance, slower: Sequence[tuple[str, float]] = ()
+    changes: Sequence[settings.Setting],
+    disturbance: Disturbance,
+    slower: Sequence[tuple[str, float]] = (),
+    traffic: Sequence[Traffic] = (),
+    computing: float = 0.0,
 ) -> str:
     """Returns the differences from the preset as text; empty if there are none."""
     parts = [f"{name} at {fraction:g} of its rate" for name, fraction in slower]
+    parts += [f"{t.where} with {_amount(t)} of other traffic" for t in traffic]
+    parts += [f"compute on {100 * computing:g}% of the multiprocessors"] if computing else []
     parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
     parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
     parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
     return ", ".join(parts)
+
+
+def _amount(traffic: Traffic) -> str:
+    return f"{100 * traffic.amount:g}%" if traffic.relative else f"{1e-9 * traffic.amount:g} GB/s"
 
 
 def quantity(change: settings.Setting, *, digits: int = 6) -> str:
@@ -158,9 +216,18 @@ def check_effect(changes: Sequence[settings.Setting], protocols: Collection[str]
             output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 
-def data(changes: Sequence[settings.Setting], disturbance: Disturbance) -> dict[str, Any]:
+def data(
+    changes: Sequence[settings.Setting],
+    disturbance: Disturbance,
+    slower: Sequence[tuple[str, float]] = (),
+    traffic: Sequence[Traffic] = (),
+    computing: float = 0.0,
+) -> dict[str, Any]:
     """Returns the differences from the preset as plain data in seconds, bytes per second, bytes, or plain numbers."""
     return {
+        "degraded": dict(slower),
+        "compute": computing,
+        "background": [{"name": t.where, "amount": t.amount, "relative": t.relative} for t in traffic],
         "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in changes],
         "stragglers": {
             "delay_s": {str(r): s for r, s in disturbance.delay_s.items()},

@@ -8,11 +8,12 @@
 True
 """
 
-from gc3.sim.degrade import degrade
+from gc3.sim.degrade import Traffic, background, beside, degrade
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
 from gc3.sim.presets import PRESETS
+from gc3.sim.together import Part, Together, together
 
 __all__ = [
     "PRESETS",
@@ -20,12 +21,18 @@ __all__ = [
     "Disturbance",
     "Evidence",
     "Parameters",
+    "Part",
     "Platform",
     "Prediction",
     "ProtocolParameters",
     "Simulation",
+    "Together",
+    "Traffic",
+    "background",
+    "beside",
     "degrade",
     "opcode_factors",
     "platform",
     "simulate",
+    "together",
 ]

@@ -58,6 +58,8 @@ class ProtocolParameters:
         lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
             place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
+        split: Whether an instruction of several chunks that exceed a slot sends several messages, as in MSCCL's kernels
+            (`mscclMaxAllowedCount` in microsoft/msccl 2.12.12); otherwise tiles are shorter, as in GC3's runtime.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
         factors: The rate of other work relative to sending, by opcode.
     """
@@ -76,6 +78,7 @@ class ProtocolParameters:
     line_bytes: int = 0
     lend_bytes: int = 0
     lend_rate: float = 0.0
+    split: bool = False
     egress_rate: float = 0.0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
 
@@ -92,7 +95,17 @@ class ProtocolParameters:
             [self.rate / slowdown * self.factors.get(op.name, 1.0) for op in _core.opcodes()],
             self.lend_bytes,
             self.lend_rate / slowdown,
+            self.split,
+            [self._memory_bytes(op) for op in _core.opcodes()],
         )
+
+    def _memory_bytes(self, op: _core.OpcodeInfo) -> float:
+        """What an opcode reads and writes in the memory of its rank, in bytes on the wire for each of those.
+
+        What it receives has been written into a slot, with its flags, and is read; buffers have data only.
+        """
+        buffers = op.reads_local + op.writes_local + (op.reduces and not op.receives)
+        return 2 * op.receives + self.network_efficiency * buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,7 @@ class Parameters:
         core_switch_s: Seconds that a processor takes to turn from one rank to another.
         cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
         cache_slowdown: How many times longer a byte takes a threadblock there.
+        memory_rate: Bytes per second that all threadblocks of a rank read and write in its memory; 0: no limit.
         threadblocks: Most threadblocks that a rank holds at once, all of which must be resident; 0: no limit.
     """
 
@@ -181,6 +195,7 @@ class Parameters:
     core_switch_s: float = 0.0
     cache_bytes: float = 0.0
     cache_slowdown: float = 1.0
+    memory_rate: float = 0.0
     threadblocks: int = 0
     notes: tuple[str, ...] = field(default=())
 

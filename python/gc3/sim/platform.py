@@ -14,6 +14,11 @@ from gc3.topologies.parts import Resource
 _DMA_KINDS = ("nic", "pcie")
 
 
+def memory_name(rank: int) -> str:
+    """Returns the name of the resource that is the memory of a rank."""
+    return f"rank{rank}.memory"
+
+
 @dataclass(frozen=True)
 class Platform:
     """A machine to simulate on.
@@ -61,10 +66,18 @@ class Platform:
         return line * wire.kernel_efficiency * protocol.link_efficiency
 
     def resource_names(self, protocol: str) -> list[str]:
-        """Returns the names of the resources of `machine(protocol)`: the topology's, then limits of egress."""
-        return [r.name for r in self.topology.all_resources] + [
-            f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))
-        ]
+        """Returns the names of the resources of `machine(protocol)`: of the topology, memories, egress."""
+        names = [r.name for r in self.topology.all_resources] + [memory_name(rank) for rank in self._with_memory]
+        return names + [f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))]
+
+    @property
+    def _with_memory(self) -> range:
+        """The ranks whose memory is simulated: all where something else uses one, or none.
+
+        Programs by themselves do not reach the rate of a GPU's memory, and simulating it takes time.
+        """
+        used = any(memory_name(rank) in self._left for rank in range(self.topology.rank_count))
+        return range(self.topology.rank_count if used else 0)
 
     def _limited(self, protocol: ProtocolParameters) -> list[int]:
         """The ranks whose direct links together carry less than each by itself."""
@@ -81,6 +94,12 @@ class Platform:
         number = {c.name: i for i, c in enumerate(topology.classes)}
         resources = [
             (self.rate(r, protocol), topology.link_class(r.link_class).message_s) for r in topology.all_resources
+        ]
+        memory = [len(resources) + rank for rank in self._with_memory]
+        # In bytes on the wire, as messages lie in slots.
+        resources += [
+            (p.memory_rate * protocol.network_efficiency * self._left.get(memory_name(rank), 1.0), 0.0)
+            for rank in self._with_memory
         ]
         classes: list[tuple[float, float, float, bool]] = []
         for c in topology.classes:
@@ -114,4 +133,5 @@ class Platform:
             p.cores,
             p.cores_dealt,
             p.core_switch_s,
+            memory,
         )

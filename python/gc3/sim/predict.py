@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.sim import presets, v_counts
-from gc3.sim.parameters import Parameters
+from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.sim.platform import Platform
 from gc3.support import notebook
 from gc3.support.sizes import format_size
@@ -136,6 +136,17 @@ def platform(topology: str | Topology, preset: str | Parameters | None = None) -
     return Platform(machine, preset or presets.for_topology(machine))
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the core is told of a call: S and the longest chunk in bytes, an element's bytes, all counts, the FIFOs."""
+
+    size: int
+    chunk_bytes: int
+    itemsize: int
+    counts: list[int]
+    protocol: _core.SimProtocol
+
+
 class Simulation:
     """A program on a machine, to be timed at any size.
 
@@ -146,7 +157,9 @@ class Simulation:
     1048576
     """
 
-    def __init__(self, program: Compiled, on: Platform, counts: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, program: Compiled, on: Platform, counts: Sequence[int] | None = None, ranks: Sequence[int] | None = None
+    ) -> None:
         """Wires the program to the machine.
 
         Args:
@@ -155,17 +168,40 @@ class Simulation:
             counts: The elements of each block, for calls whose blocks differ in length, in the order of
                 `Collective.v_count`: of an all-to-all what rank 0 sends to each rank, then rank 1. At other sizes than
                 that of these counts all are scaled alike.
+            ranks: The ranks of the machine on which the program's ranks run, in their order; None: the first ones.
 
         Raises:
-            gc3.UserError: The machine has too few ranks or lacks a path that the program needs; or the program does not
-                serve such counts.
+            gc3.UserError: The machine does not have these ranks or lacks a path that the program needs; or the program
+                does not serve such counts.
         """
         self.program = program.core
         self._counts = None if counts is None else v_counts.checked(self.program, counts)
         self.platform = on
         self._machine = on.machine(self.program.protocol)
-        self._protocol = on.parameters.protocol(self.program.protocol).core()
-        self.core = _core.Simulator(self.program, self._machine)
+        self.ranks = range(self.program.rank_count) if ranks is None else ranks
+        self.core = _core.Simulator(self.program, self._machine, [] if ranks is None else list(ranks))
+
+    @cached_property
+    def _timing(self) -> ProtocolParameters:
+        """The parameters of the program's protocol; without `split` if messages of single chunks deadlock.
+
+        One tile of chunks as long as a slot decides: nothing is in flight between tiles. MSCCL would hang there; the
+        shorter tiles of GC3's runtime cannot.
+        """
+        timing = self.platform.parameters.protocol(self.program.protocol)
+        if not timing.split or self.core.most_chunks == 1:
+            return timing
+        try:
+            self.core.run(timing.slot_bytes, timing.core())
+        except errors.Gc3Error as problem:
+            if problem.diagnostics[0].name != "SimulatedDeadlock":
+                raise
+            return replace(timing, split=False)
+        return timing
+
+    @cached_property
+    def _protocol(self) -> _core.SimProtocol:
+        return self._timing.core()
 
     @cached_property
     def _names(self) -> list[str]:
@@ -177,16 +213,17 @@ class Simulation:
         Raises:
             gc3.UserError: With the rank that has most.
         """
-        most, limit = max(self._threadblocks, default=0), self.platform.parameters.threadblocks
+        most, limit = max(self.threadblocks, default=0), self.platform.parameters.threadblocks
         if limit and most > limit:
             raise errors.error(
                 "TooManyThreadblocks",
-                f"rank {self._threadblocks.index(most)} of '{self.program.name}' has {most}; a GPU of preset "
+                f"rank {self.threadblocks.index(most)} of '{self.program.name}' has {most}; a GPU of preset "
                 f"'{self.platform.parameters.name}' holds {limit} at once",
             )
 
     @cached_property
-    def _threadblocks(self) -> list[int]:
+    def threadblocks(self) -> list[int]:
+        """The number of threadblocks of each rank."""
         return list(self.program.threadblocks_per_rank)
 
     def fit(self, size: int, dtype: str = "float32") -> tuple[int, int]:
@@ -202,6 +239,17 @@ class Simulation:
     def work(self, size: int) -> int:
         """Returns about how many slice operations a simulation of this size takes."""
         return self.core.work(self.fit(size)[1], self._protocol)
+
+    def call(self, size: int, dtype: str = "float32") -> Call:
+        """Returns what the core is told of a call of S = `size` bytes."""
+        actual, chunk_bytes = self.fit(size, dtype)
+        itemsize = datatypes.dtype(dtype).itemsize
+        counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
+        parameters, protocol = self.platform.parameters, self._protocol
+        if parameters.cache_bytes:
+            slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
+            protocol = self._timing.core(slowdown)
+        return Call(actual, chunk_bytes, itemsize, counts, protocol)
 
     def run(
         self,
@@ -228,22 +276,17 @@ class Simulation:
         self.check_resident()
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
-        actual, chunk_bytes = self.fit(size, dtype)
-        itemsize = datatypes.dtype(dtype).itemsize
-        counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
-        parameters, protocol = self.platform.parameters, self._protocol
-        if parameters.cache_bytes:
-            slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
-            protocol = parameters.protocol(self.program.protocol).core(slowdown)
+        call = self.call(size, dtype)
+        actual = call.size
         outcome = self.core.run(
-            chunk_bytes,
-            protocol,
+            call.chunk_bytes,
+            call.protocol,
             self.platform.parameters.launch_s,
             *disturbance.lists(self.program.rank_count),
             sharing == "max-min",
             explain,
-            itemsize,
-            counts,
+            call.itemsize,
+            call.counts,
         )
         busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
         algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0
@@ -311,8 +354,6 @@ def _resources(topology: Topology, src: int, dst: int, channel: int) -> Sequence
 
 def _lossless(topology: Topology) -> Topology:
     """The topology with line rates instead of what kernels and engines reach of them."""
-    from dataclasses import replace  # noqa: PLC0415
-
     classes = tuple(replace(c, kernel_efficiency=1.0, dma_efficiency=1.0, message_s=0.0) for c in topology.classes)
     return replace(topology, classes=classes)
 

@@ -28,6 +28,7 @@ def dumps(parameters: Parameters) -> str:
         "core_switch_s": parameters.core_switch_s,
         "cache_bytes": parameters.cache_bytes,
         "cache_slowdown": parameters.cache_slowdown,
+        "memory_rate": parameters.memory_rate,
         "threadblocks": parameters.threadblocks,
         "protocols": {name: asdict(timing) for name, timing in parameters.protocols.items()},
     }

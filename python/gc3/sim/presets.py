@@ -25,7 +25,17 @@ _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936);
 def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
     """Returns NCCL's Simple: two tiles of 2 MiB in two slices; a slice is used when it has been received completely."""
     return ProtocolParameters(
-        rate, link, 1.0, op_s, hop_s, network_hop_s, slot_bytes=2 * _MIB, slots=2, slices=2, min_slice_bytes=32 * _KIB
+        rate,
+        link,
+        1.0,
+        op_s,
+        hop_s,
+        network_hop_s,
+        slot_bytes=2 * _MIB,
+        slots=2,
+        slices=2,
+        min_slice_bytes=32 * _KIB,
+        split=True,
     )
 
 
@@ -42,6 +52,7 @@ def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float
         slots=8,
         cut_through=True,
         line_bytes=4 * _KIB,
+        split=True,
     )
 
 
@@ -58,6 +69,7 @@ def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: fl
         slots=8,
         cut_through=True,
         line_bytes=38_400,  # 20 warps of 1920 bytes
+        split=True,
     )
 
 
@@ -187,7 +199,7 @@ _CPU_INFINIBAND = _on_hosts(CPU_INFINIBAND, 0.5e-6, 0.0, "assumed: 0.5 us of UCX
 # kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
-        p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL))
+        p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL), memory_rate=PROCESSORS[p.name].memory)
         for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50)
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}

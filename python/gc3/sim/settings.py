@@ -3,6 +3,7 @@
     launch                    time until threadblocks begin
     connection.rate           of one connection through a NIC; connection.message: its time per slice
     core.switch               time of a processor that ranks share to turn to another rank
+    memory.rate               of a rank's memory, for all its threadblocks together
     cache.bytes  cache.slowdown  size of buffers of which half lie outside the caches, and how slow bytes are there
     LL.rate                   of one threadblock that sends; likewise for Simple and LL128
     LL.op  LL.hop  LL.network_hop            times
@@ -31,9 +32,9 @@ from gc3.topologies.model import Topology
 from gc3.topologies.parts import KINDS, LinkClass
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
-_RATES = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8}
+RATES = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 1e9 / 8}
 _SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "kB": 1e3, "MB": 1e6}
-_UNITS = {"time": _TIMES, "rate": _RATES, "size": _SIZES, "number": {"": 1.0}}
+_UNITS = {"time": _TIMES, "rate": RATES, "size": _SIZES, "number": {"": 1.0}}
 _TELLING = {"time": "5us", "rate": "50GB/s", "size": "512KiB", "number": "0.8"}
 
 # name in a setting -> (field, what it is)
@@ -66,6 +67,7 @@ _OF_PLATFORM = {
     "connection.rate": ("connection_rate", "rate"),
     "connection.message": ("connection_message_s", "time"),
     "core.switch": ("core_switch_s", "time"),
+    "memory.rate": ("memory_rate", "rate"),
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }

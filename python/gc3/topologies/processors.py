@@ -84,6 +84,7 @@ class Processor:
         generation: The name of the generation, by which NCCL's tuning differs.
         capabilities: CUDA compute capabilities, or names of AMD's gfx architectures.
         pattern: A regular expression for a part of the name that the vendor's tools print.
+        memory: Bytes per second of its memory.
         multiprocessors: The number of multiprocessors; AMD calls them compute units.
         each: The limits of one multiprocessor; None: not modelled.
         source: Where these numbers come from.
@@ -93,6 +94,7 @@ class Processor:
     generation: str
     capabilities: tuple[str, ...]
     pattern: str
+    memory: float
     multiprocessors: int
     each: Multiprocessor | None
     source: str
@@ -114,22 +116,59 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
     {
         p.name: p
         for p in (
-            Processor("v100", "volta", ("70",), r"V100", 80, Multiprocessor(96 << 10), "Tesla V100 whitepaper: 80 SMs"),
             Processor(
-                "a100", "ampere", ("80",), r"A[18]00", 108, Multiprocessor(164 << 10), "A100 whitepaper: 108 SMs"
+                "v100",
+                "volta",
+                ("70",),
+                r"V100",
+                900e9,
+                80,
+                Multiprocessor(96 << 10),
+                "Tesla V100 whitepaper: 80 SMs, 900 GB/s",
+            ),
+            Processor(
+                "a100",
+                "ampere",
+                ("80",),
+                r"A[18]00",
+                1555e9,
+                108,
+                Multiprocessor(164 << 10),
+                "A100 whitepaper: 108 SMs, 1555 GB/s of 40 GB",
             ),
             Processor(
                 "h100",
                 "hopper",
                 ("90",),
                 r"H[18]00(?! PCIe)|H200|GH200",
+                3350e9,
                 132,
                 Multiprocessor(228 << 10),
-                "H100 whitepaper: 132 SMs of an SXM5 module",
+                "H100 whitepaper: 132 SMs of an SXM5 module; H100 data sheet: 3.35 TB/s",
             ),
-            Processor("gb200", "blackwell", ("100",), r"G?B200", 148, Multiprocessor(228 << 10), "148 SMs of a B200"),
-            Processor("mi50", "gcn", ("gfx906",), r"MI[56]0", 60, None, "data sheet: 60 compute units"),
-            Processor("mi300x", "cdna3", ("gfx940", "gfx941", "gfx942"), r"MI300X", 304, None, "data sheet: 304 CUs"),
+            Processor(
+                "gb200",
+                "blackwell",
+                ("100",),
+                r"G?B200",
+                8e12,
+                148,
+                Multiprocessor(228 << 10),
+                "148 SMs of a B200; GB200 data sheet: 8 TB/s",
+            ),
+            Processor(
+                "mi50", "gcn", ("gfx906",), r"MI[56]0", 1024e9, 60, None, "data sheet: 60 compute units, 1024 GB/s"
+            ),
+            Processor(
+                "mi300x",
+                "cdna3",
+                ("gfx940", "gfx941", "gfx942"),
+                r"MI300X",
+                5.3e12,
+                304,
+                None,
+                "data sheet: 304 CUs, 5.3 TB/s",
+            ),
         )
     }
 )

@@ -1,0 +1,286 @@
+"""gc3 sim step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import gc3
+from gc3 import algorithms, errors
+from gc3.cli import completion, options, output, variants, what_if
+from gc3.cli.command import Command
+from gc3.cli.files import OutputFile
+from gc3.cli.machine import load_machine, machine_options
+from gc3.comm.selection import Table
+from gc3.sim import Simulation, chakra, platform, settings, step
+from gc3.sim.nccl import Nccl
+from gc3.sim.step import MESSAGE, Chosen
+from gc3.sim.trust import trust
+from gc3.topologies.without import without as without_ranks
+
+if TYPE_CHECKING:
+    from gc3.runtime.program import Program
+    from gc3.sim import Disturbance, Platform, Traffic
+    from gc3.sim.step import Step
+    from gc3.topologies import Topology
+
+
+def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        collective, equals, spec = text.partition("=")
+        if not equals or not spec or collective not in chakra.COLLECTIVES.values():
+            known = ", ".join(dict.fromkeys(chakra.COLLECTIVES.values()))
+            raise click.BadParameter(f"'{text}' is not COLLECTIVE=PROGRAM; collectives are {known}")
+        found[collective] = spec
+    return found
+
+
+@click.command(
+    "step",
+    cls=Command,
+    short_help="Predict a training step from Chakra execution traces.",
+    examples=[
+        "gc3 sim step examples/transformer.et -t ndv4",
+        "gc3 sim step examples/transformer.et -t ndv4 --use allreduce=ring_allreduce:channels=4,instances=8",
+        "gc3 sim step examples/transformer.et -t ndv4 --nodes 2 --straggler 3=1.2 --degrade node0.nic1=0.5",
+        "gc3 sim step step.et -t ndv5 --groups groups.json --table tuned.json -o simulated",
+    ],
+)
+@click.argument("path", metavar="TRACE", shell_complete=completion.programs)
+@machine_options
+@click.option(
+    "--use",
+    "uses",
+    metavar="COLLECTIVE=PROGRAM",
+    multiple=True,
+    callback=_uses,
+    help="Execute a collective by this program, as in gc3 sim: allreduce=ring_allreduce:instances=8.",
+)
+@click.option("--table", "table_path", metavar="FILE", help="Choose programs of other collectives from this table.")
+@click.option("--groups", "groups_path", metavar="FILE", help="JSON of the names of groups with their ranks.")
+@click.option(
+    "-o", "--output", "out", type=OutputFile(), metavar="PREFIX", help="Write PREFIX.RANK.et with simulated times."
+)
+@what_if.options
+@options.compile_options
+@options.no_verify_option
+@options.json_option
+def sim_step(
+    path: str,
+    machine: str,
+    nodes: int | None,
+    preset: str | None,
+    uses: dict[str, str],
+    table_path: str | None,
+    groups_path: str | None,
+    out: str | None,
+    changes: Sequence[settings.Setting],
+    slower: Sequence[tuple[str, float]],
+    traffic: Sequence[Traffic],
+    computing: float,
+    without: Sequence[str],
+    jitter: float,
+    seed: int,
+    disturbance: Disturbance,
+    as_json: bool,
+    no_verify: bool,
+    how: options.CompileOptions,
+) -> int:
+    """Predict the time of a training step, and how much of its communication is exposed.
+
+    TRACE is a Chakra execution trace, FILE.et, that every rank executes; or the beginning of the names of one for each
+    rank, TRACE.0.et, TRACE.1.et and so on. Compute takes the times of the traces.
+
+    A collective is executed by the program of --use, or else of the table of --table; it is simulated, and shares links
+    with what else is under way. Without either it takes NCCL's time, from the last rank's call on, as if it were alone.
+    """
+    topology = load_machine(machine, nodes, without)
+    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
+    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
+    with output.working("reading"):
+        traces = chakra.read_all(path, topology.rank_count)
+        groups = None if groups_path is None else chakra.read_groups(groups_path)
+    table = None if table_path is None else Table.read(table_path)
+    choose = _Chooser(on, uses, table, variants.limited(how, on), prove=not no_verify)
+    with output.working("simulating"):
+        found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
+    if out is not None:
+        chakra.write_all(out, found.traces)
+    alone = {(c.what, c.ranks, c.size): choose.alone_s(c.what, c.ranks, c.size) for c in found.calls}
+    rows = _rows(found, alone)
+    if as_json:
+        output.emit(_data(on, found, rows) | what_if.data(changes, disturbance, slower, traffic, computing))
+        return 0
+    changed = what_if.described(changes, disturbance, slower, traffic, computing)
+    _print_head(on, choose, [c.size for c in found.calls], changed)
+    _print(found, rows)
+    return 0
+
+
+@dataclass
+class _Chooser:
+    """Names what executes a collective: the program of the command line, of a table, or NCCL."""
+
+    on: Platform
+    uses: dict[str, str]
+    table: Table | None
+    how: options.CompileOptions
+    prove: bool
+    _made: dict[tuple[str, tuple[int, ...]], Simulation] = field(default_factory=dict[Any, Simulation])
+    _nccl: dict[tuple[str, tuple[int, ...]], Nccl] = field(default_factory=dict[Any, Nccl])
+
+    def __call__(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        if what == MESSAGE:
+            return Chosen("send and receive", self._simulation("send and receive", ranks, _message))
+        if what in self.uses:
+            spec = self.uses[what]
+            return Chosen(spec, self._simulation(spec, ranks, self._compiled))
+        if self.table is not None:
+            return self._of_table(what, ranks, size)
+        try:
+            if (what, ranks) not in self._nccl:
+                self._nccl[what, ranks] = Nccl(replace(self.on, topology=_part(self.on.topology, ranks)), what)
+            cell = self._nccl[what, ranks](size)
+        except errors.UserError as problem:
+            raise errors.error(
+                "BadTrace",
+                f"NCCL's time of {what} on {len(ranks)} ranks is not known ({problem.message}); name a program: "
+                f"--use {what}=PROGRAM, or --table FILE",
+            ) from problem
+        return Chosen(cell.program, None, cell.time_s)
+
+    def alone_s(self, what: str, ranks: tuple[int, ...], size: int) -> float:
+        """Returns the seconds that it takes if no other is under way and all ranks call it at once."""
+        chosen = self(what, ranks, size)
+        return chosen.time_s if chosen.simulation is None else chosen.simulation.run(size).time_s
+
+    @property
+    def programs(self) -> list[Any]:
+        """All programs that were simulated."""
+        return [simulation.program for simulation in self._made.values()]
+
+    def _of_table(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        assert self.table is not None  # noqa: S101  see the caller
+        here = [self.on.topology.ranks[rank].node for rank in ranks]
+        nodes = len(set(here))
+        each = len(ranks) // nodes if len({here.count(node) for node in here}) == 1 else 0
+        choice = self.table.choose(what, ranks=len(ranks), size=size, in_place=False, nodes=nodes, ranks_per_node=each)
+        spec = choice.row.spec
+
+        def compiled(_label: str, _topology: Topology) -> Program:
+            return spec.compile(len(ranks), nodes=nodes, prove=self.prove)
+
+        return Chosen(f"{spec.algorithm} of the table", self._simulation(repr(spec), ranks, compiled))
+
+    def _simulation(self, label: str, ranks: tuple[int, ...], make: Any) -> Simulation:
+        key = label, ranks
+        if key not in self._made:
+            self._made[key] = Simulation(make(label, _part(self.on.topology, ranks)), self.on, ranks=ranks)
+        return self._made[key]
+
+    def _compiled(self, spec: str, topology: Topology) -> Any:
+        return variants.proven(spec, self.how, topology, prove=self.prove)
+
+
+def _part(topology: Topology, ranks: tuple[int, ...]) -> Topology:
+    """The machine that some ranks would be alone."""
+    others = set(range(topology.rank_count)) - set(ranks)
+    return without_ranks(topology, ranks=others) if others else topology
+
+
+def _message(_label: str, _topology: Topology) -> Any:
+    """A message from rank 0 to rank 1."""
+    return gc3.compile(algorithms.load("alltonext"), N=1, G=2)
+
+
+def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
+    """Calls alike as one row, in the order of the first."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for c in found.calls:
+        key = c.what, len(c.ranks), c.size, c.program
+        row = rows.setdefault(
+            key,
+            {
+                "collective": c.what,
+                "ranks": len(c.ranks),
+                "size": c.size,
+                "program": c.program,
+                "calls": 0,
+                "alone_us": 1e6 * alone[c.what, c.ranks, c.size],
+                "mean_us": 0.0,
+                "exposed_us": 0.0,
+            },
+        )
+        row["calls"] += 1
+        row["mean_us"] += (1e6 * (c.end_s - c.last_s) - row["mean_us"]) / row["calls"]
+        row["exposed_us"] += 1e6 * c.exposed_s
+    return list(rows.values())
+
+
+def _print_head(on: Platform, choose: _Chooser, wanted: Sequence[int], changed: str) -> None:
+    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
+    if choose.programs:
+        click.echo(f"preset {trust(on, choose.programs, wanted, changed).text}")
+    else:
+        click.echo("collectives take the times of gc3 sim --baseline nccl")
+    if changed:
+        click.echo(f"# changed: {changed}")
+
+
+def _print(found: Step, rows: Sequence[dict[str, Any]]) -> None:
+    total = found.time_s or 1.0
+    count = len(found.ranks)
+    click.secho(f"# step: {1e6 * found.time_s:.2f} us", bold=True)
+    for text, seconds in (
+        ("compute", sum(rank.compute_s for rank in found.ranks) / count),
+        ("communication", sum(rank.communication_s for rank in found.ranks) / count),
+        ("  exposed", found.exposed_s),
+    ):
+        click.echo(f"#   {text:<16} {1e6 * seconds:>12.2f} us {100 * seconds / total:>5.1f}%, mean over {count} ranks")
+    click.echo(f"# {'size':>10} {'ranks':>6} {'calls':>6} {'alone':>10} {'mean':>10} {'exposed':>10}")
+    click.echo(f"# {'(B)':>10} {'':>6} {'':>6} {'(us)':>10} {'(us)':>10} {'(us)':>10}  collective, program")
+    for row in rows:
+        click.echo(
+            f"{row['size']:>12} {row['ranks']:>6} {row['calls']:>6} {row['alone_us']:>10.2f} {row['mean_us']:>10.2f} "
+            f"{row['exposed_us']:>10.2f}  {row['collective']}, {row['program']}"
+        )
+    if found.untimed:
+        output.remark(f"{found.untimed} nodes that compute have no duration in the traces, and take no time")
+
+
+def _data(on: Platform, found: Step, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "topology": on.topology.name,
+        "preset": {"name": on.parameters.name, "status": on.parameters.evidence.status},
+        "time_us": 1e6 * found.time_s,
+        "exposed_us": 1e6 * found.exposed_s,
+        "untimed_nodes": found.untimed,
+        "collectives": list(rows),
+        "ranks": [
+            {
+                "end_us": 1e6 * r.end_s,
+                "compute_us": 1e6 * r.compute_s,
+                "communication_us": 1e6 * r.communication_s,
+                "exposed_us": 1e6 * r.exposed_s,
+            }
+            for r in found.ranks
+        ],
+        "calls": [
+            {
+                "name": c.name,
+                "collective": c.what,
+                "ranks": list(c.ranks),
+                "size": c.size,
+                "program": c.program,
+                "first_call_us": 1e6 * c.first_s,
+                "last_call_us": 1e6 * c.last_s,
+                "end_us": 1e6 * c.end_s,
+                "exposed_us": 1e6 * c.exposed_s,
+            }
+            for c in found.calls
+        ],
+    }
