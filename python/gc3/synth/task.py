@@ -13,7 +13,7 @@ from functools import cached_property
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, problem, result, trees
+from gc3.synth import cuts, demand, overlap, problem, result, trees
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
@@ -307,11 +307,22 @@ class Task:
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         how = "trees, pipelined"
+        ratio: Fraction | None = None
         if len(ratios) == planned[0]:
-            ratio = sum(ratios) * (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks / chunks
+            times = (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks
+            ratio = sum(ratios, Fraction(0)) * times / chunks
             how = f"packed trees: with more chunks R/C tends to {ratio}"
         lanes = 1 if self.problem(chunks).reduced is None else _LANES
-        return self._of_parts(replace(made, lanes=lanes), how, begun)
+        found = self._of_parts(replace(made, lanes=lanes), how, begun)
+        return self._overlapped(found, made, ratio, begun) if self.composed else found
+
+    def _overlapped(self, found: Outcome, made: Result, ratio: Fraction | None, begun: float) -> Outcome:
+        """The outcome with the halves of the composition overlapped, or of pairs of trees if these are better."""
+        better = overlap.best(self.session, made, self.any_steps().rounds * _NEAR, ratio, found.how)
+        if better is None:
+            return found
+        whole = replace(better.result, lanes=_LANES)
+        return Outcome(FOUND, whole, better.how, None, time.monotonic() - begun, better.composed)
 
     def hierarchical(self, chunks: int) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
