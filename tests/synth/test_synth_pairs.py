@@ -10,8 +10,10 @@ import pytest
 
 from gc3 import topologies
 from gc3.runtime.checking import Case
-from gc3.synth import Network, Outcome, Session, Solvers, Task, pairs, placing, trees
+from gc3.synth import Network, Outcome, Session, Solvers, Task, pairs, placing, result, trees
+from gc3.synth.demand import Demand, Piece
 from gc3.synth.placing import Hop
+from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from own_bounds import Machine, replay
 
@@ -67,19 +69,11 @@ def test_load_is_the_bound(spec: str, unit: float | None, ratio: Fraction, solve
     assert all(used <= found.rounds * Fraction(c) for used, (_, c) in zip(load, network.bounds, strict=True))
 
 
-@pytest.mark.parametrize(("spec", "most"), [("star:R=8", 1.008), ("line:R=8", 1.055), ("dgx1:without=0-1", 1.1)])
-def test_rounds_approach_the_load_and_programs_run(spec: str, most: float, solvers: Solvers) -> None:
-    """A composition takes 7/4 on the star and the line, and 7/16 on the broken DGX-1."""
-    task = task_of(spec, None, solvers)
-    outcome = task.pipelined(128)
-    assert outcome.how.startswith("pairs of trees")
-    assert outcome.result is not None
-    chunks, _, rounds = outcome.result.cost
-    assert rounds <= most * chunks * task.any_steps().rounds
-    network, schedule = task.network, outcome.result.schedule
+def check_run(network: Network, made: Result) -> None:
+    chunks, schedule = made.chunks, made.schedule
     relation = tuple((tuple(network.edges[e] for e in m), Fraction(c)) for m, c in network.bounds)
     replay(Machine(network.ranks, relation), "allreduce", chunks, 0, schedule.rounds, schedule.steps)
-    program = outcome.result.program()
+    program = made.program()
     program.verify()
     case = Case(program.collective, 1000, "int32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()
@@ -87,12 +81,29 @@ def test_rounds_approach_the_load_and_programs_run(spec: str, most: float, solve
     assert case.compare(inputs, outputs).ok
 
 
+@pytest.mark.parametrize(("spec", "most"), [("star:R=8", 1.008), ("line:R=8", 1.055), ("dgx1:without=0-1", 1.1)])
+def test_rounds_approach_the_load_and_programs_run(spec: str, most: float, solvers: Solvers) -> None:
+    """A composition takes 7/4 on the star and the line, and 7/16 on the broken DGX-1."""
+    task = task_of(spec, None, solvers)
+    schedule = pairs.schedule(task.network, 128, pairs_of(task), 60.0)
+    best = task.pipelined(128).result
+    assert best is not None
+    assert best.schedule.total_rounds <= schedule.total_rounds <= most * 128 * task.any_steps().rounds
+    for made in (best, result.whole(task.network, task.problem(128), schedule)):
+        check_run(task.network, made)
+
+
+def test_pairs_are_used_where_no_composition_is_as_good(solvers: Solvers) -> None:
+    outcome = task_of("dgx1:without=0-1", None, solvers).pipelined(352)
+    assert outcome.how == "pairs of trees: with more chunks R/C tends to 7/22"
+    assert not outcome.composed
+
+
 def test_with_many_chunks_only_the_depth_remains(solvers: Solvers) -> None:
     """On a line, the last chunk begins after all others, and passes seven more links, to a middle rank and back."""
+    task = task_of("line:R=8", None, solvers)
     for chunks in (64, 512):
-        outcome = task_of("line:R=8", None, solvers).pipelined(chunks)
-        assert outcome.result is not None
-        assert outcome.result.cost[2] == chunks + 7
+        assert pairs.schedule(task.network, chunks, pairs_of(task), 60.0).total_rounds == chunks + 7
 
 
 @pytest.mark.parametrize("spec", ["dgx1", "lassen:N=2", "torus:X=4,Y=4", "fat_tree:R=8,leaf=4,taper=2"])
@@ -110,9 +121,9 @@ def test_programs_take_as_many_threadblocks_as_the_gpu_holds(
 ) -> None:
     """On 64 GPUs all lanes would take 112 on some; an A100 has 108."""
     most = topologies.load("ndv4:N=8").threadblocks
-    result = method(task_of("ndv4:N=8", 25, solvers), 512).result
-    assert result is not None
-    program = result.program(max_threadblocks=most)
+    made = method(task_of("ndv4:N=8", 25, solvers), 512).result
+    assert made is not None
+    program = made.program(max_threadblocks=most)
     program.verify()
     assert program.info()["max_threadblocks_per_rank"] <= most
 
@@ -127,7 +138,8 @@ def test_phases_overlap(solvers: Solvers) -> None:
     """Two chunks over three ranks in a line, one after the other: the second follows the first."""
     network = Network.of(topologies.load("line:R=3"))
     schedule = Schedule((1, 1, 1, 1), (((0, 0, 1),), ((0, 1, 2),), ((1, 0, 1),), ((1, 1, 2),)))
-    assert placing.overlapped(network, schedule, 10.0) == Schedule(
+    wanted = Demand("two", 3, 2, 0, (Piece(0, frozenset({1, 2}), 2),))
+    assert placing.overlapped(network, wanted, schedule, 10.0) == Schedule(
         (1, 1, 1), (((0, 0, 1),), ((0, 1, 2), (1, 0, 1)), ((1, 1, 2),))
     )
     both = [Hop(0, network.edge_index[0, 1], 0, ()), Hop(1, network.edge_index[2, 1], 0, ())]

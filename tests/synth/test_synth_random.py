@@ -83,9 +83,10 @@ def check_collective(machine: Machine, task: Task) -> None:
     assert float(ratio) <= attainable(machine, name, task.root) * (1 + CLOSE)
     chunks = unit * (1 + len(name) % 3)
     outcomes = [task.pipelined(chunks)]
-    if task.network.nodes and machine.ranks % 2 == 0:
+    if task.network.nodes:
         with contextlib.suppress(errors.UserError):  # there are no rails
             outcomes.append(task.hierarchical(unit))
+            outcomes.append(task.hierarchical(chunks, overlapped=True))
     steps = task.least_steps()
     outcomes.append(task.least_rounds(unit, steps))
     if machine.ranks <= SEARCHED:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gc3.synth import pairs, placing, result
 from gc3.synth.limits import TimeUp
 from gc3.synth.result import Result
-from gc3.synth.schedule import Schedule
 from gc3.synth.search import Session
 
 _FEW_SENDS = 20_000
@@ -31,6 +29,26 @@ class Overlap:
     composed: bool
 
 
+def halves(session: Session, made: Result, how: str) -> Overlap | None:
+    """Returns a result with its phases overlapped; None if that has no fewer rounds.
+
+    Args:
+        session: The time limit.
+        made: The result.
+        how: The method that found it.
+
+    Raises:
+        TimeUp: The time limit was reached.
+    """
+    session.tell("overlapping")
+    schedule = placing.overlapped(made.network, made.problem.demands[-1], made.schedule, session.left)
+    if schedule.total_rounds >= made.schedule.total_rounds:
+        return None
+    method, colon, more = how.partition(":")
+    more += " or less" if "tends to" in more else ""
+    return Overlap(result.whole(made.network, made.problem, schedule), f"{method}, overlapped{colon}{more}", True)
+
+
 def best(session: Session, made: Result, enough: Fraction, ratio: Fraction | None, how: str) -> Overlap | None:
     """Returns the best result with fewer rounds than a reduction followed by a distribution; None if none was found.
 
@@ -44,35 +62,26 @@ def best(session: Session, made: Result, enough: Fraction, ratio: Fraction | Non
     """
     found: Overlap | None = None
     fewest = made.schedule.total_rounds
-    with_pairs = made.collective == "allreduce" and (
-        ratio is None or ratio > enough or made.schedule.send_count <= _FEW_SENDS
-    )
-    candidates = _candidates(session, made, how, with_pairs=with_pairs)
     try:
-        while fewest > enough * made.chunks and (candidate := next(candidates, None)) is not None:
-            schedule, method, composed = candidate
-            if schedule.total_rounds < fewest:
-                found = Overlap(result.whole(made.network, made.problem, schedule), method, composed)
-                fewest = schedule.total_rounds
+        found = halves(session, made, how)
+        fewest = fewest if found is None else found.result.schedule.total_rounds
+        limited = ratio is None or ratio > enough or made.schedule.send_count <= _FEW_SENDS
+        if made.collective == "allreduce" and limited and fewest > enough * made.chunks:
+            paired = _paired(session, made)
+            if paired is not None and paired.result.schedule.total_rounds < fewest:
+                found = paired
     except TimeUp:
         pass  # what was found counts
     return found
 
 
-def _candidates(session: Session, made: Result, how: str, *, with_pairs: bool) -> Iterator[tuple[Schedule, str, bool]]:
-    session.tell("overlapping")
-    method, colon, limit = how.partition(":")
-    yield (
-        placing.overlapped(made.network, made.schedule, session.left),
-        f"{method}, halves overlapped{colon}{limit}{' or less' if limit else ''}",
-        True,
-    )
-    if not with_pairs:
-        return
+def _paired(session: Session, made: Result) -> Overlap | None:
     session.tell("pairing trees")
     found = pairs.best(made.network, session.group(made.problem.demands[-1]), session.solvers, session.left)
-    if found is not None:
-        ratio = found.ratio
-        shown = ratio if ratio.denominator <= _LONG else f"about {float(ratio):.6f}"
-        schedule = pairs.schedule(made.network, made.chunks, found, session.left)
-        yield schedule, f"pairs of trees: with more chunks R/C tends to {shown}", False
+    if found is None:
+        return None
+    ratio = found.ratio
+    shown = ratio if ratio.denominator <= _LONG else f"about {float(ratio):.6f}"
+    schedule = pairs.schedule(made.network, made.chunks, found, session.left)
+    how = f"pairs of trees: with more chunks R/C tends to {shown}"
+    return Overlap(result.whole(made.network, made.problem, schedule), how, False)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gc3 import _core
+from gc3.synth.demand import Demand
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule, Send
@@ -55,22 +56,21 @@ def placed(network: Network, hops: Sequence[Hop], seconds: float) -> Schedule:
     return Schedule.of([rounds] * (max(steps, default=-1) + 1), sends)
 
 
-def overlapped(network: Network, schedule: Schedule, seconds: float) -> Schedule:
+def overlapped(network: Network, demand: Demand, schedule: Schedule, seconds: float) -> Schedule:
     """Returns a schedule with the same sends, in which no phase waits for the end of another.
 
     A send of a chunk still follows all of the chunk's arrivals at its sender that it follows in the given schedule, so
-    it sends the same data.
+    it sends the same data. The chunks of each piece of the demand are preferred in their order.
 
     Raises:
         TimeUp: The time limit was reached.
     """
     arrived: dict[tuple[int, int], list[int]] = {}  # (chunk, rank) -> hops
-    turns: dict[int, int] = {}  # chunks that begin early are preferred
     hops: list[Hop] = []
-    for step, sends in enumerate(schedule.steps):
+    for sends in schedule.steps:
         first = len(hops)
         for chunk, src, dst in sends:
-            turn = turns.setdefault(chunk, step)
+            turn = chunk - demand.first[demand.piece_of[chunk]]
             hops.append(Hop(chunk, network.edge_index[src, dst], turn, tuple(arrived.get((chunk, src), ()))))
         for i, (chunk, _, dst) in enumerate(sends, first):
             arrived.setdefault((chunk, dst), []).append(i)
