@@ -13,6 +13,7 @@ The program is exact for pairs of trees of many chunks. Its solution is rounded 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -85,10 +86,11 @@ def best(network: Network, group: Group, solvers: Solvers, seconds: float) -> Pa
     Returns:
         None if the network is too large, or the time too short.
     """
+    deadline = time.monotonic() + min(seconds, _PATIENCE)
     amounts = _amounts(network, group, solvers, min(seconds, _PATIENCE))
     if amounts is None:
         return None
-    found = (_packed(network, amounts, copies, spare, seconds) for copies, spare in _roundings(amounts))
+    found = (_packed(network, amounts, copies, spare, deadline) for copies, spare in _roundings(amounts))
     return next((pairs for pairs in found if pairs is not None), None)
 
 
@@ -157,8 +159,8 @@ def _roundings(amounts: _Amounts) -> Iterator[tuple[int, int]]:
         yield _ROUNDED, spare
 
 
-def _packed(network: Network, amounts: _Amounts, copies: int, spare: int, seconds: float) -> Pairs | None:
-    """Trees for amounts that are rounded to whole copies; None if they do not fit."""
+def _packed(network: Network, amounts: _Amounts, copies: int, spare: int, deadline: float) -> Pairs | None:
+    """Trees for amounts that are rounded to whole copies; None if they do not fit, or time is up."""
     roots = [(rank, count) for rank, count in enumerate(_whole(amounts.roots, copies)) if count]
 
     def pack(given: Sequence[float], *, towards: bool) -> tuple[Tree, ...] | None:
@@ -167,7 +169,7 @@ def _packed(network: Network, amounts: _Amounts, copies: int, spare: int, second
             for (src, dst), part in zip(network.edges, given, strict=True)
             if part > _EXACT
         ]
-        found = _core.pack_trees(network.ranks, network.ranks, arcs, [], roots, seconds)
+        found = _core.pack_trees(network.ranks, network.ranks, arcs, [], roots, deadline - time.monotonic())
         if found is None:
             return None
         return tuple(trees.tree_of(network, root, count, branches, towards=towards) for root, count, branches in found)

@@ -106,7 +106,7 @@ class Result:
         except errors.UserError as problem:
             if problem.code != _TOO_MANY_THREADBLOCKS or not self.lanes:
                 raise
-        return replace(self, lanes=self.lanes - 1).program(**options)
+        return replace(self, lanes=self.lanes // 2).program(**options)
 
     def to_json(self) -> str:
         """Returns the JSON form of SCCL-style synthesizers, which `gc3 compile` and `gc3 run` read.

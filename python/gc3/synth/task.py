@@ -29,6 +29,7 @@ from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
+_FOR_PROGRAM = 0.5  # of the time that is left when there is a result: to compile it, not to improve it
 _LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
@@ -320,7 +321,8 @@ class Task:
         enough = self.any_steps().rounds * _NEAR
         if made.schedule.total_rounds <= enough * made.chunks:
             return found
-        better = overlap.best(self.session, made, enough, ratio, found.how)
+        with self.reserving(_FOR_PROGRAM):
+            better = overlap.best(self.session, made, enough, ratio, found.how)
         if better is None:
             return found
         whole = replace(better.result, lanes=_LANES)
@@ -350,7 +352,8 @@ class Task:
         how = f"composed: {'; inverse of '.join(parts[::-1])}"
         if overlapped:
             try:
-                better = overlap.halves(self.session, made, how)
+                with self.reserving(_FOR_PROGRAM):
+                    better = overlap.halves(self.session, made, how)
             except TimeUp:
                 better = None
             if better is not None:
