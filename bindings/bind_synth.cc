@@ -22,10 +22,12 @@ void bind_synth(nb::module_& m) {
   m.def(
       "pack_trees",
       [](std::uint32_t ranks, std::uint32_t vertices, const Arcs& arcs, std::vector<std::array<std::uint32_t, 3>> ways,
-         const std::vector<std::uint32_t>& roots, synth::Amount copies, double seconds) -> std::optional<Trees> {
+         const std::vector<std::tuple<std::uint32_t, synth::Amount>>& roots, double seconds) -> std::optional<Trees> {
         synth::Graph graph{ranks, vertices, {}, std::move(ways)};
         for (const auto& [tail, head, capacity] : arcs) graph.arcs.push_back({tail, head, capacity});
-        const auto packed = synth::pack_trees(graph, roots, copies, seconds);
+        std::vector<synth::Root> listed;
+        for (const auto& [rank, copies] : roots) listed.push_back({rank, copies});
+        const auto packed = synth::pack_trees(graph, listed, seconds);
         if (!packed) return std::nullopt;
         Trees found;
         for (const synth::Tree& tree : *packed) {
@@ -35,20 +37,19 @@ void bind_synth(nb::module_& m) {
         }
         return found;
       },
-      "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "copies"_a, "seconds"_a,
-      nb::call_guard<nb::gil_scoped_release>(),
-      "Packs spanning trees (root, copies, branches), `copies` from each root, into arcs (tail, head, capacity).");
+      "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).");
   m.def(
       "place_hops",
-      [](const std::vector<std::tuple<std::uint32_t, std::int32_t, std::uint32_t>>& hops,
+      [](const std::vector<std::tuple<std::uint32_t, std::uint32_t, std::vector<std::uint32_t>>>& hops,
          const std::vector<std::vector<std::uint32_t>>& bounds_of, const std::vector<synth::Amount>& room,
          double seconds) {
         std::vector<synth::Hop> listed;
-        for (const auto& [edge, before, turn] : hops) listed.push_back({edge, before, turn});
+        for (const auto& [edge, turn, before] : hops) listed.push_back({edge, turn, before});
         return synth::place_hops(listed, bounds_of, room, seconds);
       },
       "hops"_a, "bounds_of"_a, "room"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "Assigns steps to hops (edge, previous hop, turn); none if the time was over.");
+      "Assigns steps to hops (edge, turn, previous hops); none if the time was over.");
 }
 
 }  // namespace gc3::bindings

@@ -869,14 +869,14 @@ class SimTogether:
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""
 
-def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], ways: Sequence[Sequence[int]], roots: Sequence[int], copies: int, seconds: float) -> list[tuple[int, int, list[tuple[int, int]]]] | None:
+def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], ways: Sequence[Sequence[int]], roots: Sequence[tuple[int, int]], seconds: float) -> list[tuple[int, int, list[tuple[int, int]]]] | None:
     """
-    Packs spanning trees (root, copies, branches), `copies` from each root, into arcs (tail, head, capacity).
+    Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).
     """
 
-def place_hops(hops: Sequence[tuple[int, int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
+def place_hops(hops: Sequence[tuple[int, int, Sequence[int]]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
     """
-    Assigns steps to hops (edge, previous hop, turn); none if the time was over.
+    Assigns steps to hops (edge, turn, previous hops); none if the time was over.
     """
 
 class Recording:

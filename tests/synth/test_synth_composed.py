@@ -180,8 +180,45 @@ def test_composed_over_few_rails(solvers: Solvers) -> None:
     assert outcome.result.program().verify().ok
 
 
+@pytest.mark.parametrize("name", ["allgather", "allreduce", "alltoall", "broadcast"])
+def test_nodes_of_different_sizes(solvers: Solvers, name: str) -> None:
+    """A node that has lost two GPUs: two of those left take part in two rails each."""
+    network = Network.of(topologies.load("ndv4:N=2:without=3+5"), 25e9)
+    assert [network.nodes.count(n) for n in sorted(set(network.nodes))] == [6, 8]
+    task = Task(session(solvers, network), name)
+    outcome = task.hierarchical(4 * task.unit)
+    better = task.hierarchical(4 * task.unit, overlapped=True)
+    assert outcome.result is not None
+    assert better.result is not None
+    assert better.result.schedule.total_rounds <= outcome.result.schedule.total_rounds
+    assert better.result.program().verify().ok
+    assert Fraction(better.result.cost[2], 4 * task.unit) >= task.any_steps().rounds
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "above"), [("allgather", 16, 0.01), ("alltoall", 64, 0.0), ("allreduce", 512, 0.06)]
+)
+def test_phases_overlap(solvers: Solvers, name: str, chunks: int, above: float) -> None:
+    """One after the other, the phases take 18 to 59 % more rounds than the bound."""
+    task = Task(session(solvers, Network.of(topologies.load("ndv4:N=8"), 25e9)), name)
+    bound = task.any_steps().rounds * chunks
+    apart, together = task.hierarchical(chunks), task.hierarchical(chunks, overlapped=True)
+    assert apart.result is not None
+    assert together.result is not None
+    assert "overlapped" in together.how
+    assert apart.result.schedule.total_rounds > 1.15 * bound
+    assert together.result.schedule.total_rounds <= (1 + above) * bound
+
+
+def test_overlapping_on_the_command_line() -> None:
+    result = gc3("synth allreduce -t ndv2:N=2 --hierarchical --pipelined -C 64 --run")
+    assert result.exit_code == 0, result.output
+    assert "composed, overlapped: " in result.output
+    assert "all equal to NumPy's" in result.output
+
+
 def test_what_has_no_rails(solvers: Solvers) -> None:
-    with pytest.raises(UserError, match="several nodes of the same size"):
+    with pytest.raises(UserError, match="not made of several nodes"):
         Task(session(solvers, switch(4)), "allgather").hierarchical(1)
     lopsided = Network.of_relation("l", 4, [([p], 1) for p in ((0, 1), (1, 0), (2, 3), (3, 2), (1, 2), (2, 1))],
                                    [0, 0, 1, 1])  # fmt: skip
@@ -221,4 +258,4 @@ def test_hierarchical_at_the_command_line() -> None:
     result = gc3("synth allreduce -t dgx1 --hierarchical")
     assert result.exit_code == 1
     assert "several nodes" in result.output
-    assert gc3("synth allreduce -t dgx1 --hierarchical --pipelined").exit_code == 2
+    assert gc3("synth allreduce -t dgx1 --hierarchical --least-steps").exit_code == 2

@@ -16,7 +16,7 @@ import pytest
 
 from gc3 import errors, synth
 from gc3.cli.interrupt import alarm
-from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task
+from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task, pairs
 from own_bounds import ROOTED, Machine, least_ratio, replay
 
 COLLECTIVES = synth.NAMES
@@ -24,6 +24,7 @@ MACHINES = 80  # times nine collectives, times two modes at least, three where t
 PART = 10  # machines of one test
 WALL = 120.0  # seconds for one machine, far more than it needs
 CLOSE = 1e-6
+ROUNDED = 1e-4  # amounts to whole copies
 SEARCHED = 3  # up to this many ranks, all methods are used
 
 Pair = tuple[int, int]
@@ -82,9 +83,10 @@ def check_collective(machine: Machine, task: Task) -> None:
     assert float(ratio) <= attainable(machine, name, task.root) * (1 + CLOSE)
     chunks = unit * (1 + len(name) % 3)
     outcomes = [task.pipelined(chunks)]
-    if task.network.nodes and machine.ranks % 2 == 0:
+    if task.network.nodes:
         with contextlib.suppress(errors.UserError):  # there are no rails
             outcomes.append(task.hierarchical(unit))
+            outcomes.append(task.hierarchical(chunks, overlapped=True))
     steps = task.least_steps()
     outcomes.append(task.least_rounds(unit, steps))
     if machine.ranks <= SEARCHED:
@@ -92,12 +94,25 @@ def check_collective(machine: Machine, task: Task) -> None:
     for outcome in outcomes:
         check_outcome(machine, task, outcome)
     found = outcomes[-1].result
-    if found is not None and name != "allreduce":
+    if name == "allreduce":
+        check_pairs(machine, task)
+    elif found is not None:
         bound = task.in_steps(found.cost[1])
         assert float(bound.rounds) <= max(in_steps(machine, name, task.root, found.cost[1]), float(ratio)) * (1 + CLOSE)
     fewer = math.ceil(ratio * unit) - 1
     if fewer >= steps:
         assert task.solve(unit, steps, fewer).status == IMPOSSIBLE
+
+
+def check_pairs(machine: Machine, task: Task) -> None:
+    """Pairs of trees with free roots are no worse than with equal parts on all ranks, or with a single root."""
+    group = task.session.group(task.problem(task.unit).demands[-1])
+    found = pairs.best(task.network, group, task.session.solvers, WALL / 4)
+    assert found is not None
+    assert task.any_steps().rounds <= found.ratio
+    assert float(found.ratio) <= attainable(machine, task.name, 0) * (1 + ROUNDED)
+    schedule = pairs.schedule(task.network, 5 * machine.ranks, found, WALL / 4)
+    replay(machine, task.name, 5 * machine.ranks, 0, schedule.rounds, schedule.steps)
 
 
 def check_outcome(machine: Machine, task: Task, outcome: Outcome) -> None:

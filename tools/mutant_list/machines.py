@@ -186,6 +186,20 @@ MUTANTS = (
         _SYNTH,
     ),
     Mutant(
+        "placing-waits-for-one-arrival",
+        "python/gc3/synth/placing.py",
+        "tuple(arrived.get((chunk, src), ()))",
+        "tuple(arrived.get((chunk, src), ())[:1])",
+        ("tests/synth/test_synth_pairs.py",),
+    ),
+    Mutant(
+        "pairs-halves-do-not-share-capacity",
+        "python/gc3/synth/pairs.py",
+        "for v in (room[0][orbit[e]], into(e))):",
+        "for v in (room[0][orbit[e]],)):",
+        ("tests/synth/test_synth_pairs.py",),
+    ),
+    Mutant(
         "frontier-equal-ratios-again",
         "python/gc3/synth/task.py",
         "Fraction(rounds, chunks) < below",

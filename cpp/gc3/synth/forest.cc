@@ -24,10 +24,10 @@ class Packing {
     for (std::uint32_t a = 0; a < arcs_.size(); ++a) out_[arcs_[a].tail].push_back(a);
   }
 
-  std::optional<std::vector<Tree>> pack(const std::vector<std::uint32_t>& roots, Amount copies, Deadline deadline) {
-    for (const std::uint32_t root : roots) {
-      Growing begun{{root, copies, {}}, {root}, std::vector<bool>(ranks_), std::vector<bool>(arcs_.size())};
-      begun.has[root] = true;
+  std::optional<std::vector<Tree>> pack(const std::vector<Root>& roots, Deadline deadline) {
+    for (const auto& [rank, copies] : roots) {
+      Growing begun{{rank, copies, {}}, {rank}, std::vector<bool>(ranks_), std::vector<bool>(arcs_.size())};
+      begun.has[rank] = true;
       waiting_.push_back(std::move(begun));
     }
     std::vector<Tree> found;
@@ -115,14 +115,13 @@ class Packing {
 
 }  // namespace
 
-std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
-                                            double seconds) {
+std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<Root>& roots, double seconds) {
   const Deadline deadline =
       std::chrono::steady_clock::now() +
       std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
-  std::optional<std::vector<Arc>> arcs = split_off(graph, roots, copies, deadline);
+  std::optional<std::vector<Arc>> arcs = split_off(graph, roots, deadline);
   if (!arcs) return std::nullopt;
-  return Packing(graph.ranks, std::move(*arcs)).pack(roots, copies, deadline);
+  return Packing(graph.ranks, std::move(*arcs)).pack(roots, deadline);
 }
 
 }  // namespace gc3::synth

@@ -30,6 +30,11 @@ struct Graph {
   std::vector<std::array<std::uint32_t, 3>> ways;
 };
 
+struct Root {
+  std::uint32_t rank = 0;
+  Amount copies = 0;  // of trees from there
+};
+
 struct Branch {
   std::uint32_t tail = 0;
   std::uint32_t head = 0;
@@ -41,9 +46,8 @@ struct Tree {
   std::vector<Branch> branches;  // to all other ranks, each after the one that brings the data to its tail
 };
 
-// Returns trees, `copies` from every root, that load no arc beyond its capacity. None: the graph does not allow them,
-// its switches could not be replaced, or `seconds` was too short.
-std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
-                                            double seconds);
+// Returns trees, as many from every root as it asks for, that load no arc beyond its capacity. None: the graph does not
+// allow them, its switches could not be replaced, or `seconds` was too short.
+std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<Root>& roots, double seconds);
 
 }  // namespace gc3::synth

@@ -9,8 +9,18 @@
 namespace gc3::synth {
 namespace {
 
-// Some schedules prefer the sends with the longest way to go, others those that are due.
-constexpr std::array<std::uint64_t, 5> kLeads = {0, 1, 3, 10, std::uint64_t{1} << 32U};
+// How a schedule chooses among sends. Some prefer those with the longest way to go, others those that are due: a longer
+// way makes a send due earlier, by `lead` turns for every hop. With `fullest`, edges of the bounds that have the most
+// left to carry come first.
+struct Choice {
+  std::uint64_t lead = 0;
+  bool fullest = false;
+};
+constexpr std::uint64_t kLongest = std::uint64_t{1} << 32U;
+constexpr std::array<Choice, 7> kChoices = {
+    {{0, false}, {1, false}, {3, false}, {10, false}, {kLongest, false}, {10, true}, {kLongest, true}}};
+
+constexpr Amount kScale = 64;  // of fractions
 
 using Clock = std::chrono::steady_clock;
 // The smaller one goes first: a number from the order of preference, then the hop.
@@ -21,9 +31,15 @@ class Placing {
  public:
   Placing(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
           const std::vector<Amount>& room)
-      : hops_(hops), bounds_of_(bounds_of), room_(room), after_(hops.size()), height_(hops.size(), 1) {
+      : hops_(hops),
+        bounds_of_(bounds_of),
+        room_(room),
+        load_(room.size()),
+        after_(hops.size()),
+        height_(hops.size(), 1) {
     for (std::uint32_t i = 0; i < hops.size(); ++i) {
-      if (hops[i].before >= 0) after_[static_cast<std::size_t>(hops[i].before)].push_back(i);
+      for (const std::uint32_t b : bounds_of[hops[i].edge]) ++load_[b];
+      for (const std::uint32_t before : hops[i].before) after_[before].push_back(i);
     }
     for (std::size_t i = hops.size(); i-- > 0;) {
       for (const std::uint32_t next : after_[i]) height_[i] = std::max(height_[i], height_[next] + 1);
@@ -31,44 +47,57 @@ class Placing {
     }
   }
 
-  // Prefers sends that are due. A longer way to go makes a send due earlier: by `lead` turns for every hop.
-  std::optional<std::vector<std::uint32_t>> run(std::uint64_t lead, Clock::time_point deadline) const {
+  std::optional<std::vector<std::uint32_t>> run(Choice choice, Clock::time_point deadline) const {
     std::vector<std::uint32_t> step(hops_.size());
     std::vector<Queue> ready(bounds_of_.size());
     const auto enter = [&](std::uint32_t i) {
-      ready[hops_[i].edge].emplace(hops_[i].turn + (lead * (most_ - height_[i])), i);
+      ready[hops_[i].edge].emplace(hops_[i].turn + (choice.lead * (most_ - height_[i])), i);
     };
+    std::vector<std::size_t> missing(hops_.size());  // hops before it that have not taken place
     for (std::uint32_t i = 0; i < hops_.size(); ++i) {
-      if (hops_[i].before < 0) enter(i);
+      missing[i] = hops_[i].before.size();
+      if (missing[i] == 0) enter(i);
     }
     std::size_t placed = 0;
     std::vector<Amount> left;
     std::vector<std::uint32_t> sent;
+    std::vector<Amount> load = load_;  // that hops without a step put on each bound
+    const auto urgency = [&](std::uint32_t e) {
+      Amount most = 0;
+      for (const std::uint32_t b : bounds_of_[e]) {
+        if (choice.fullest && room_[b] > 0) most = std::max(most, kScale * load[b] / room_[b]);
+      }
+      return -most;
+    };
     for (std::uint32_t now = 0; placed < hops_.size(); ++now) {
       if (Clock::now() > deadline) return std::nullopt;
       left = room_;
       sent.clear();
-      std::priority_queue<std::pair<Waiting, std::uint32_t>, std::vector<std::pair<Waiting, std::uint32_t>>,
-                          std::greater<>>
-          first;  // of each edge
+      using First = std::tuple<Amount, Waiting, std::uint32_t>;
+      std::priority_queue<First, std::vector<First>, std::greater<>> first;  // of each edge
       for (std::uint32_t e = 0; e < ready.size(); ++e) {
-        if (!ready[e].empty()) first.emplace(ready[e].top(), e);
+        if (!ready[e].empty()) first.emplace(urgency(e), ready[e].top(), e);
       }
       while (!first.empty()) {
-        const std::uint32_t e = first.top().second;
+        const std::uint32_t e = std::get<2>(first.top());
         first.pop();
         if (std::ranges::any_of(bounds_of_[e], [&](std::uint32_t b) { return left[b] <= 0; })) continue;
-        for (const std::uint32_t b : bounds_of_[e]) --left[b];
+        for (const std::uint32_t b : bounds_of_[e]) {
+          --left[b];
+          --load[b];
+        }
         const std::uint32_t i = ready[e].top().second;
         ready[e].pop();
         step[i] = now;
         sent.push_back(i);
-        if (!ready[e].empty()) first.emplace(ready[e].top(), e);
+        if (!ready[e].empty()) first.emplace(urgency(e), ready[e].top(), e);
       }
       if (sent.empty()) return std::nullopt;  // a bound carries nothing
       placed += sent.size();
       for (const std::uint32_t i : sent) {
-        for (const std::uint32_t next : after_[i]) enter(next);
+        for (const std::uint32_t next : after_[i]) {
+          if (--missing[next] == 0) enter(next);
+        }
       }
     }
     return step;
@@ -78,6 +107,7 @@ class Placing {
   const std::vector<Hop>& hops_;
   const std::vector<std::vector<std::uint32_t>>& bounds_of_;
   const std::vector<Amount>& room_;
+  std::vector<Amount> load_;  // that all hops put on each bound
   std::vector<std::vector<std::uint32_t>> after_;
   std::vector<std::uint32_t> height_;  // the number of hops after and including a hop
   std::uint32_t most_ = 1;
@@ -92,8 +122,8 @@ std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hop
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
   const Placing placing(hops, bounds_of, room);
   std::optional<std::vector<std::uint32_t>> best;
-  for (const std::uint64_t lead : kLeads) {
-    std::optional<std::vector<std::uint32_t>> found = placing.run(lead, deadline);
+  for (const Choice choice : kChoices) {
+    std::optional<std::vector<std::uint32_t>> found = placing.run(choice, deadline);
     if (!found) continue;
     if (!best || found->empty() || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
   }

@@ -11,8 +11,8 @@ namespace gc3::synth {
 
 struct Hop {
   std::uint32_t edge = 0;
-  std::int32_t before = -1;  // the hop that brings the chunk, listed earlier; none: the chunk is there from the start
-  std::uint32_t turn = 0;    // among chunks that compete, those with a lower number are preferred
+  std::uint32_t turn = 0;             // among chunks that compete, those with a lower number are preferred
+  std::vector<std::uint32_t> before;  // the hops that bring what it sends, listed earlier; none: it is there already
 };
 
 // Returns the step of each hop; empty if `seconds` was too short.

@@ -11,15 +11,17 @@ std::uint64_t key(std::uint64_t a, std::uint64_t b) { return (a << 32U) | b; }
 // A graph with a flow from the roots to each rank; the flows are maintained while arcs are split off.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies)
+  Splitter(const Graph& graph, const std::vector<Root>& roots)
       : source_(graph.vertices), out_(graph.vertices + 1), in_(graph.vertices + 1) {
     for (const Arc& arc : graph.arcs) arcs_[arc_between(arc.tail, arc.head)].capacity += arc.capacity;
-    for (const std::uint32_t root : roots) arcs_[arc_between(source_, root)].capacity = copies;
+    for (const auto& [rank, copies] : roots) {
+      arcs_[arc_between(source_, rank)].capacity = copies;
+      needed_ += copies;
+    }
     for (const auto& [tail, via, head] : graph.ways) ways_[via].insert(key(tail, head));
     for (std::uint32_t rank = 0; rank < graph.ranks; ++rank) {
-      if (roots.size() > 1 || rank != roots[0]) sinks_.push_back({rank, {}});
+      if (roots.size() > 1 || rank != roots[0].rank) sinks_.push_back({rank, {}});
     }
-    needed_ = copies * static_cast<Amount>(roots.size());
   }
 
   // Computes the flows; false: the flow to some rank is too small.
@@ -257,9 +259,8 @@ class Splitter {
 
 }  // namespace
 
-std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
-                                          Deadline deadline) {
-  Splitter splitter(graph, roots, copies);
+std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<Root>& roots, Deadline deadline) {
+  Splitter splitter(graph, roots);
   if (!splitter.begin()) return std::nullopt;
   for (std::uint32_t via = graph.ranks; via < graph.vertices; ++via) {
     splitter.cancel_cycles(via);

@@ -15,9 +15,7 @@ namespace gc3::synth {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// Returns arcs between ranks that allow the same flow from the roots to every rank as the graph, `copies` from each
-// root.
-std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<std::uint32_t>& roots, Amount copies,
-                                          Deadline deadline);
+// Returns arcs between ranks that allow the same flow from the roots, their copies, to every rank as the graph.
+std::optional<std::vector<Arc>> split_off(const Graph& graph, const std::vector<Root>& roots, Deadline deadline);
 
 }  // namespace gc3::synth

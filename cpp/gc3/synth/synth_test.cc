@@ -19,21 +19,22 @@ struct Chance {
   std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(engine() % n); }
 };
 
-// The largest number of copies from every root: the capacity into a set of ranks divided by the roots outside it.
-Amount most_copies(const Graph& graph, const std::vector<std::uint32_t>& roots) {
+// How many times the copies of every root fit: the capacity into a set of ranks divided by what the roots outside send.
+Amount most_times(const Graph& graph, const std::vector<Root>& roots) {
   Amount least = kEndless;
   for (std::uint32_t set = 1; set < (1U << graph.ranks); ++set) {
     const auto in = [&](std::uint32_t v) { return ((set >> v) & 1U) != 0; };
     Amount entering = 0;
     for (const Arc& arc : graph.arcs) entering += in(arc.head) && !in(arc.tail) ? arc.capacity : 0;
-    const auto outside = std::ranges::count_if(roots, [&](std::uint32_t r) { return !in(r); });
+    Amount outside = 0;
+    for (const auto& [rank, copies] : roots) outside += in(rank) ? 0 : copies;
     if (outside > 0) least = std::min(least, entering / outside);
   }
   return least;
 }
 
-void check_trees(const std::vector<Tree>& trees, std::uint32_t ranks, const std::vector<std::uint32_t>& roots,
-                 Amount copies, std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room) {
+void check_trees(const std::vector<Tree>& trees, std::uint32_t ranks, const std::vector<Root>& roots,
+                 std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room) {
   std::map<std::uint32_t, Amount> begun;
   for (const Tree& tree : trees) {
     CHECK(tree.copies > 0);
@@ -49,7 +50,12 @@ void check_trees(const std::vector<Tree>& trees, std::uint32_t ranks, const std:
       CHECK(room[{b.tail, b.head}] >= 0);
     }
   }
-  for (const std::uint32_t root : roots) CHECK(begun[root] == copies);
+  for (const auto& [rank, copies] : roots) CHECK(begun[rank] == copies);
+}
+
+std::vector<Root> times(std::vector<Root> roots, Amount factor) {
+  for (Root& root : roots) root.copies *= factor;
+  return roots;
 }
 
 TEST_CASE("as many trees as every cut allows, and no more") {
@@ -62,36 +68,36 @@ TEST_CASE("as many trees as every cut allows, and no more") {
       for (std::uint32_t b = 0; b < graph.ranks; ++b) {
         if (a == b || (b != (a + 1) % graph.ranks && chance.below(2) == 0)) continue;
         room[{a, b}] = 1 + chance.below(9);
-        graph.arcs.push_back({a, b, 12 * room[{a, b}]});  // so that all roots get a whole number
-        room[{a, b}] *= 12;
+        graph.arcs.push_back({a, b, 36 * room[{a, b}]});  // enough for a copy from every root
+        room[{a, b}] *= 36;
       }
     }
-    std::vector<std::uint32_t> roots = {chance.below(graph.ranks)};
+    std::vector<Root> roots = {{chance.below(graph.ranks), 1}};
     if (chance.below(2) == 0) {
       roots.clear();
-      for (std::uint32_t r = 0; r < graph.ranks; ++r) roots.push_back(r);
+      for (std::uint32_t r = 0; r < graph.ranks; ++r) roots.push_back({r, 1 + chance.below(3)});
     }
-    const Amount most = most_copies(graph, roots);
-    const auto trees = pack_trees(graph, roots, most, kSeconds);
+    const Amount most = most_times(graph, roots);
+    const auto trees = pack_trees(graph, times(roots, most), kSeconds);
     REQUIRE(trees.has_value());
-    check_trees(*trees, graph.ranks, roots, most, room);
-    CHECK(!pack_trees(graph, roots, most + 1, kSeconds).has_value());
+    check_trees(*trees, graph.ranks, times(roots, most), room);
+    CHECK(!pack_trees(graph, times(roots, most + 1), kSeconds).has_value());
   }
 }
 
 TEST_CASE("a switch is replaced by links past it") {
   for (const std::uint32_t ranks : {2U, 3U, 8U, 17U}) {
     Graph graph{ranks, ranks + 1, {}, {}};
-    std::vector<std::uint32_t> roots;
+    std::vector<Root> roots;
     for (std::uint32_t a = 0; a < ranks; ++a) {
-      roots.push_back(a);
+      roots.push_back({a, 3});
       graph.arcs.push_back({a, ranks, 3 * (ranks - 1)});
       graph.arcs.push_back({ranks, a, 3 * (ranks - 1)});
       for (std::uint32_t b = 0; b < ranks; ++b) {
         if (a != b) graph.ways.push_back({a, ranks, b});
       }
     }
-    const auto trees = pack_trees(graph, roots, 3, kSeconds);
+    const auto trees = pack_trees(graph, roots, kSeconds);
     REQUIRE(trees.has_value());
     std::vector<Amount> sent(ranks);
     std::vector<Amount> received(ranks);
@@ -105,8 +111,8 @@ TEST_CASE("a switch is replaced by links past it") {
       CHECK(sent[a] <= 3 * (ranks - 1));
       CHECK(received[a] == 3 * (ranks - 1));
     }
-    CHECK(!pack_trees(graph, roots, 4, kSeconds).has_value());
-    CHECK(!pack_trees(graph, roots, 3, 0).has_value());  // no time
+    CHECK(!pack_trees(graph, times(roots, 2), kSeconds).has_value());
+    CHECK(!pack_trees(graph, roots, 0).has_value());  // no time
   }
 }
 
@@ -122,20 +128,20 @@ TEST_CASE("hops take place when their data has arrived and there is room") {
     }
     std::vector<Hop> hops;
     for (std::uint32_t i = 0; i < 100; ++i) {
-      const bool follows = i > 0 && chance.below(3) > 0;
-      hops.push_back({chance.below(edges), follows ? static_cast<std::int32_t>(chance.below(i)) : -1, i / 7});
+      hops.push_back({chance.below(edges), i / 7, {}});
+      for (std::uint32_t k = i > 0 ? chance.below(4) : 0; k > 0; --k) hops.back().before.push_back(chance.below(i));
     }
     const auto steps = place_hops(hops, bounds_of, room, kSeconds);
     REQUIRE(steps.has_value());
     std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> used;
     for (std::size_t i = 0; i < hops.size(); ++i) {
       const std::uint32_t step = (*steps)[i];
-      if (hops[i].before >= 0) CHECK(step > (*steps)[static_cast<std::size_t>(hops[i].before)]);
+      for (const std::uint32_t before : hops[i].before) CHECK(step > (*steps)[before]);
       for (const std::uint32_t b : bounds_of[hops[i].edge]) CHECK(++used[{step, b}] <= room[b]);
     }
   }
   CHECK(place_hops({}, {}, {}, kSeconds)->empty());
-  CHECK(!place_hops({{0, -1, 0}}, {{0}}, {0}, kSeconds).has_value());  // it never takes place
+  CHECK(!place_hops({{0, 0, {}}}, {{0}}, {0}, kSeconds).has_value());  // it never takes place
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,12 @@ _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each required one, if none are given
 _LARGEST_BATCH = 1 << 20  # bytes
 _FOR_PARTS = 0.4  # of the time: for composing parts if the whole was too large
+_MODES = {  # by --pipelined and --hierarchical
+    (False, False): "steps",
+    (True, False): "pipelined",
+    (False, True): "hierarchical",
+    (True, True): "overlapped",
+}
 _TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
@@ -80,6 +87,7 @@ class _Delivery:
         "gc3 synth allgather --topology dgx2 --unit 150 --least-steps",
         "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
+        "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical --pipelined",
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
@@ -109,7 +117,8 @@ class _Delivery:
 @click.option("--pareto", type=click.IntRange(0, 100), metavar="K",
               help="Find the frontier of steps and R/C, with R <= S + K.")  # fmt: skip
 @click.option("--pipelined", is_flag=True, help="Pipeline many chunks over trees, near the bound on R/C.")
-@click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
+@click.option("--hierarchical", is_flag=True,
+              help="Compose schedules inside nodes and between them; with --pipelined, they overlap.")  # fmt: skip
 @click.option(
     "--max-steps",
     type=click.IntRange(min=1),
@@ -187,7 +196,7 @@ def synth_command(
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
     if cut or gone:
         spec += f":without={'+'.join(cut + gone)}"
-    modes = (pareto is not None, least_steps, pipelined, hierarchical, steps is not None)
+    modes = (pareto is not None, least_steps, pipelined or hierarchical, steps is not None)
     if sum(modes) != 1:
         raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
     _check_numbers(pareto, chunks, steps, rounds)
@@ -215,8 +224,8 @@ def synth_command(
             if pareto is not None:
                 return _frontier(task, pareto, max_steps, delivery, tell)
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
-            mode = "pipelined" if pipelined else "hierarchical" if hierarchical else "steps"
-            search = _search(task, count, "alone" if network.ranks == 1 else mode, steps, rounds)
+            mode = _MODES[pipelined, hierarchical] if network.ranks > 1 else "alone"
+            search = _search(task, count, mode, steps, rounds)
             outcome, bound = _stoppable(task, delivery, tell, search)
         try:
             return _deliver(task, outcome, bound, delivery)
@@ -280,7 +289,12 @@ def _search(
     task: synth.Task, count: int, mode: str, steps: int | None, rounds: int | None
 ) -> Callable[[], tuple[synth.Outcome, synth.Bound | None]]:
     """The function that searches for a schedule and returns it with a bound for its steps, if there is one."""
-    methods = {"alone": task.alone, "pipelined": task.pipelined, "hierarchical": task.hierarchical}
+    methods: dict[str, Callable[[int], synth.Outcome]] = {
+        "alone": task.alone,
+        "pipelined": task.pipelined,
+        "hierarchical": task.hierarchical,
+        "overlapped": partial(task.hierarchical, overlapped=True),
+    }
     if mode in methods:
         return lambda: (methods[mode](count), None)
     return lambda: _in_steps(task, count, steps, rounds)

@@ -1,6 +1,7 @@
 """Schedules for machines of several nodes, composed of schedules inside nodes and between them.
 
-Ranks with the same position in their nodes that reach each other are a *rail*. Every chunk that leaves its node uses a
+Ranks with the same position in their nodes that reach each other are a *rail*; a rank of a smaller node has several
+positions. Every chunk that leaves its node uses a
 rail. First it goes to the rail's rank in its node, then once to the rail's rank in each node that needs it, and then to
 its targets inside. Each of the three stages is a separate problem, small enough to be solved if the whole is not: node
 by node, and rails that share no bound one by one. Equal problems are solved once. Data that stays in a node is
@@ -62,9 +63,9 @@ def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_le
     """
     nodes = _nodes(network)
     rails = _rails(network, nodes)
-    gather, cross, spread, near = _errands(network, demand, nodes, rails, hurry)
+    gather, cross, spread, near = _errands(network, demand, rails, hurry)
     inside = {(a, b) for a, b in network.edges if network.nodes[a] == network.nodes[b]}
-    between = {(m[g], o[g]) for g in rails for m in nodes for o in nodes if m is not o} & set(network.edges)
+    between = {(a, b) for rail in rails for a in rail for b in rail if a != b} & set(network.edges)
     shared = any({network.edges[e] in inside for e in members} == {True, False} for members, _ in network.bounds)
     solver = _Stage(network, solve)
     first = solver.stage(gather, inside)
@@ -90,22 +91,19 @@ def _nodes(network: Network) -> list[list[int]]:
     found: dict[int, list[int]] = {}
     for rank, node in enumerate(network.nodes):
         found.setdefault(node, []).append(rank)
-    nodes = list(found.values())
-    if len({len(members) for members in nodes}) != 1 or len(nodes) == 1:
-        raise errors.error(
-            "BadArgument", f"'{network.name}' is not made of several nodes of the same size: leave out --hierarchical"
-        )
-    return nodes
+    if len(found) <= 1:
+        raise errors.error("BadArgument", f"'{network.name}' is not made of several nodes: leave out --hierarchical")
+    return list(found.values())
 
 
-def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
-    """The positions in a node whose ranks reach those of the same position in all other nodes over their own links."""
-    rails: list[int] = []
-    for place in range(len(nodes[0])):
-        ranks = [members[place] for members in nodes]
+def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The ranks, one of each node, with the same position in their nodes that reach each other over their own links."""
+    rails: list[list[int]] = []
+    for place in range(max(map(len, nodes))):
+        ranks = [members[place % len(members)] for members in nodes]
         here, _ = _part(network, ranks, {(a, b) for a in ranks for b in ranks if a != b})
         if all(d < UNREACHABLE for row in here.distance for d in row):
-            rails.append(place)
+            rails.append(ranks)
     if not rails:
         raise errors.error(
             "NoPath", f"no ranks of '{network.name}' reach those of the same place in other nodes: no rails to cross by"
@@ -114,11 +112,11 @@ def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _errands(
-    network: Network, demand: Demand, nodes: Sequence[Sequence[int]], rails: Sequence[int], hurry: Hurry
+    network: Network, demand: Demand, rails: Sequence[Sequence[int]], hurry: Hurry
 ) -> tuple[list[_Errand], list[_Errand], list[_Errand], list[_Errand]]:
     """The chunks to send to the rails, across, from the rails to targets, and within each node."""
-    place = {rank: (n, i) for n, members in enumerate(nodes) for i, rank in enumerate(members)}
-    load: Counter[tuple[int, int, int]] = Counter()
+    node_of = [list(dict.fromkeys(network.nodes)).index(node) for node in network.nodes]
+    load: Counter[tuple[int, int]] = Counter()  # from a rank to a node (~n), and from a node to a rank
     gather: list[_Errand] = []
     cross: list[_Errand] = []
     spread: list[_Errand] = []
@@ -127,30 +125,34 @@ def _errands(
     for chunk in order:  # sources alternate
         hurry()
         piece = demand.pieces[demand.piece_of[chunk]]
-        home, own = place[piece.source]
+        home = node_of[piece.source]
         wanted: dict[int, set[int]] = {}
         for target in piece.targets:
-            wanted.setdefault(place[target][0], set()).add(target)
+            wanted.setdefault(node_of[target], set()).add(target)
         stays = frozenset(wanted.pop(home, set[int]()))
         if stays:
             near.append(_Errand(chunk, piece.source, stays))
         if not wanted:
             continue
 
-        def cost(rail: int, home: int = home, own: int = own, wanted: dict[int, set[int]] = wanted) -> tuple[int, ...]:
-            ends = sum(nodes[n][rail] not in targets for n, targets in wanted.items())
-            return max(load[home, n, rail] for n in wanted), int(rail != own), ends, rail
+        def cost(
+            rail: Sequence[int], home: int = home, own: int = piece.source, wanted: dict[int, set[int]] = wanted
+        ) -> tuple[int, ...]:
+            ends = sum(rail[n] not in targets for n, targets in wanted.items())
+            fullest = max(max(load[rail[home], ~n], load[~home, rail[n]]) for n in wanted)
+            return fullest, int(rail[home] != own), ends
 
         rail = min(rails, key=cost)
-        entry = nodes[home][rail]
+        entry = rail[home]
         if entry != piece.source:
             gather.append(_Errand(chunk, piece.source, frozenset({entry})))
-        cross.append(_Errand(chunk, entry, frozenset(nodes[n][rail] for n in wanted)))
+        cross.append(_Errand(chunk, entry, frozenset(rail[n] for n in wanted)))
         for n, targets in wanted.items():
-            load[home, n, rail] += 1
-            rest = frozenset(targets - {nodes[n][rail]})
+            load[entry, ~n] += 1
+            load[~home, rail[n]] += 1
+            rest = frozenset(targets - {rail[n]})
             if rest:
-                spread.append(_Errand(chunk, nodes[n][rail], rest))
+                spread.append(_Errand(chunk, rail[n], rest))
     return gather, cross, spread, near
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,8 @@ from gc3.synth import check, demand, flows
 from gc3.synth.network import Capacity, Network
 from gc3.synth.problem import Problem
 from gc3.synth.schedule import Schedule, pruned
+
+_TOO_MANY_THREADBLOCKS = "GC3-C001"
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,13 @@ class Result:
         return self.collective, self.chunks // parts, self.root
 
     def program(self, **options: Any) -> Program:
-        """Compiles it; takes the options of `gc3.compile`."""
-        return compile(self.algorithm(), **options)
+        """Compiles it, with fewer lanes if `max_threadblocks` requires that; takes the options of `gc3.compile`."""
+        try:
+            return compile(self.algorithm(), **options)
+        except errors.UserError as problem:
+            if problem.code != _TOO_MANY_THREADBLOCKS or not self.lanes:
+                raise
+        return replace(self, lanes=self.lanes // 2).program(**options)
 
     def to_json(self) -> str:
         """Returns the JSON form of SCCL-style synthesizers, which `gc3 compile` and `gc3 run` read.
@@ -212,12 +219,20 @@ def of(network: Network, problem: Problem, reduced: Schedule | None, spread: Sch
         parts.append(flows.reverse_schedule(pruned(reduced, problem.reduced)))
     if problem.spread is not None and spread is not None:
         parts.append(spread)
-    both = Schedule(sum((p.rounds for p in parts), ()), sum((p.steps for p in parts), ()))
+    return whole(network, problem, Schedule(sum((p.rounds for p in parts), ()), sum((p.steps for p in parts), ())))
+
+
+def whole(network: Network, problem: Problem, schedule: Schedule) -> Result:
+    """Returns the result of a schedule for all of a collective, checked again.
+
+    Raises:
+        gc3.InternalError: The schedule is wrong.
+    """
     if problem.reduced is None and problem.spread is not None:
-        check.check(network, problem.spread, both)
+        check.check(network, problem.spread, schedule)
     else:
-        check.check_combining(network, problem.contents, both)
-    return Result(problem, network, both)
+        check.check_combining(network, problem.contents, schedule)
+    return Result(problem, network, schedule)
 
 
 def halves(total: int, first: int, second: int) -> Sequence[tuple[int, int]]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, problem, result, trees
+from gc3.synth import cuts, demand, overlap, problem, result, trees
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
@@ -24,11 +24,12 @@ from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
-from gc3.synth.schedule import Schedule
+from gc3.synth.schedule import Schedule, pruned
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
+_FOR_PROGRAM = 0.5  # of the time that is left when there is a result: to compile it, not to improve it
 _LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
@@ -307,17 +308,32 @@ class Task:
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         how = "trees, pipelined"
+        ratio: Fraction | None = None
         if len(ratios) == planned[0]:
-            ratio = sum(ratios) * (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks / chunks
+            times = (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks
+            ratio = sum(ratios, Fraction(0)) * times / chunks
             how = f"packed trees: with more chunks R/C tends to {ratio}"
-        lanes = 1 if self.problem(chunks).reduced is None else _LANES
-        return self._of_parts(replace(made, lanes=lanes), how, begun)
+        found = self._of_parts(replace(made, lanes=self._lanes(chunks)), how, begun)
+        return self._overlapped(found, made, ratio, begun) if self.composed else found
 
-    def hierarchical(self, chunks: int) -> Outcome:
+    def _overlapped(self, found: Outcome, made: Result, ratio: Fraction | None, begun: float) -> Outcome:
+        """The outcome with the halves of the composition overlapped, or of pairs of trees if these are better."""
+        enough = self.any_steps().rounds * _NEAR
+        if made.schedule.total_rounds <= enough * made.chunks:
+            return found
+        with self.reserving(_FOR_PROGRAM):
+            better = overlap.best(self.session, made, enough, ratio, found.how)
+        if better is None:
+            return found
+        whole = replace(better.result, lanes=_LANES)
+        return Outcome(FOUND, whole, better.how, None, time.monotonic() - begun, better.composed)
+
+    def hierarchical(self, chunks: int, *, overlapped: bool = False) -> Outcome:
         """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
 
         Args:
             chunks: C.
+            overlapped: Lets phases overlap, which takes fewer rounds and more steps.
 
         Raises:
             gc3.UserError: The number is invalid for the collective, or the network has no similar nodes.
@@ -328,12 +344,24 @@ class Task:
         def plan(where: Session, wanted: Demand) -> Schedule:
             made = compose(where.network, wanted, where.part, where.hurry)
             parts.append(", ".join(f"{name} S={steps} R={rounds}" for name, steps, rounds in made.parts))
-            return made.schedule
+            return pruned(made.schedule, wanted)  # stages may bring a chunk again
 
         made = self._within_time(chunks, plan)
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
-        return self._of_parts(made, f"composed: {'; inverse of '.join(parts[::-1])}", begun)
+        how = f"composed: {'; inverse of '.join(parts[::-1])}"
+        if overlapped:
+            try:
+                with self.reserving(_FOR_PROGRAM):
+                    better = overlap.halves(self.session, made, how)
+            except TimeUp:
+                better = None
+            if better is not None:
+                made, how = replace(better.result, lanes=self._lanes(chunks)), better.how
+        return self._of_parts(made, how, begun)
+
+    def _lanes(self, chunks: int) -> int:
+        return 1 if self.problem(chunks).reduced is None else _LANES
 
     def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
         return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=self.composed)

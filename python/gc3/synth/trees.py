@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -20,13 +20,12 @@ from itertools import pairwise
 from gc3 import _core
 from gc3.synth import cuts
 from gc3.synth.demand import Demand
-from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
-from gc3.synth.schedule import Schedule, Send
+from gc3.synth.placing import Hop, placed
+from gc3.synth.schedule import Schedule
 
 _LARGEST = 1 << 40  # of capacities, so that sums of them fit 64 bits
 _ENDLESS = 1e9  # seconds
-_MOST_ROUNDS = 64  # of a step
 _PATIENCE = 100.0  # seconds
 # How far trees may be above the bound, which is not always reached if edges share several bounds.
 _ABOVE = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
@@ -45,6 +44,21 @@ class Tree:
     root: int
     copies: int
     branches: tuple[tuple[int, int], ...]
+
+    def hops(self, chunk: int, turn: int, first: int, before: tuple[int, ...] = ()) -> list[Hop]:
+        """Returns the sends of a chunk from the root, the first with number `first`, after the sends `before`."""
+        return [Hop(chunk, e, turn, (first + b,) if b >= 0 else before) for e, b in self.branches]
+
+    def hops_towards(self, chunk: int, turn: int, first: int) -> list[Hop]:
+        """Returns the sends that reduce a chunk on the root, the first with number `first`; the last branch begins."""
+        after: list[list[int]] = [[] for _ in self.branches]
+        hops: list[Hop] = []
+        for i in range(len(self.branches) - 1, -1, -1):
+            edge, before = self.branches[i]
+            if before >= 0:
+                after[before].append(first + len(hops))
+            hops.append(Hop(chunk, edge, turn, tuple(after[i])))
+        return hops
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +110,12 @@ def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) ->
     graph = _Graph(network)
     arcs = [(tail, head, network.whole[b] * times) for b, (tail, head) in graph.ends.items()]
     arcs += [(tail, head, network.whole[b] * times) for tail, head, b in graph.ports]
-    roots = [p.source for p in demand.pieces]
+    roots = [(p.source, copies) for p in demand.pieces]
     seconds = min(seconds, _ENDLESS)
-    found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, copies, seconds)
+    found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, seconds)
     if found is None:
         return None
-    trees = tuple(_tree(network, root, count, branches) for root, count, branches in found)
+    trees = tuple(tree_of(network, root, count, branches) for root, count, branches in found)
     forest = Forest(rounds, copies, trees)
     return forest if _fits(network, forest) else None
 
@@ -124,51 +138,31 @@ def best(network: Network, demand: Demand, bound: Fraction, seconds: float) -> F
     return None
 
 
-def _tree(network: Network, root: int, copies: int, branches: Sequence[tuple[int, int]]) -> Tree:
+def tree_of(
+    network: Network, root: int, copies: int, branches: Sequence[tuple[int, int]], *, towards: bool = False
+) -> Tree:
+    """Returns a tree with branches (from, to), listed from the root on; `towards`: its edges lead to the root."""
     brought = {root: -1}
     listed: list[tuple[int, int]] = []
     for src, dst in branches:
-        listed.append((network.edge_index[src, dst], brought[src]))
+        listed.append((network.edge_index[(dst, src) if towards else (src, dst)], brought[src]))
         brought[dst] = len(listed) - 1
     return Tree(root, copies, tuple(listed))
 
 
 def _fits(network: Network, forest: Forest) -> bool:
-    loads = zip(_load(network, forest), network.whole, strict=True)
+    loads = zip(load(network, forest.trees), network.whole, strict=True)
     return all(used * network.unit <= whole * forest.rounds for used, whole in loads)
 
 
-def _load(network: Network, forest: Forest) -> list[int]:
-    """The load of each bound from all copies of all trees."""
-    load = [0] * len(network.bounds)
-    for tree in forest.trees:
+def load(network: Network, trees: Iterable[Tree]) -> list[int]:
+    """Returns the load of each bound from all copies of trees."""
+    found = [0] * len(network.bounds)
+    for tree in trees:
         for e, _ in tree.branches:
             for b in network.bounds_of[e]:
-                load[b] += tree.copies
-    return load
-
-
-def _rounds_of_a_step(network: Network, forest: Forest, demand: Demand) -> int:
-    """The rounds of each step: one, or a few if bandwidths are fractions, of which a single round loses a part."""
-    if network.unit == 1:
-        return 1
-    count = demand.pieces[0].count
-    loads = [Fraction(used * count, forest.copies) for used in _load(network, forest)]
-    depth = max(_depth(tree) for tree in forest.trees)
-
-    def total(rounds: int) -> int:
-        room = network.carried(rounds)
-        steps = max(math.ceil(used / most) for used, most in zip(loads, room, strict=True))
-        return (steps + depth - 1) * rounds
-
-    return min(range(1, _MOST_ROUNDS + 1), key=total)
-
-
-def _depth(tree: Tree) -> int:
-    depths: list[int] = []
-    for _, before in tree.branches:
-        depths.append(1 + (depths[before] if before >= 0 else 0))
-    return max(depths, default=0)
+                found[b] += tree.copies
+    return found
 
 
 class _Graph:
@@ -235,26 +229,15 @@ def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -
     Raises:
         TimeUp: The time limit was reached.
     """
-    hops: list[tuple[int, int, int]] = []
-    chunks: list[int] = []
+    hops: list[Hop] = []
     for i, piece in enumerate(demand.pieces):
         trees = [tree for tree in forest.trees if tree.root == piece.source]
-        for turn, tree in enumerate(_in_turn(trees, piece.count)):
-            first = len(hops)
-            hops += [(e, first + before if before >= 0 else -1, turn) for e, before in tree.branches]
-            chunks += [demand.first[i] + turn] * len(tree.branches)
-    rounds_of_a_step = _rounds_of_a_step(network, forest, demand)
-    room = network.carried(rounds_of_a_step)
-    steps = _core.place_hops(hops, network.bounds_of, room, min(seconds, _ENDLESS))
-    if steps is None:
-        raise TimeUp
-    sends: list[tuple[int, Send]] = [
-        (step, (chunk, *network.edges[e])) for step, chunk, (e, _, _) in zip(steps, chunks, hops, strict=True)
-    ]
-    return Schedule.of([rounds_of_a_step] * (max(steps, default=-1) + 1), sends)
+        for turn, tree in enumerate(in_turn(trees, piece.count)):
+            hops += tree.hops(demand.first[i] + turn, turn, len(hops))
+    return placed(network, hops, seconds)
 
 
-def _in_turn(trees: Sequence[Tree], count: int) -> Iterator[Tree]:
+def in_turn(trees: Sequence[Tree], count: int) -> Iterator[Tree]:
     """Distributes chunks over trees in proportion to their copies, evenly from the first to the last."""
     total = sum(tree.copies for tree in trees)
     owed = [0] * len(trees)
