@@ -129,6 +129,9 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
             ),
             Processor("gb200", "blackwell", ("100",), r"G?B200", 148, Multiprocessor(228 << 10), "148 SMs of a B200"),
             Processor("mi50", "gcn", ("gfx906",), r"MI[56]0", 60, None, "data sheet: 60 compute units"),
+            Processor(
+                "mi250", "cdna2", ("gfx90a",), r"MI2[15]0X?", 104, None, "AMD's MI250 page: 104 compute units of a die"
+            ),
             Processor("mi300x", "cdna3", ("gfx940", "gfx941", "gfx942"), r"MI300X", 304, None, "data sheet: 304 CUs"),
         )
     }
