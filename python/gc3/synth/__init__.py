@@ -16,6 +16,7 @@ from gc3.synth.demand import NAMES, Demand, Piece
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.outcome import Outcome, Point
+from gc3.synth.repair import repaired
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
@@ -40,4 +41,5 @@ __all__ = [
     "Solvers",
     "Task",
     "TimeUp",
+    "repaired",
 ]
