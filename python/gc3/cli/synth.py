@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.cli import completion, options, output, report, sizes
+from gc3.cli import completion, options, output, report, sizes, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
@@ -37,6 +38,7 @@ _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each required one, if none are given
 _LARGEST_BATCH = 1 << 20  # bytes
 _FOR_PARTS = 0.4  # of the time: for composing parts if the whole was too large
+_MODES = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
 _TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
@@ -80,6 +82,7 @@ class _Delivery:
         "gc3 synth allgather --topology dgx2 --unit 150 --least-steps",
         "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
+        "gc3 synth allgather --topology summit:N=2 --for-size 64KiB --protocol LL128 --max-threadblocks 16",
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
@@ -110,6 +113,9 @@ class _Delivery:
               help="Find the frontier of steps and R/C, with R <= S + K.")  # fmt: skip
 @click.option("--pipelined", is_flag=True, help="Pipeline many chunks over trees, near the bound on R/C.")
 @click.option("--hierarchical", is_flag=True, help="Compose schedules inside nodes and between them.")
+@click.option("--for-size", type=sizes.Size(), help="Find a schedule that takes little time at this S.")
+@click.option("--max-threadblocks", "budget", type=click.IntRange(min=1), metavar="N",
+              help="Threadblocks of a rank, if fewer than its GPU holds.")  # fmt: skip
 @click.option(
     "--max-steps",
     type=click.IntRange(min=1),
@@ -153,6 +159,8 @@ def synth_command(
     pareto: int | None,
     pipelined: bool,
     hierarchical: bool,
+    for_size: int | None,
+    budget: int | None,
     max_steps: int,
     time_limit: float | None,
     seed: int,
@@ -187,9 +195,9 @@ def synth_command(
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
     if cut or gone:
         spec += f":without={'+'.join(cut + gone)}"
-    modes = (pareto is not None, least_steps, pipelined, hierarchical, steps is not None)
+    modes = (pareto is not None, least_steps, pipelined, hierarchical, for_size is not None, steps is not None)
     if sum(modes) != 1:
-        raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
+        raise click.UsageError(f"give one of {_MODES}")
     _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
@@ -205,7 +213,7 @@ def synth_command(
     compiling: dict[str, Any] = {
         "instances": instances,
         "protocol": protocol,
-        "max_threadblocks": topology.threadblocks,
+        "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
     }
     delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
     cache = None if folder is None else synth.Cache(folder)
@@ -217,6 +225,8 @@ def synth_command(
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
             mode = "pipelined" if pipelined else "hierarchical" if hierarchical else "steps"
             search = _search(task, count, "alone" if network.ranks == 1 else mode, steps, rounds)
+            if for_size is not None and network.ranks > 1:
+                search = partial(synth_timed.search, task, topology, count, for_size, compiling)
             outcome, bound = _stoppable(task, delivery, tell, search)
         try:
             return _deliver(task, outcome, bound, delivery)

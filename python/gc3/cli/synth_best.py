@@ -136,7 +136,7 @@ def _search(
     seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
     if search.collective in synth.NAMES and seconds > 0:
         session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
-        for result in schedules(synth.Task(session, search.collective, search.root), begin):
+        for result in schedules(synth.Task(session, search.collective, search.root), begin, on, wanted):
             search.results.append(result)
     search.descend(wanted, begin, begun + share)
 

@@ -22,6 +22,7 @@ from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.solvers import Solvers
 from gc3.synth.task import Task
+from gc3.synth.timed import Costs
 
 __all__ = [
     "FOUND",
@@ -30,6 +31,7 @@ __all__ = [
     "OPEN",
     "Bound",
     "Cache",
+    "Costs",
     "Demand",
     "Network",
     "Outcome",

@@ -18,7 +18,7 @@ from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
-from gc3.synth.network import UNREACHABLE
+from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
 from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Problem
@@ -26,6 +26,7 @@ from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.timed import Costs, Timed, timed
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -334,6 +335,36 @@ class Task:
         if made is None:
             return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
         return self._of_parts(made, f"composed: {'; inverse of '.join(parts[::-1])}", begun)
+
+    def timed(self, chunks: int, costs: Callable[[Network, bool, int], Costs], opening: float = 0.0) -> Outcome:
+        """Finds a schedule whose objective is the seconds of a size on a machine (see `gc3.synth.timed`).
+
+        Args:
+            chunks: C.
+            costs: Called with a network, whether it is the reversed one, and the number of chunks of the largest buffer
+                of a rank; returns the costs of its edges.
+            opening: What the first use of an edge costs in addition, in units of the dearest hop.
+
+        Raises:
+            gc3.UserError: The number is invalid for the collective, or some data cannot reach its targets.
+        """
+        begun = time.monotonic()
+        largest = self.problem(chunks).largest
+        found: list[Timed] = []
+
+        def plan(where: Session, wanted: Demand) -> Schedule:
+            where.tell("growing trees by time")
+            on = costs(where.network, where is not self.session, largest)
+            found.append(timed(where.network, wanted, on, opening, where.hurry))
+            return found[-1].schedule
+
+        made = self._within_time(chunks, plan)
+        if made is None:
+            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+        halves = found * 2 if self.composed and len(found) == 1 else found
+        took, least = 1e6 * sum(half.seconds for half in halves), 1e6 * sum(half.least for half in halves)
+        how = f"trees by time: {took:.4g} us, of at least {least:.4g} us for these chunks"
+        return self._of_parts(made, f"{how}{' in two halves' if self.composed else ''}", begun)
 
     def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
         return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=self.composed)
