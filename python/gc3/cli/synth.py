@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.cli import completion, options, output, report, sizes, synth_timed
+from gc3.cli import completion, options, output, report, sizes, synth_files, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
 from gc3.cli.synth_report import composed_of, outcome_data, point_data, show_outcome, show_point
-from gc3.collectives import Collective, count_for
-from gc3.runtime.checking import Case
-from gc3.runtime.program import FORMS, Program
-from gc3.support.files import read_bytes, write_text
+from gc3.collectives import Collective
+from gc3.runtime.program import FORMS
+from gc3.support.files import read_bytes
 from gc3.support.words import counted
 from gc3.synth import custom, demand
-from gc3.synth.result import Result
 
 _GB = 1e9
-_MOST_OF_A_NAME = 120
 _SHOWN = 12  # open candidates to list, for each number of steps
 _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each required one, if none are given
 _LARGEST_BATCH = 1 << 20  # bytes
 _FOR_PARTS = 0.4  # of the time: for composing parts if the whole was too large
-_MODES = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
+_ONE_OF = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
 _TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
@@ -197,7 +192,7 @@ def synth_command(
         spec += f":without={'+'.join(cut + gone)}"
     modes = (pareto is not None, least_steps, pipelined, hierarchical, for_size is not None, steps is not None)
     if sum(modes) != 1:
-        raise click.UsageError(f"give one of {_MODES}")
+        raise click.UsageError(f"give one of {_ONE_OF}")
     _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
@@ -364,8 +359,8 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
     program = made.program(**delivery.compiling)
     program.verify()
     if delivery.path is not None:
-        _write(made, delivery.path, program.save)
-    compared = _run(made, program, delivery.size) if delivery.run else None
+        synth_files.write(made, delivery.path, program.save)
+    compared = synth_files.run(made, program, delivery.size) if delivery.run else None
     if delivery.as_json:
         data = outcome_data(outcome, bound, full=not delivery.brief)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
@@ -446,15 +441,8 @@ def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: 
             click.echo(f"next: {delivery.again} {numbers} -o FILE")
         else:
             click.echo(f"written to {delivery.path}: {counted(len(points), 'program')}")
-            file = shlex.quote(str(_file_of(last, delivery.path)))
+            file = shlex.quote(str(synth_files.file_of(last, delivery.path)))
             click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
-
-
-def _file_of(point: synth.Point, folder: str) -> Path:
-    """The file of a point; collectives and machines may have any names."""
-    assert point.outcome.result is not None  # noqa: S101 - points are found
-    name = re.sub(r"[^\w.-]+", "_", point.outcome.result.name)
-    return Path(folder) / f"{name[-_MOST_OF_A_NAME:].lstrip('._')}.gc3"
 
 
 def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) -> None:
@@ -464,30 +452,10 @@ def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) 
         program = made.program(**delivery.compiling)
         program.verify()
         if delivery.path is not None:
-            _write(made, str(_file_of(point, delivery.path)), program.save)
+            synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)
         if delivery.run:
             with tell.aside():
-                compared = _run(made, program, delivery.size)
+                compared = synth_files.run(made, program, delivery.size)
     if not delivery.as_json:
         with tell.aside():
             show_point(point, compared)
-
-
-def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
-    if path.endswith(".plan.json") or not path.endswith(".json"):
-        save(path)
-        return
-    write_text(path, made.to_json())
-
-
-def _run(made: Result, program: Program, size: int) -> int:
-    """Runs a result's program on data and compares with NumPy; returns the number of elements compared."""
-    case = Case(program.collective, max(count_for(program.collective, size, 4), 1), "int32")
-    inputs, outputs = case.inputs(), case.poisoned_outputs()
-    with output.working("running"):
-        program.run(inputs, outputs=outputs, count=case.count, dtype=case.dtype, op=case.op)
-    given: dict[str, Any] = {"count": case.count, "dtype": case.dtype, "op": case.op}
-    compared = case.further(case.compare(inputs, outputs), lambda i, o: program.run(i, outputs=o, **given))
-    if not compared.ok:
-        raise errors.error("Internal", f"'{made.name}' gave {compared.wrong} wrong elements")
-    return compared.elements

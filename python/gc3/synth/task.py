@@ -27,6 +27,7 @@ from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.timed import Costs, Timed, timed
+from gc3.synth.tried import Tried
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -34,41 +35,6 @@ _LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
-
-
-class _Tried:
-    """The candidates (R, C) of a number of steps, the best first, and their results."""
-
-    def __init__(self, candidates: list[tuple[int, int]]) -> None:
-        self.candidates = candidates
-        self.found: Outcome | None = None
-        self._place = {c: i for i, c in enumerate(candidates)}
-        self._end = len(candidates)  # those from here on are no better than the result
-        self._open: set[tuple[int, int]] = set()
-        self._refuted: list[tuple[int, int]] = []
-
-    def note(self, candidate: tuple[int, int], outcome: Outcome) -> None:
-        """Records the result of a candidate."""
-        self._open.discard(candidate)
-        if outcome.result is not None:
-            self.found, self._end = outcome, self._place[candidate]
-        elif outcome.status == OPEN:
-            self._open.add(candidate)
-        else:
-            self._refuted.append(candidate)
-
-    def matters(self, candidate: tuple[int, int]) -> bool:
-        """Returns whether a candidate is better than the result, and not refuted by another.
-
-        If there is no schedule for C chunks in R rounds, there is none for more chunks or fewer rounds.
-        """
-        rounds, chunks = candidate
-        return self._place[candidate] < self._end and not any(rounds <= r and chunks >= c for r, c in self._refuted)
-
-    @property
-    def undecided(self) -> list[tuple[int, int]]:
-        """The candidates that were tried, would be better, and were neither found nor refuted."""
-        return [c for c in self.candidates if c in self._open and self.matters(c)]
 
 
 class Task:
@@ -407,7 +373,7 @@ class Task:
                 return
             bound = self.in_steps(steps)
             stopped: KeyboardInterrupt | None = None
-            tried = _Tried(self.candidates(steps, k, bound.rounds, best))
+            tried = Tried(self.candidates(steps, k, bound.rounds, best))
             try:
                 self._decide(tried, steps)
             except KeyboardInterrupt as problem:
@@ -429,7 +395,7 @@ class Task:
             if best is not None and best <= reachable.rounds:
                 return
 
-    def _decide(self, tried: _Tried, steps: int) -> None:
+    def _decide(self, tried: Tried, steps: int) -> None:
         """Searches for the first candidate that is possible.
 
         All candidates get a little time until one is found. Then the undecided ones get more, the easiest first.
