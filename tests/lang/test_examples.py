@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,16 @@ def test_without_pytorch_a_script_says_what_is_missing(name: str) -> None:
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100, env={**os.environ, **one})
     assert done.returncode == 1
     assert done.stderr.startswith("--vs: there is no default library. Install torch, or start the ranks with mpirun")
+
+
+def test_what_is_left_of_a_machine_goes_on_with_a_repaired_program() -> None:
+    line = [sys.executable, str(EXAMPLES / "repair.py"), "--machine", "ring:R=4", "--lose", "2"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    found = sorted(re.findall(r"rank (\d): right (\d+) ms after the kill: noticed \d+, shrunk", done.stdout))
+    assert [rank for rank, _ in found] == ["0", "1", "3"], done.stdout
+    assert max(int(ms) for _, ms in found) < 10_000, "0.3 s where nothing else runs"
+    for bad in ("-1", "4"):
+        refused = subprocess.run([*line[:-1], bad], capture_output=True, text=True, check=False, timeout=100)
+        assert refused.returncode == 2
+        assert "ring:R=4 has ranks 0 to 3" in refused.stderr

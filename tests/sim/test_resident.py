@@ -38,6 +38,7 @@ def test_gpus_hold_as_many_threadblocks_as_their_hardware_does() -> None:
         "h100": (132, 264),
         "gb200": (148, 296),
         "mi50": (60, 60),
+        "mi250": (104, 104),
         "mi300x": (304, 304),
     }
     for name, (nccl, _) in held.items():

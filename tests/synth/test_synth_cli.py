@@ -217,7 +217,11 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("synth allgather -t dgx1", "give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical"),
+        (
+            "synth allgather -t dgx1",
+            "give one of --steps S, --least-steps, --pareto K, --pipelined, --hierarchical and",
+        ),
+        ("synth allgather -t dgx1 --pipelined --for-size 1MiB", "give one of"),
         ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
         ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),
@@ -477,3 +481,17 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             continue  # takes a while
         result = gc3(example.removeprefix("gc3 "))
         assert result.exit_code == 0, f"{example}: {result.output}"
+
+
+def test_for_a_size_within_a_budget_of_threadblocks() -> None:
+    many = gc3("synth allgather -t dgx1 --for-size 64KiB --protocol LL --run")
+    assert "trees by time: " in many.output
+    assert "all equal to NumPy's" in many.output
+    few = json.loads(gc3("synth allgather -t dgx1 --for-size 64KiB --max-threadblocks 5 --json").output)
+    assert few["program"]["max_threadblocks_per_rank"] <= 5
+    assert "us, of at least " in few["how"]
+    none = gc3("synth allgather -t dgx1 --for-size 64KiB --max-threadblocks 1")
+    assert none.exit_code == 1
+    assert "GC3-C001" in none.output
+    # Shapes have no preset of a processor's; the topology's own numbers do.
+    assert "trees by time" in gc3("synth broadcast -t ring:R=4 --for-size 1KiB").output

@@ -8,7 +8,7 @@ import pytest
 
 from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Solvers, Task
 from gc3.synth.outcome import Outcome
-from gc3.synth.task import _Tried
+from gc3.synth.tried import Tried
 from small_networks import random_network, session
 
 pytestmark = pytest.mark.python_only
@@ -21,7 +21,7 @@ def outcome(status: str) -> Outcome:
 def test_what_is_impossible_refutes_more_chunks_and_fewer_rounds_alone() -> None:
     """(R, C): if three chunks need more than four rounds, so do four, and three need more than three; two may not."""
     candidates = [(rounds, chunks) for rounds in range(2, 7) for chunks in range(1, 6)]
-    tried = _Tried(candidates)
+    tried = Tried(candidates)
     tried.note((4, 3), outcome(IMPOSSIBLE))
     assert {c for c in candidates if not tried.matters(c)} == {(r, c) for r in (2, 3, 4) for c in (3, 4, 5)}
     tried.note((5, 5), outcome(IMPOSSIBLE))
@@ -29,7 +29,7 @@ def test_what_is_impossible_refutes_more_chunks_and_fewer_rounds_alone() -> None
 
 
 def test_what_is_open_stays_so_until_it_is_decided_or_refuted() -> None:
-    tried = _Tried([(3, 3), (3, 2), (2, 1), (4, 1)])
+    tried = Tried([(3, 3), (3, 2), (2, 1), (4, 1)])
     for candidate in ((3, 3), (3, 2), (2, 1)):
         tried.note(candidate, outcome(OPEN))
     assert tried.undecided == [(3, 3), (3, 2), (2, 1)]

@@ -69,7 +69,8 @@ def test_imported_machines_are_as_fast_as_their_gpus(tmp_path: Path) -> None:
 def test_xml_of_unknown_and_amd_gpus(tmp_path: Path) -> None:
     xml = (DATA / "nccl_h100.xml").read_text()
     path = tmp_path / "node.xml"
-    for given, name in (('sm="86"', "sm86"), ('gcn="gfx942"', "mi300x"), ('gcn="906"', "mi50"), ("", "")):
+    amd = {'gcn="gfx942"': "mi300x", 'gcn="gfx90a"': "mi250", 'gcn="906"': "mi50"}
+    for given, name in {'sm="86"': "sm86", **amd, "": ""}.items():
         path.write_text(xml.replace('sm="90"', given))
         assert importing.import_file(str(path)).processor == name
     path.write_text(xml.replace('sm="90"', 'gcn="&#x202e;[ 31m"'))
@@ -93,7 +94,7 @@ def test_an_unknown_class_is_an_error_that_lists_the_known_ones(tmp_path: Path) 
         assert topologies.load(str(path)) == topology
         refused = gc3_(f"sim ring_allreduce -t {path}", code=1).stderr
         assert says in refused
-        assert "a100, h100, v100, gb200, mi300x, mi50, cpu, cpu-ethernet, cpu-infiniband, ideal" in refused
+        assert "a100, h100, v100, gb200, mi300x, mi250, mi50, cpu, cpu-ethernet, cpu-infiniband, ideal" in refused
         assert "--preset" in refused
         assert "preset a100" in gc3_(f"sim ring_allreduce -t {path} -b 1MiB -e 1MiB --preset a100").stdout
 

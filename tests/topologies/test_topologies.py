@@ -216,6 +216,15 @@ def test_mi300x_links_all_pairs() -> None:
     assert topologies.egress(machine, 0) == pytest.approx(7 * 64 * GB)
 
 
+def test_mi250_is_the_machine_of_forestcoll() -> None:
+    """Every die has 7 links of 50 GB/s."""
+    machine = topologies.load("mi250:N=2")
+    assert (machine.rank_count, machine.node_count) == (32, 2)
+    lanes = [sum(link.lanes for link in machine.links if link.src == rank) for rank in range(32)]
+    assert lanes == [7] * 32
+    assert topologies.diameter(topologies.load("mi250")) == 5
+
+
 # Shapes.
 
 

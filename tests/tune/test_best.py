@@ -47,6 +47,8 @@ def test_the_library_is_never_faster(made: tuple[Path, dict[str, Any]]) -> None:
     assert [point["size"] for point in said["points"]] == [1 << 10, 128 << 10, 16 * MIB]
     assert all(point["time_us"] <= point["library_us"] for point in said["points"])
     assert said["points"][-1]["synthesized"]
+    assert all(point["time_us"] > point["bound_us"] > 0 for point in said["points"])
+    assert said["points"][0]["bound"].startswith("what must ")
     on = sim.platform(SLOW_LINK, "v100")
     rows = {point["size"]: Table.read(file).choose("allgather", ranks=3, size=point["size"], in_place=False).row
             for point in said["points"]}  # fmt: skip

@@ -141,3 +141,30 @@ def test_own_programs_and_those_of_tables_compete() -> None:
         SimulatedTuner(Goal(("alltoall",), (16,), (KIB,)), sim.platform("ndv5"))
     assert Table.default() is not None
     verify(given.compile(8, prove=False))
+
+
+@pytest.mark.parametrize("machine", ["ndv4:N=2", "ndv2:N=2"])
+def test_smaller_sizes_hide_no_program_from_larger_ones(machine: str) -> None:
+    """Messages through a NIC take time beside their bytes: in proportion to 1 KiB, 4 MiB would take 40 ms on it."""
+    on = sim.platform(machine)
+    alone = Search("allreduce", on, on.topology.rank_count, in_place=False).fastest(4 << 20)[0][0][1]
+    search = Search("allreduce", on, on.topology.rank_count, in_place=False)
+    for size in (1 << 10, 1 << 14, 4 << 20):
+        tried, count = search.fastest(size)
+        assert count > 20
+    assert tried[0][1] <= 1.02 * alone
+
+
+def test_the_busiest_link_takes_no_less_than_is_said_of_it() -> None:
+    on = sim.platform("ndv2:N=2")
+    search = Search("allgather", on, 16, in_place=False)
+    for instances in (1, 2):
+        known = search._compiled(Spec("recursive_doubling_allgather", (("R", "ranks"),), instances=instances))
+        assert known.simulation is not None
+        sizes = [1 << e for e in range(10, 27, 4)]
+        truth = {size: known.simulation.run(size).bound_s for size in sizes}
+        for seen in ((1 << 10,), (1 << 10, 1 << 14), (1 << 26,), (1 << 14, 1 << 22)):
+            known.bounds.clear()
+            known.bounds.update({size: truth[size] for size in seen})
+            for size in sizes:
+                assert known.busy(size) <= truth[size] * (1 + 1e-9)

@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "task-refutes-fewer-chunks",
-        "python/gc3/synth/task.py",
+        "python/gc3/synth/tried.py",
         "rounds <= r and chunks >= c for r, c in",
         "rounds <= r for r, _ in",
         ("tests/synth/test_synth_search.py",),

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.cli import completion, options, output, report, sizes
+from gc3.cli import completion, options, output, report, sizes, synth_files, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
 from gc3.cli.synth_report import composed_of, outcome_data, point_data, show_outcome, show_point
-from gc3.collectives import Collective, count_for
-from gc3.runtime.checking import Case
-from gc3.runtime.program import FORMS, Program
-from gc3.support.files import read_bytes, write_text
+from gc3.collectives import Collective
+from gc3.runtime.program import FORMS
+from gc3.support.files import read_bytes
 from gc3.support.words import counted
 from gc3.synth import custom, demand
-from gc3.synth.result import Result
 
 _GB = 1e9
-_MOST_OF_A_NAME = 120
 _SHOWN = 12  # open candidates to list, for each number of steps
 _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each required one, if none are given
@@ -44,6 +39,7 @@ _MODES = {  # by --pipelined and --hierarchical
     (False, True): "hierarchical",
     (True, True): "overlapped",
 }
+_ONE_OF = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
 _TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
@@ -88,6 +84,7 @@ class _Delivery:
         "gc3 synth allgather --topology ndv4:N=2 --unit 25 --pipelined --chunks 26",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical --pipelined",
+        "gc3 synth allgather --topology summit:N=2 --for-size 64KiB --protocol LL128 --max-threadblocks 16",
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
@@ -119,6 +116,9 @@ class _Delivery:
 @click.option("--pipelined", is_flag=True, help="Pipeline many chunks over trees, near the bound on R/C.")
 @click.option("--hierarchical", is_flag=True,
               help="Compose schedules inside nodes and between them; with --pipelined, they overlap.")  # fmt: skip
+@click.option("--for-size", type=sizes.Size(), help="Find a schedule that takes little time at this S.")
+@click.option("--max-threadblocks", "budget", type=click.IntRange(min=1), metavar="N",
+              help="Threadblocks of a rank, if fewer than its GPU holds.")  # fmt: skip
 @click.option(
     "--max-steps",
     type=click.IntRange(min=1),
@@ -162,6 +162,8 @@ def synth_command(
     pareto: int | None,
     pipelined: bool,
     hierarchical: bool,
+    for_size: int | None,
+    budget: int | None,
     max_steps: int,
     time_limit: float | None,
     seed: int,
@@ -196,9 +198,10 @@ def synth_command(
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
     if cut or gone:
         spec += f":without={'+'.join(cut + gone)}"
-    modes = (pareto is not None, least_steps, pipelined or hierarchical, steps is not None)
+    composed = pipelined or hierarchical
+    modes = (pareto is not None, least_steps, composed, for_size is not None, steps is not None)
     if sum(modes) != 1:
-        raise click.UsageError("give one of --steps S, --least-steps, --pareto K, --pipelined and --hierarchical")
+        raise click.UsageError(f"give one of {_ONE_OF}")
     _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
@@ -214,7 +217,7 @@ def synth_command(
     compiling: dict[str, Any] = {
         "instances": instances,
         "protocol": protocol,
-        "max_threadblocks": topology.threadblocks,
+        "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
     }
     delivery = _Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
     cache = None if folder is None else synth.Cache(folder)
@@ -226,6 +229,8 @@ def synth_command(
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
             mode = _MODES[pipelined, hierarchical] if network.ranks > 1 else "alone"
             search = _search(task, count, mode, steps, rounds)
+            if for_size is not None and network.ranks > 1:
+                search = partial(synth_timed.search, task, topology, count, for_size, compiling)
             outcome, bound = _stoppable(task, delivery, tell, search)
         try:
             return _deliver(task, outcome, bound, delivery)
@@ -368,8 +373,8 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
     program = made.program(**delivery.compiling)
     program.verify()
     if delivery.path is not None:
-        _write(made, delivery.path, program.save)
-    compared = _run(made, program, delivery.size) if delivery.run else None
+        synth_files.write(made, delivery.path, program.save)
+    compared = synth_files.run(made, program, delivery.size) if delivery.run else None
     if delivery.as_json:
         data = outcome_data(outcome, bound, full=not delivery.brief)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
@@ -450,15 +455,8 @@ def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: 
             click.echo(f"next: {delivery.again} {numbers} -o FILE")
         else:
             click.echo(f"written to {delivery.path}: {counted(len(points), 'program')}")
-            file = shlex.quote(str(_file_of(last, delivery.path)))
+            file = shlex.quote(str(synth_files.file_of(last, delivery.path)))
             click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
-
-
-def _file_of(point: synth.Point, folder: str) -> Path:
-    """The file of a point; collectives and machines may have any names."""
-    assert point.outcome.result is not None  # noqa: S101 - points are found
-    name = re.sub(r"[^\w.-]+", "_", point.outcome.result.name)
-    return Path(folder) / f"{name[-_MOST_OF_A_NAME:].lstrip('._')}.gc3"
 
 
 def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) -> None:
@@ -468,30 +466,10 @@ def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) 
         program = made.program(**delivery.compiling)
         program.verify()
         if delivery.path is not None:
-            _write(made, str(_file_of(point, delivery.path)), program.save)
+            synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)
         if delivery.run:
             with tell.aside():
-                compared = _run(made, program, delivery.size)
+                compared = synth_files.run(made, program, delivery.size)
     if not delivery.as_json:
         with tell.aside():
             show_point(point, compared)
-
-
-def _write(made: Result, path: str, save: Callable[[str], Any]) -> None:
-    if path.endswith(".plan.json") or not path.endswith(".json"):
-        save(path)
-        return
-    write_text(path, made.to_json())
-
-
-def _run(made: Result, program: Program, size: int) -> int:
-    """Runs a result's program on data and compares with NumPy; returns the number of elements compared."""
-    case = Case(program.collective, max(count_for(program.collective, size, 4), 1), "int32")
-    inputs, outputs = case.inputs(), case.poisoned_outputs()
-    with output.working("running"):
-        program.run(inputs, outputs=outputs, count=case.count, dtype=case.dtype, op=case.op)
-    given: dict[str, Any] = {"count": case.count, "dtype": case.dtype, "op": case.op}
-    compared = case.further(case.compare(inputs, outputs), lambda i, o: program.run(i, outputs=o, **given))
-    if not compared.ok:
-        raise errors.error("Internal", f"'{made.name}' gave {compared.wrong} wrong elements")
-    return compared.elements

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, synth
+from gc3 import collectives, errors, synth
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -21,8 +21,10 @@ from gc3.support import files
 from gc3.support.words import counted
 from gc3.tune import Best, schedules, table
 from gc3.tune.best import Fastest
+from gc3.tune.bound import LinkBound, link_bound
 
 _SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
+_BOUNDING = 20.0  # seconds for the bound of a collective
 _SECONDS = 60.0  # for schedules of a collective, without a limit
 
 
@@ -97,10 +99,12 @@ def best(
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     interrupted = False
     rows: list[dict[str, Any]] = []
+    bounds: dict[str, LinkBound | None] = {}
     try:
         with synth.Solvers(seed) as solvers, output.watching("searching") as tell:
             for number, search in enumerate(searches):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
+                bounds[search.collective] = _bound(search, on, solvers, deadline, tell)
                 _search(search, on, solvers, seed, wanted, share, tell)
     except KeyboardInterrupt:
         interrupted = True
@@ -110,13 +114,16 @@ def best(
     write_table(file, table(rows, engine="sim"))
     complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
     if as_json:
-        points = [_data(search, search.found[size]) for search in searches for size in wanted if size in search.found]
+        points = [
+            _data(search, search.found[size], bounds.get(search.collective))
+            for search in searches
+            for size in wanted
+            if size in search.found
+        ]
         output.emit({"machine": on.topology.name, "table": file, "finished": complete, "points": points, "rows": rows})
     else:
         for search in searches:
-            for size in wanted:
-                if size in search.found:
-                    click.echo(_line(search, search.found[size]))
+            _show(search, wanted, bounds.get(search.collective))
         if not complete:
             output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}")
@@ -136,22 +143,44 @@ def _search(
     seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
     if search.collective in synth.NAMES and seconds > 0:
         session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
-        for result in schedules(synth.Task(session, search.collective, search.root), begin):
+        for result in schedules(synth.Task(session, search.collective, search.root), begin, on, wanted):
             search.results.append(result)
     search.descend(wanted, begin, begun + share)
 
 
-def _line(search: Best, found: Fastest) -> str:
+def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
+    for size in wanted:
+        if size in search.found:
+            click.echo(_line(search, search.found[size], bound))
+    if bound is not None:
+        click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
+
+
+def _bound(search: Best, on: Platform, solvers: synth.Solvers, deadline: float, tell: output.Watch) -> LinkBound | None:
+    """The bound of a collective; None if none was found in time."""
+    if search.collective not in synth.NAMES or on.topology.rank_count == 1:
+        return None
+    tell(f"{search.collective}, the bound of the links")
+    try:
+        return link_bound(on, search.collective, search.root, solvers, min(deadline, time.monotonic() + _BOUNDING))
+    except (synth.TimeUp, errors.UserError):
+        return None
+
+
+def _line(search: Best, found: Fastest, bound: LinkBound | None) -> str:
     where = f"{search.collective}, {sizes.format_size(found.size)}"
+    above = ""
+    if bound is not None and bound.seconds_per_byte > 0:
+        above = f", {found.time_s / (bound.seconds_per_byte * found.size):.4g} times the bound"
     if found.way is None:
-        return f"{where}: {1e6 * found.time_s:.4g} us with the library's {found.spec}"
+        return f"{where}: {1e6 * found.time_s:.4g} us with the library's {found.spec}{above}"
     than = ""
     if found.library is not None:
         than = f", {found.library_s / found.time_s:.2f} times the speed of {found.library}"
-    return f"{where}: {1e6 * found.time_s:.4g} us, {search.describe(found.way)}{than}"
+    return f"{where}: {1e6 * found.time_s:.4g} us, {search.describe(found.way)}{than}{above}"
 
 
-def _data(search: Best, found: Fastest) -> dict[str, Any]:
+def _data(search: Best, found: Fastest, bound: LinkBound | None) -> dict[str, Any]:
     return {
         "collective": search.collective,
         "size": found.size,
@@ -159,5 +188,7 @@ def _data(search: Best, found: Fastest) -> dict[str, Any]:
         "program": str(found.spec) if found.way is None else search.describe(found.way),
         "synthesized": found.way is not None,
         "library_us": None if found.library is None else 1e6 * found.library_s,
+        "bound_us": None if bound is None else 1e6 * bound.seconds_per_byte * found.size,
+        "bound": None if bound is None else bound.proof,
         "library": None if found.library is None else str(found.library),
     }

@@ -143,6 +143,9 @@ _MI50 = replace(
     protocols={name: replace(timing, egress_rate=0.0) for name, timing in _MI300X.protocols.items()},
     evidence=Evidence("mi300x's threadblocks on the links that 001 section 5.1.2 measured"),
 )
+_MI250 = replace(
+    _MI50, name="mi250", evidence=Evidence("mi300x's threadblocks on the links that RCCL's constants describe")
+)
 _UNLIMITED = ProtocolParameters(
     1e15,
     1.0,
@@ -200,7 +203,7 @@ _CPU_INFINIBAND = _on_hosts(CPU_INFINIBAND, 0.5e-6, 0.0, "assumed: 0.5 us of UCX
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
         p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL), memory_rate=PROCESSORS[p.name].memory)
-        for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI50)
+        for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI250, _MI50)
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}
 )

@@ -16,11 +16,13 @@ from gc3.synth.demand import NAMES, Demand, Piece
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.outcome import Outcome, Point
+from gc3.synth.repair import repaired
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.solvers import Solvers
 from gc3.synth.task import Task
+from gc3.synth.timed import Costs
 
 __all__ = [
     "FOUND",
@@ -29,6 +31,7 @@ __all__ = [
     "OPEN",
     "Bound",
     "Cache",
+    "Costs",
     "Demand",
     "Network",
     "Outcome",
@@ -40,4 +43,5 @@ __all__ = [
     "Solvers",
     "Task",
     "TimeUp",
+    "repaired",
 ]

@@ -72,6 +72,15 @@ class Problem:
         numbering = self.demands[0]
         return tuple(self.items[i] for i in numbering.piece_of)
 
+    @property
+    def largest(self) -> int:
+        """The chunks of the largest buffer of a rank."""
+        counts = Counter[tuple[bool, int]]()
+        for item in self.contents:
+            counts.update((False, rank) for rank in item.before)
+            counts.update((True, rank) for rank in item.after)
+        return max(counts.values(), default=1)
+
     def diameter(self, network: Network) -> int:
         """Returns the largest distance from a contributor to a rank that needs the sum."""
         pairs = {(item.before, item.after) for item in self.items}

@@ -18,7 +18,7 @@ from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
-from gc3.synth.network import UNREACHABLE
+from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
 from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Problem
@@ -26,6 +26,8 @@ from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule, pruned
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.timed import Costs, Timed, timed
+from gc3.synth.tried import Tried
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -34,41 +36,6 @@ _LANES = 4  # of pipelined reductions
 _FEW_SENDS = 20_000  # of one source of each orbit
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
-
-
-class _Tried:
-    """The candidates (R, C) of a number of steps, the best first, and their results."""
-
-    def __init__(self, candidates: list[tuple[int, int]]) -> None:
-        self.candidates = candidates
-        self.found: Outcome | None = None
-        self._place = {c: i for i, c in enumerate(candidates)}
-        self._end = len(candidates)  # those from here on are no better than the result
-        self._open: set[tuple[int, int]] = set()
-        self._refuted: list[tuple[int, int]] = []
-
-    def note(self, candidate: tuple[int, int], outcome: Outcome) -> None:
-        """Records the result of a candidate."""
-        self._open.discard(candidate)
-        if outcome.result is not None:
-            self.found, self._end = outcome, self._place[candidate]
-        elif outcome.status == OPEN:
-            self._open.add(candidate)
-        else:
-            self._refuted.append(candidate)
-
-    def matters(self, candidate: tuple[int, int]) -> bool:
-        """Returns whether a candidate is better than the result, and not refuted by another.
-
-        If there is no schedule for C chunks in R rounds, there is none for more chunks or fewer rounds.
-        """
-        rounds, chunks = candidate
-        return self._place[candidate] < self._end and not any(rounds <= r and chunks >= c for r, c in self._refuted)
-
-    @property
-    def undecided(self) -> list[tuple[int, int]]:
-        """The candidates that were tried, would be better, and were neither found nor refuted."""
-        return [c for c in self.candidates if c in self._open and self.matters(c)]
 
 
 class Task:
@@ -363,6 +330,36 @@ class Task:
     def _lanes(self, chunks: int) -> int:
         return 1 if self.problem(chunks).reduced is None else _LANES
 
+    def timed(self, chunks: int, costs: Callable[[Network, bool, int], Costs], opening: float = 0.0) -> Outcome:
+        """Finds a schedule whose objective is the seconds of a size on a machine (see `gc3.synth.timed`).
+
+        Args:
+            chunks: C.
+            costs: Called with a network, whether it is the reversed one, and the number of chunks of the largest buffer
+                of a rank; returns the costs of its edges.
+            opening: What the first use of an edge costs in addition, in units of the dearest hop.
+
+        Raises:
+            gc3.UserError: The number is invalid for the collective, or some data cannot reach its targets.
+        """
+        begun = time.monotonic()
+        largest = self.problem(chunks).largest
+        found: list[Timed] = []
+
+        def plan(where: Session, wanted: Demand) -> Schedule:
+            where.tell("growing trees by time")
+            on = costs(where.network, where is not self.session, largest)
+            found.append(timed(where.network, wanted, on, opening, where.hurry))
+            return found[-1].schedule
+
+        made = self._within_time(chunks, plan)
+        if made is None:
+            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+        halves = found * 2 if self.composed and len(found) == 1 else found
+        took, least = 1e6 * sum(half.seconds for half in halves), 1e6 * sum(half.least for half in halves)
+        how = f"trees by time: {took:.4g} us, of at least {least:.4g} us for these chunks"
+        return self._of_parts(made, f"{how}{' in two halves' if self.composed else ''}", begun)
+
     def _of_parts(self, made: Result, how: str, begun: float) -> Outcome:
         return Outcome(FOUND, made, how, None, time.monotonic() - begun, composed=self.composed)
 
@@ -404,7 +401,7 @@ class Task:
                 return
             bound = self.in_steps(steps)
             stopped: KeyboardInterrupt | None = None
-            tried = _Tried(self.candidates(steps, k, bound.rounds, best))
+            tried = Tried(self.candidates(steps, k, bound.rounds, best))
             try:
                 self._decide(tried, steps)
             except KeyboardInterrupt as problem:
@@ -426,7 +423,7 @@ class Task:
             if best is not None and best <= reachable.rounds:
                 return
 
-    def _decide(self, tried: _Tried, steps: int) -> None:
+    def _decide(self, tried: Tried, steps: int) -> None:
         """Searches for the first candidate that is possible.
 
         All candidates get a little time until one is found. Then the undecided ones get more, the easiest first.

@@ -160,6 +160,16 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
                 "mi50", "gcn", ("gfx906",), r"MI[56]0", 1024e9, 60, None, "data sheet: 60 compute units, 1024 GB/s"
             ),
             Processor(
+                "mi250",
+                "cdna2",
+                ("gfx90a",),
+                r"MI2[15]0X?",
+                1.6e12,
+                104,
+                None,
+                "AMD's MI250 page: 104 compute units of a die; 3.2 TB/s for both dies",
+            ),
+            Processor(
                 "mi300x",
                 "cdna3",
                 ("gfx940", "gfx941", "gfx942"),

@@ -50,6 +50,14 @@ NVLINK5 = LinkClass(
 )
 XGMI_MI50 = LinkClass("xgmi", 33e9, source="33 GB/s measured: 001 section 5.1.2; latency not published")
 PCIE4_MI50 = LinkClass("pcie4", 27e9, source="27 GB/s measured: 001 section 5.1.2; latency not published")
+XGMI_MI250 = LinkClass(
+    "xgmi3_mi250",
+    50e9,
+    kernel_efficiency=0.72,
+    dma_efficiency=0.72,
+    source="50 GB/s: AMD's page on the MI250's architecture; kernels 36 GB/s: RCCL MI200_XGMI_WIDTH, and copy engines "
+    "assumed so; latency not published",
+)
 XGMI_MI300X = LinkClass(
     "xgmi3",
     64e9,
@@ -86,6 +94,16 @@ NDR = LinkClass(
     message_s=1e-6,
     source="400 Gbit/s; 48 to 49 GB/s usable: nccl-tests issue 212; 1 us per message: NCCL net-post on Intel hosts; "
     "latency: assumed to be that of EDR",
+)
+NIC_MI250 = LinkClass(
+    "nic_mi250",
+    16e9,
+    latency_s=2.6e-6,
+    kernel_efficiency=0.95,
+    dma_efficiency=0.95,
+    message_s=2e-6,
+    source="16 GB/s of InfiniBand for each die: ForestColl, arXiv 2402.06787; efficiency, time per message and "
+    "latency: assumed to be those of HDR",
 )
 NDR_MI300X = LinkClass(
     "ndr",

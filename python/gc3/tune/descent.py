@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
@@ -70,8 +70,17 @@ class _Known:
     bounds: dict[int, float] = field(default_factory=dict[int, float])
 
     def busy(self, size: int) -> float:
-        """The time of its busiest link; small messages are rounded up, so it takes less per byte of a larger call."""
-        return min((size / at * seconds for at, seconds in self.bounds.items()), default=0.0)
+        """A time that its busiest link hardly takes less than.
+
+        A message takes time beside its bytes, so the time does not grow in proportion to the size: what two smaller
+        calls differ by is continued. It does not grow evenly either, because small messages are rounded up, and from
+        some size on a message is several.
+        """
+        smaller = sorted((at, seconds) for at, seconds in self.bounds.items() if at <= size)
+        about = [size / at * seconds for at, seconds in self.bounds.items() if at >= size]
+        for (one, first), (other, second) in pairwise(smaller):
+            about.append(second + (second - first) / (other - one) * (size - other))
+        return max(_SMALLER * max(about, default=0.0), smaller[-1][1] if smaller else 0.0)
 
     def least(self, size: int) -> float:
         """A time that a call of this size is hardly below."""

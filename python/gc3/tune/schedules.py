@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 
 from gc3 import errors
-from gc3.synth import Outcome, Result, Task, TimeUp
+from gc3.sim import Platform
+from gc3.synth import Costs, Network, Outcome, Result, Task, TimeUp
 
 # Multiples of the fewest chunks. Packed trees need a multiple of their own number, which is often 6 or a power of two.
 _PIPELINED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 _COMPOSED = (1, 2, 4, 8)
 _MOST_SENDS = 24_000
 _ROUNDS = 4  # of a frontier, more than its steps
+_TIMED = (1, 2)
+_SIZES = 4  # one more of them get schedules by time
+_PROTOCOLS = ((256 << 10, "LL"), (8 << 20, "LL128"))  # up to these sizes
 _STEPS = 3  # of a frontier, more than the fewest
 _MOST_RANKS = 16  # with a frontier
 
 
-def schedules(task: Task, begin: Callable[[str], None]) -> Iterator[Result]:
+def schedules(
+    task: Task, begin: Callable[[str], None], on: Platform | None = None, sizes: Sequence[int] = ()
+) -> Iterator[Result]:
     """Yields schedules until the time limit of the task's session; those that take little time to find come first.
 
     Args:
         task: The collective on the machine.
         begin: Called with the name of the next search.
+        on: The machine with its rates; None: no schedules for sizes.
+        sizes: In bytes, ascending; of some of them there are schedules by time.
     """
     if task.network.ranks == 1:
         return
     seen: set[tuple[int, int, int, int]] = set()
-    for name, search in _searches(task):
+    for name, search in chain(_searches(task), () if on is None else _timed(task, on, sizes)):
         if task.session.left <= 0:
             return
         begin(name)
@@ -60,6 +70,28 @@ def _searches(task: Task) -> Iterator[tuple[str, Callable[[], Outcome]]]:
     for times in _PIPELINED:
         if times * sends <= _MOST_SENDS:
             yield f"{times * unit} chunks, pipelined", lambda c=times * unit: task.pipelined(c)
+
+
+def costs(on: Platform, protocol: str, size: int) -> Callable[[Network, bool, int], Costs]:
+    """Returns the function that `Task.timed` takes: what chunks cost on a machine with a protocol, for a size."""
+    timing = on.parameters.protocol(protocol)
+    latency, rate = partial(on.latency, protocol=timing), partial(on.rate, protocol=timing)
+
+    def of(network: Network, back: bool, largest: int) -> Costs:
+        return Costs.of(on.topology, network, size / largest, back=back, latency=latency, rate=rate)
+
+    return of
+
+
+def _timed(task: Task, on: Platform, sizes: Sequence[int]) -> Iterator[tuple[str, Callable[[], Outcome]]]:
+    sends = sum(len(p.targets) * p.count for _, wanted in task.parts(task.unit) for p in wanted.pieces)
+    for size in sorted({sizes[i * (len(sizes) - 1) // _SIZES] for i in range(_SIZES + 1)} if sizes else ()):
+        protocol = next((name for most, name in _PROTOCOLS if size <= most), "Simple")
+        if on.parameters.protocols.keys() >= {protocol}:
+            for times in _TIMED:
+                if times * sends <= _MOST_SENDS:
+                    by = costs(on, protocol, size)
+                    yield f"{times * task.unit} chunks, for {size} B", partial(task.timed, times * task.unit, by)
 
 
 def _within(task: Task, search: Callable[[], Outcome]) -> Outcome:

@@ -1,0 +1,49 @@
+"""What every program of a collective takes at least on a machine, because of its links alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gc3.sim import Platform
+from gc3.synth import Network, Session, Solvers, Task
+
+
+@dataclass(frozen=True, slots=True)
+class LinkBound:
+    """A lower bound on time.
+
+    Attributes:
+        seconds_per_byte: For each byte of S.
+        proof: What must cross which links.
+    """
+
+    seconds_per_byte: float
+    proof: str
+
+
+def link_bound(on: Platform, collective: str, root: int, solvers: Solvers, deadline: float) -> LinkBound:
+    """Returns the bound of any number of steps, at the rates that the best protocol reaches on each kind of wire.
+
+    Args:
+        on: The machine.
+        collective: A collective that can be synthesized.
+        root: The root of a rooted one.
+        solvers: Solvers for linear programs.
+        deadline: The time of `time.monotonic` at which the search for a bound ends.
+
+    Raises:
+        TimeUp: The time limit was reached.
+        gc3.UserError: Some data cannot reach its targets, or a bandwidth is not known.
+    """
+    rates: dict[str, float] = {}
+    for part in on.topology.all_resources:
+        lane = max(on.rate(part, timing) for timing in on.parameters.protocols.values()) / part.lanes
+        rates[part.link_class] = max(lane, rates.get(part.link_class, 0.0))
+    classes = tuple(
+        replace(c, bandwidth_bytes_per_s=rates.get(c.name, c.bandwidth_bytes_per_s)) for c in on.topology.classes
+    )
+    unit = min(rates.values(), default=1.0)
+    network = Network.of(replace(on.topology, classes=classes), unit)
+    task = Task(Session(network, solvers, deadline), collective, root)
+    bound = task.any_steps()
+    return LinkBound(float(bound.rounds) * task.unit / (task.problem(task.unit).largest * unit), bound.proof)
