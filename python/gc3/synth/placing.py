@@ -37,15 +37,16 @@ class Hop:
     before: tuple[int, ...]
 
 
-def placed(network: Network, hops: Sequence[Hop], seconds: float) -> Schedule:
+def placed(network: Network, hops: Sequence[Hop], seconds: float, rounds: int | None = None) -> Schedule:
     """Returns the schedule of sends.
 
-    Every step has one round, or a few if bandwidths are fractions, of which a single round would lose a part.
+    Every step has `rounds`. None: one round, or a few if bandwidths are fractions, of which a single round would lose
+    a part.
 
     Raises:
         TimeUp: The time limit was reached.
     """
-    rounds = _rounds_of_a_step(network, hops)
+    rounds = _rounds_of_a_step(network, hops) if rounds is None else rounds
     listed = [(hop.edge, hop.turn, hop.before) for hop in hops]
     steps = _core.place_hops(listed, network.bounds_of, network.carried(rounds), min(seconds, _ENDLESS))
     if steps is None:

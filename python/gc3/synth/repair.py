@@ -7,17 +7,18 @@ loaded link; all other sends stay. So the work is proportional to what was lost,
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gc3 import _core, errors
-from gc3.synth import demand, problem, result
+from gc3 import errors
+from gc3.synth import demand, placing, problem, result
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
+from gc3.synth.placing import Hop
 from gc3.synth.problem import Problem
 from gc3.synth.result import Result
-from gc3.synth.schedule import Schedule, Send
+from gc3.synth.schedule import Schedule
 
-_SECONDS = 3600.0  # to assign rounds, which takes milliseconds
 # For each chunk the rank from which each other rank gets it.
 _Parents = dict[int, dict[int, int]]
 
@@ -113,22 +114,16 @@ def _regrown(network: Network, wanted: Demand, parents: _Parents, count: int) ->
         piece = wanted.pieces[i]
         if not piece.targets <= trees[chunk].keys():
             grower.complete(trees[chunk], piece.targets, parents[chunk])
-    hops: list[tuple[int, int, int]] = []
-    chunks: list[int] = []
+    hops: list[Hop] = []
     for chunk, i in enumerate(wanted.piece_of):
-        brought = {wanted.pieces[i].source: -1}
+        brought: dict[int, tuple[int, ...]] = {wanted.pieces[i].source: ()}
         for edge in _needed(network, trees[chunk], wanted.pieces[i].targets):
             src, dst = network.edges[edge]
-            brought[dst] = len(hops)
-            hops.append((edge, brought[src], chunk - wanted.first[i]))
-            chunks.append(chunk)
+            brought[dst] = (len(hops),)
+            hops.append(Hop(chunk, edge, chunk - wanted.first[i], brought[src]))
     while not all(network.carried(count)):
         count += 1
-    steps = _core.place_hops(hops, network.bounds_of, network.carried(count), _SECONDS) or []
-    sends: list[tuple[int, Send]] = [
-        (step, (chunk, *network.edges[edge])) for step, chunk, (edge, _, _) in zip(steps, chunks, hops, strict=True)
-    ]
-    return Schedule.of([count] * (max(steps, default=-1) + 1), sends)
+    return placing.placed(network, hops, math.inf, count)
 
 
 def _needed(network: Network, tree: Mapping[int, int], targets: Iterable[int]) -> list[int]:

@@ -117,7 +117,7 @@ class Messenger final : public core::Pending::Work {
     Request* request;
     std::uint32_t source;
     std::optional<std::chrono::steady_clock::time_point> asked = {};  // the sender may send it instead, since then
-    std::uint64_t parts = 0;  // that had come from it by then
+    std::uint64_t parts = 0;                                          // that had come from it by then
   };
   // A word that another rank changes when it goes on with a request.
   struct Sign {

@@ -218,8 +218,8 @@ class ReceiverEnd {
     const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
     // No messenger writes more.
     if (first == 0 || bytes > Size::kInRecord || (next_ & (ring_ - 1)) + length_of(bytes) > ring_) return {};
-    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U), pipe_->at(next_, ring_) + kWord,
-            bytes};
+    return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U),
+            pipe_->at(next_, ring_) + kWord, bytes};
   }
   // The word that will not be zero once the next record is there. If another thread has taken that record meanwhile, it
   // may be anything.
