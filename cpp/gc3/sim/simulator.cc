@@ -24,14 +24,14 @@ Result<Simulator> Simulator::create(const ir::Program& program, const Machine& m
 
 Result<Outcome> Simulator::run(const Call& call, const Options& options) const {
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(program_->ranks.size())));
-  if (work(call, options.protocol) > std::numeric_limits<std::uint32_t>::max()) {
-    return Diagnostic(ErrorCode::BadSimulation, "more than 2^32 operations: use larger slots or a smaller size");
-  }
-  GC3_CHECK(check_slices(call, options.protocol));
+  GC3_CHECK(check_work(call, options.protocol));
   return options.sharing == Sharing::serial ? run_serial(*this, call, options) : run_fluid(*this, call, options);
 }
 
-Status Simulator::check_slices(const Call& call, const ProtocolTiming& protocol) const {
+Status Simulator::check_work(const Call& call, const ProtocolTiming& protocol) const {
+  if (work(call, protocol) > std::numeric_limits<std::uint32_t>::max()) {
+    return Diagnostic(ErrorCode::BadSimulation, "more than 2^32 operations: use larger slots or a smaller size");
+  }
   const Tiles tiles = cut(call, protocol, wiring_.max_count);
   if (tiles.count == 0 || tiles.message(0, wiring_.max_count).slices <= kMostSlices) return {};
   return Diagnostic(ErrorCode::BadSimulation, "an instruction of " + std::to_string(wiring_.max_count) +

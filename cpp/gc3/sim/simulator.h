@@ -21,8 +21,8 @@ class Simulator {
 
   // The time of a call. A program that cannot finish with this many slots is an error that names the cycle of waits.
   Result<Outcome> run(const Call& call, const Options& options) const;
-  // Refuses instructions of more slices than are counted.
-  Status check_slices(const Call& call, const ProtocolTiming& protocol) const;
+  // Refuses calls that take too many operations to count, or instructions of too many slices.
+  Status check_work(const Call& call, const ProtocolTiming& protocol) const;
   // About how many slice operations `run` will execute.
   std::uint64_t work(const Call& call, const ProtocolTiming& protocol) const;
 

@@ -52,7 +52,7 @@ Together::~Together() = default;
 
 Result<std::uint32_t> Together::add(const Simulator& simulator, Call call, Options options) {
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(simulator.program().ranks.size())));
-  GC3_CHECK(simulator.check_slices(call, options.protocol));
+  GC3_CHECK(simulator.check_work(call, options.protocol));
   const MachineData& machine = simulator.machine().data();
   if (machine.cores != 0) return bad("ranks of this machine share processors, which run one program at a time");
   if (machine.resources.size() > free_.size()) return bad("a machine of more resources than announced");

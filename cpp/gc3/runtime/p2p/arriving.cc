@@ -156,15 +156,13 @@ void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::ui
   const auto found = in.wanted.find(head.serial);
   if (found == in.wanted.end()) return;
   Request& request = *found->second;
-  if (request.state == Request::State::reading) {  // the sender was in time
-    std::erase_if(reading_, [&](const Reading& reading) { return reading.request == &request; });
-    request.state = Request::State::wanted;
-  }
+  if (head.slot != request.slot) return;  // asked for in the slot, and then by a record
   bytes = std::min(request.got.bytes - request.moved, bytes);
   std::memcpy(request.call.data + request.moved, data, bytes);
   request.moved += bytes;
   if (request.moved != request.got.bytes) return;
   in.wanted.erase(found);
+  std::erase_if(reading_, [&](const Reading& reading) { return reading.request == &request; });
   finish(request);
 }
 
@@ -294,6 +292,7 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
 // Asks the sender to send an offered message in cells.
 void Messenger::want(std::uint32_t source, Request& request) {
   request.moved = 0;
+  request.slot = kNoSlot;
   request.state = Request::State::wanted;
   in_[source].wanted[request.serial] = &request;
   out_[source].replies.push_back({RecordKind::want, {request.got.tag, kNoSlot, request.got.bytes, request.serial}});

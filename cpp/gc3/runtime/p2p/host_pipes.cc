@@ -22,6 +22,7 @@ using transport::Transport;
 
 // Of a connection. Half of them carry data while the credit for the others is under way.
 constexpr std::uint32_t kLineSlots = 32;
+constexpr std::uint64_t kLineRing = PipeSize::kRing / 4;      // what leaves it goes to the slots
 constexpr std::uint64_t kLineSlot = std::uint64_t{1} << 16U;  // bytes
 // A connection that has ended is an error of its own only if nobody has noticed by then that the rank or its host has.
 constexpr auto kNoticed = std::chrono::milliseconds(3500);
@@ -103,9 +104,11 @@ Inlet* HostPipes::open_inlet(std::uint32_t sender, transport::LinkId link) {
 Result<PipeSender> HostPipes::open(std::uint32_t to) {
   Line& line = lines_[to];
   GC3_CHECK(sending_->connect(to, addresses_[to]));
-  line.pipe = std::make_unique<Pipe>();
+  // Of the ring only what is used takes memory.
+  line.pipe = std::make_unique_for_overwrite<Pipe>();
   auto* const memory = reinterpret_cast<std::uint8_t*>(line.pipe.get());
-  line.records = PipeReceiver(memory);
+  std::memset(memory, 0, Pipe::bytes_with(kWord));
+  line.records = PipeReceiver(memory, kLineRing);
   line.slots = std::make_unique_for_overwrite<std::uint8_t[]>(kLineSlots * kLineSlot);
   Outlet outlet;
   outlet.peer = to;
@@ -113,7 +116,7 @@ Result<PipeSender> HostPipes::open(std::uint32_t to) {
   outlet.slots = kLineSlots;
   outlet.head = &line.head;
   line.outlet = &sending_->links()->add(outlet);
-  return PipeSender(memory);
+  return PipeSender(memory, kLineRing);
 }
 
 std::uint8_t* HostPipes::free_slot(Line& line) const { return line.slots.get() + line.sent % kLineSlots * kLineSlot; }

@@ -19,8 +19,8 @@ inline constexpr std::size_t kMostOffers = std::size_t{1} << 16U;
 inline constexpr std::size_t kMostOffersKept = 16 * kMostOffers;
 // The ring of the pipe between two ranks of a group of so many. A sender that has no room waits for the receiver, and
 // lines that come back soon have to be fetched from its caches: on an Intel Xeon 64 messages of 16 KiB went 1.4 times
-// as fast through 512 KiB as through 128. Where there are many ranks, what all of them send to one takes no more than
-// in a group of 17.
+// as fast through 512 KiB as through 128. With more than 17 ranks the rings to one of them take no more than with 17,
+// as far as each has 128 KiB.
 inline constexpr std::uint64_t ring_among(std::uint64_t ranks) {
   constexpr std::uint64_t kInAll = 16 * PipeSize::kRing;
   return std::clamp(std::bit_floor(kInAll / std::max<std::uint64_t>(ranks - 1, 1)), PipeSize::kRing / 4,

@@ -210,12 +210,12 @@ bool Messenger::settle_offers(Outgoing& out) {
     }
     out.in_slots[i] = out.in_slots.back();
     out.in_slots.pop_back();
-    out.offers.erase(request.serial);
-    free_slot(out, request);
     if (wanted) {
       request.state = Request::State::wanted;
       out.wanted.push_back(&request);
     } else {
+      out.offers.erase(request.serial);
+      free_slot(out, request);
       finish(request);
     }
     moved = true;
@@ -233,7 +233,9 @@ void Messenger::arrive_want(std::uint32_t source, const MessageHead& head) {
   Request& request = *found->second;
   out.offers.erase(found);
   std::erase(out.in_slots, &request);
+  std::erase(out.wanted, &request);
   free_slot(out, request);
+  request.moved = 0;
   if (head.bytes == 0) {
     finish(request);
     return;
@@ -246,10 +248,31 @@ bool Messenger::send_wanted(std::uint32_t to) {
   Outgoing& out = out_[to];
   const bool far = apart(to);
   bool moved = false;
-  while (!out.wanted.empty() && (far ? hosts_->has_room(to) : out.pipe.has_room(length_of(kMostInRecord)))) {
+  // The receiver did not wait for the next part: it reads the message. Noticed without room too, which a receiver that
+  // has all may never make.
+  const auto offer_again = [&] {
     Request& request = *out.wanted.front();
+    out.wanted.pop_front();
+    request.moved = 0;
+    request.state = Request::State::offered;
+    out.in_slots.push_back(&request);
+    moved = true;
+  };
+  while (!out.wanted.empty()) {
+    Request& request = *out.wanted.front();
+    const bool in_slot = request.slot != kNoSlot;
+    if (in_slot && !out.pipe.slot_is_sending(request.slot, request.serial)) {
+      offer_again();
+      continue;
+    }
+    if (!(far ? hosts_->has_room(to) : out.pipe.has_room(length_of(kMostInRecord)))) break;
     const std::uint64_t bytes = std::min(request.call.bytes - request.moved, far ? kHostPart : kPayload);
-    const MessageHead head{request.call.tag, kNoSlot, request.call.bytes, request.serial};
+    const bool last = request.moved + bytes == request.call.bytes;
+    if (in_slot && last && !out.pipe.end_slot(request.slot, request.serial)) {
+      offer_again();
+      continue;
+    }
+    const MessageHead head{request.call.tag, request.slot, request.call.bytes, request.serial};
     const std::uint8_t* const data = request.call.data + request.moved;
     if (far) {
       hosts_->send_part(to, head, data, bytes);
@@ -258,8 +281,12 @@ bool Messenger::send_wanted(std::uint32_t to) {
     }
     request.moved += bytes;
     moved = true;
-    if (request.moved < request.call.bytes) continue;
+    if (!last) continue;
     out.wanted.pop_front();
+    if (in_slot) {
+      out.offers.erase(request.serial);
+      free_slot(out, request);
+    }
     finish(request);
   }
   return moved;

@@ -188,6 +188,37 @@ TEST_CASE("many long messages under way in both directions, to ranks that are th
   }
 }
 
+TEST_CASE("a sender that has answered and then does something else is not waited for") {
+  constexpr std::int32_t kMessages = 8;
+  constexpr std::uint64_t kBytes = 4 * kMiB;
+  // Rank 0 comes back after the time-out of rank 1.
+  run({2, true, 2}, [](Rank& me) -> std::string {
+    std::vector<Bytes> data;
+    std::vector<std::shared_ptr<Request>> all;
+    for (std::int32_t i = 0; i < kMessages; ++i) data.push_back(me.rank() == 0 ? content(kBytes, i) : Bytes(kBytes));
+    GC3_EXPECT_OK(me.barrier());
+    if (me.rank() == 0) {
+      for (std::int32_t i = 0; i < kMessages; ++i) {
+        auto started = me.messages->start(send_of(data[i].data(), kBytes, 1, i));
+        GC3_EXPECT_OK(started);
+        all.push_back(std::move(started).value());
+      }
+      GC3_EXPECT_OK(me.messages->wait(*all[0]));
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      for (const auto& request : all) GC3_EXPECT_OK(me.messages->wait(*request));
+      return "";
+    }
+    std::vector<Operation> receives;
+    for (std::int32_t i = 0; i < kMessages; ++i) receives.push_back(receive_of(data[i].data(), kBytes, 0, i));
+    GC3_EXPECT_OK(me.messages->run(receives));
+    for (std::int32_t i = 0; i < kMessages; ++i) {
+      const std::string wrong = right(data[i], kBytes, i);
+      GC3_EXPECT(wrong.empty(), wrong);
+    }
+    return "";
+  });
+}
+
 TEST_CASE("tags and sources choose the message; those of one sender and tag do not overtake") {
   run_anywhere(3, [](Rank& me) -> std::string {
     Messenger& messages = *me.messages;

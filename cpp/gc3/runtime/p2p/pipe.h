@@ -8,7 +8,8 @@
 // A message longer than the eager limit stays where it is. Its slot has the address, and a record offers it. The
 // receiver takes the slot, reads the message from the sender's memory, and marks the slot as done. The sender may
 // withdraw what has not been taken. Where copying is faster than reading, the receiver marks the slot as asked first: a
-// sender that makes progress answers with records, and if none does in time the receiver takes the slot back and reads.
+// sender that makes progress answers with records. If it does not begin in time, or does not go on, the receiver takes
+// the slot back and reads the rest, and records that come later are passed over.
 // If the receiver cannot read there, or all slots were in use, it asks for the message by a record of the pipe in the
 // other direction, and gets it in records.
 #pragma once
@@ -53,7 +54,7 @@ inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
 inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
 
-enum class SlotState : std::uint8_t { free, open, taken, asked, done };
+enum class SlotState : std::uint8_t { free, open, taken, asked, sending, done };
 
 // Written by the sender while it is free, and only its word by the receiver.
 struct alignas(64) Slot {
@@ -155,12 +156,21 @@ class SenderEnd {
     return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::open),
                                Slot::pack(serial, SlotState::free));
   }
-  // Whether the receiver has asked for the message, and now waits for its records.
+  // Whether the receiver has asked for the message: its records go out then, until end_slot() or the receiver reads it.
   bool answer_slot(std::uint32_t index, std::uint64_t serial) {
     const std::uint64_t asked = Slot::pack(serial, SlotState::asked);
     // relaxed: the message is this rank's own.
     return access_.load(pipe_->slots[index].word, std::memory_order_relaxed) == asked &&
-           access_.exchange_if(pipe_->slots[index].word, asked, Slot::pack(serial, SlotState::free));
+           access_.exchange_if(pipe_->slots[index].word, asked, Slot::pack(serial, SlotState::sending));
+  }
+  // Whether the receiver still waits for its records. relaxed: one that comes too late is passed over.
+  bool slot_is_sending(std::uint32_t index, std::uint64_t serial) {
+    return access_.load(pipe_->slots[index].word, std::memory_order_relaxed) == Slot::pack(serial, SlotState::sending);
+  }
+  // Before the last record. False: the receiver reads the message.
+  bool end_slot(std::uint32_t index, std::uint64_t serial) {
+    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::sending),
+                               Slot::pack(serial, SlotState::free));
   }
   std::uint64_t& slot_word(std::uint32_t index) { return pipe_->slots[index].word; }
 
@@ -256,8 +266,9 @@ class ReceiverEnd {
     access_.store(pipe_->slots[index].word, Slot::pack(serial, SlotState::asked), std::memory_order_relaxed);
   }
   bool take_back_slot(std::uint32_t index, std::uint64_t serial) {
-    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::asked),
-                               Slot::pack(serial, SlotState::taken));
+    const std::uint64_t taken = Slot::pack(serial, SlotState::taken);
+    return access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::asked), taken) ||
+           access_.exchange_if(pipe_->slots[index].word, Slot::pack(serial, SlotState::sending), taken);
   }
   // Whether the sender may still have it there. relaxed: it may change at any time.
   bool slot_is_open(std::uint32_t index, std::uint64_t serial) {

@@ -163,6 +163,7 @@ class Exchange {
       if (!random_.chance(32) || !sender_.withdraw_slot(slot, serial_[slot])) return;
     }
     serial_[slot] = 0;
+    sending_[slot] = false;
     if (!sender_.has_room(length_of(sizeof(MessageHead)))) return;
     const Words data = content(number_, kLentWords);
     of(kSender).write(lent(slot), data.data(), kLentWords * sizeof(std::uint64_t));
@@ -171,10 +172,12 @@ class Exchange {
     sender_.put(RecordKind::offer, {static_cast<std::int32_t>(number_), slot, 0, serial_[slot]});
     expected_.push_back(number_++);
   }
-  // Sends the message of an offer in a record, if the receiver has asked for that.
+  // Sends the message of an offer in a record, if the receiver has asked for that, and has not taken it back later.
   bool answer(std::uint32_t slot) {
     if (!sender_.has_room(length_of(kLentWords * sizeof(std::uint64_t)))) return false;
-    if (!sender_.answer_slot(slot, serial_[slot])) return false;
+    if (!sending_[slot]) return sending_[slot] = sender_.answer_slot(slot, serial_[slot]);
+    if (!sender_.slot_is_sending(slot, serial_[slot]) || !sender_.end_slot(slot, serial_[slot])) return false;
+    sending_[slot] = false;
     const std::uint64_t number = std::exchange(serial_[slot], 0) - 1;
     const Words data = content(number, kLentWords);
     sender_.put(RecordKind::message, static_cast<std::int32_t>(number),
@@ -250,6 +253,7 @@ class Exchange {
   std::uint64_t number_ = 0;
   std::deque<std::uint64_t> expected_;
   std::uint64_t serial_[kLent] = {};
+  bool sending_[kLent] = {};  // answered
   std::deque<MessageHead> asked_;
   std::deque<MessageHead> taken_;
   std::string wrong_;
