@@ -77,15 +77,30 @@ def work(machine: topologies.Topology, lose: int) -> None:
                 sys.exit(1)
 
 
+def connected(machine: topologies.Topology, lose: int) -> bool:
+    """Whether two ranks or more are left that reach each other."""
+    left = topologies.without(machine, ranks={lose}) if machine.rank_count > 1 else machine
+    network = synth.Network.of(left)
+    reached = {0}
+    for _ in range(left.rank_count):
+        reached |= {dst for src, dst in network.edges if src in reached}
+    return 1 < left.rank_count == len(reached)
+
+
 def main() -> None:
     """Starts a process for each rank of the machine, unless this process is one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--machine", default="dgx1", help="a machine of `gc3 topo list` (dgx1)")
     parser.add_argument("--lose", type=int, default=3, metavar="RANK", help="the rank to kill (3)")
     given = parser.parse_args()
-    machine = topologies.load(given.machine)
+    try:
+        machine = topologies.load(given.machine)
+    except gc3.UserError as problem:
+        parser.error(str(problem))
     if not 0 <= given.lose < machine.rank_count:
         parser.error(f"--lose {given.lose}: {given.machine} has ranks 0 to {machine.rank_count - 1}")
+    if not connected(machine, given.lose):
+        parser.error(f"--lose {given.lose}: {given.machine} without it is not two ranks or more that reach each other")
     if "RANK" in os.environ:
         work(machine, given.lose)
         return

@@ -121,7 +121,15 @@ def test_what_is_left_of_a_machine_goes_on_with_a_repaired_program() -> None:
     found = sorted(re.findall(r"rank (\d): right (\d+) ms after the kill: noticed \d+, shrunk", done.stdout))
     assert [rank for rank, _ in found] == ["0", "1", "3"], done.stdout
     assert max(int(ms) for _, ms in found) < 10_000, "0.3 s where nothing else runs"
-    for bad in ("-1", "4"):
-        refused = subprocess.run([*line[:-1], bad], capture_output=True, text=True, check=False, timeout=100)
-        assert refused.returncode == 2
-        assert "ring:R=4 has ranks 0 to 3" in refused.stderr
+    for machine, rank, says in (
+        ("ring:R=4", "-1", "ring:R=4 has ranks 0 to 3"),
+        ("ring:R=4", "4", "ring:R=4 has ranks 0 to 3"),
+        ("nosuch", "0", "nosuch"),
+        ("line:R=4", "1", "without it is not two ranks or more that reach each other"),
+        ("ring:R=1", "0", "without it is not two ranks or more that reach each other"),
+    ):
+        bad = [*line[:3], machine, "--lose", rank]
+        refused = subprocess.run(bad, capture_output=True, text=True, check=False, timeout=100)
+        assert refused.returncode == 2, refused.stderr
+        assert says in refused.stderr
+        assert "Traceback" not in refused.stderr

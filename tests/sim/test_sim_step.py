@@ -267,6 +267,10 @@ def test_one_node_computes_at_a_time_on_gpu_and_host() -> None:
 
 def test_slow_and_late_ranks_hold_up_the_others() -> None:
     traces = [(work(0, 100), reduction(1, 0))] * 8
+    for rank in (0, 7):  # also where the collective is the first that they do
+        late = step.simulate(ON, [(reduction(0),)] * 8, fixed, disturbance=sim.Disturbance({rank: 50 * US}))
+        assert late.time_s == pytest.approx(150 * US)
+        assert late.ranks[3].communication_s == pytest.approx(150 * US)
     for disturbance, us in ((sim.Disturbance(slowdown={5: 2.0}), 300), (sim.Disturbance({2: 30e-6}), 230)):
         found = step.simulate(ON, traces, fixed, disturbance=disturbance)
         assert found.time_s == pytest.approx(us * US)
@@ -282,6 +286,8 @@ def test_slow_and_late_ranks_hold_up_the_others() -> None:
 def test_a_step_has_an_end() -> None:
     with pytest.raises(gc3.UserError, match="takes longer than 1000000 s"):
         step.simulate(ON, [(work(0, 0.9e12), work(1, 0.9e12, 0))], fixed)
+    with pytest.raises(gc3.UserError, match="begins after 1e\\+07 s; the most is 1000000 s"):
+        step.simulate(ON, [(reduction(0),)] * 8, fixed, disturbance=sim.Disturbance({1: 1e7}))
 
 
 def test_messages_go_from_rank_to_rank() -> None:
@@ -322,11 +328,32 @@ def test_ranks_that_wait_in_a_circle_are_named() -> None:
         (reduction(0, group="a"), reduction(1, 0, group="b")),
         (reduction(0, 1, group="a"), reduction(1, group="b")),
     ]
-    with pytest.raises(gc3.UserError, match="rank 0 never comes to node 0"):
-        step.simulate(ON, crossed, fixed)
+    for choose in (fixed, ring):
+        with pytest.raises(gc3.UserError, match="rank 0 never comes to node 0"):
+            step.simulate(ON, crossed, choose)
 
 
 # --- the command
+
+
+def test_uses_and_rows_are_those_of_the_traces(tmp_path: Path) -> None:
+    path = str(tmp_path / "one.et")
+    chakra.write(path, (reduction(0),))
+    line = f"step {path} -t ndv4 --use"
+    wrong = gc3_sim(f"{line} allreduce=direct_alltoall", code=2)
+    assert "--use allreduce=direct_alltoall: this is a program for alltoall" in wrong.output
+    twice = gc3_sim(f"{line} allreduce=ring_allreduce --use allreduce=allpairs_allreduce", code=2)
+    assert "two programs for allreduce" in twice.output
+    assert "the traces have no broadcast" in gc3_sim(f"{line} broadcast=ring_broadcast").output
+    # Groups side by side: their row is the mean over all ranks, as the time of the step is.
+    base = str(tmp_path / "pairs")
+    groups = str(tmp_path / "groups.json")
+    chakra.write_all(base, [(reduction(0, group=str(rank // 2)),) for rank in range(8)])
+    chakra.write_groups(groups, {str(n): [2 * n, 2 * n + 1] for n in range(4)})
+    found = json.loads(gc3_sim(f"step {base} -t ndv4 --groups {groups} --use allreduce=ring_allreduce --json").stdout)
+    assert found["collectives"][0]["calls"] == 4
+    assert found["collectives"][0]["exposed_us"] == pytest.approx(found["exposed_us"])
+    assert found["exposed_us"] <= found["time_us"]
 
 
 def test_the_example_is_what_its_script_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,6 +222,7 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
             "give one of --steps S, --least-steps, --pareto K, --pipelined, --hierarchical and",
         ),
         ("synth allgather -t dgx1 --pipelined --for-size 1MiB", "give one of"),
+        ("synth allgather -t dgx1 --for-size 0", "give a size above 0"),
         ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
         ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),

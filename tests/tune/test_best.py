@@ -183,10 +183,16 @@ def test_mistakes(tmp_path: Path) -> None:
         ((*MACHINE, "-b", "2KiB", "-e", "1KiB", *out), "the largest size"),
         ((*MACHINE, "--root", "3", *out), "has no rank 3"),
         ((*MACHINE, "-o", "/dev/null"), "is no file"),
+        ((*MACHINE, "-b", "0", *out), "the smallest size is 0"),
+        (("-t", "ring:R=1", *out), "has one rank"),
     ):
         said = gc3("synth", "best", "allgather", *line)
         assert said.exit_code in (1, 2), said.output
         assert why in said.output
+    few = gc3("synth", "best", "allgather", "-t", "dgx1", "-b", "1KiB", "-e", "1KiB", "--time-limit", "2",
+              "--max-threadblocks", "1", *out)  # fmt: skip
+    assert "no program has so few threadblocks" in few.output
+    assert "inf" not in few.output
     (tmp_path / "rows.txt").write_text("best allgather -t dgx1 -o t.json")
     assert "a batch cannot contain" in gc3("synth", "--batch", str(tmp_path / "rows.txt")).output
 

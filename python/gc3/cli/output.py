@@ -34,7 +34,7 @@ _PATIENCE = 1.2  # seconds without a word; Python starts and loads NumPy before
 
 def emit(data: dict[str, Any]) -> None:
     """Prints the JSON document of a command, its whole standard output."""
-    click.echo(json.dumps(data, indent=2))
+    click.echo(json.dumps(data, indent=2, allow_nan=False))
 
 
 def remark(text: str) -> None:

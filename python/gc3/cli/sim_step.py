@@ -35,6 +35,8 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
         if not equals or not spec or collective not in chakra.COLLECTIVES.values():
             known = ", ".join(dict.fromkeys(chakra.COLLECTIVES.values()))
             raise click.BadParameter(f"'{text}' is not COLLECTIVE=PROGRAM; collectives are {known}")
+        if collective in found:
+            raise click.BadParameter(f"there are two programs for {collective}")
         found[collective] = spec
     return found
 
@@ -108,6 +110,9 @@ def sim_step(
     choose = _Chooser(on, uses, table, variants.limited(how, on), prove=not no_verify)
     with output.working("simulating"):
         found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
+    what_if.check_effect(changes, {program.protocol for program in choose.programs})
+    for collective in uses.keys() - {c.what for c in found.calls}:
+        output.remark(f"--use {collective} changes nothing: the traces have no {collective}")
     if out is not None:
         chakra.write_all(out, found.traces)
     alone = {(c.what, c.ranks, c.size): choose.alone_s(c.what, c.ranks, c.size) for c in found.calls}
@@ -138,7 +143,11 @@ class _Chooser:
             return Chosen("send and receive", self._simulation("send and receive", ranks, _message))
         if what in self.uses:
             spec = self.uses[what]
-            return Chosen(spec, self._simulation(spec, ranks, self._compiled))
+            simulation = self._simulation(spec, ranks, self._compiled)
+            served = simulation.program.collective.name
+            if served != what:
+                raise click.UsageError(f"--use {what}={spec}: this is a program for {served}")
+            return Chosen(spec, simulation)
         if self.table is not None:
             return self._of_table(what, ranks, size)
         try:
@@ -217,7 +226,7 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
         )
         row["calls"] += 1
         row["mean_us"] += (1e6 * (c.end_s - c.last_s) - row["mean_us"]) / row["calls"]
-        row["exposed_us"] += 1e6 * c.exposed_s
+        row["exposed_us"] += 1e6 * c.exposed_s * len(c.ranks) / len(found.ranks)  # the mean over all ranks
     return list(rows.values())
 
 

@@ -28,13 +28,13 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A program on the command line: what it is, and its ranks, start and size (0: that of the row)."""
+    """A program on the command line: what it is, and its ranks, start and size (None: that of the row)."""
 
     spec: str
     label: str
     ranks: Sequence[int] | None
     start_s: float
-    size: int
+    size: int | None
 
 
 @click.command(
@@ -96,12 +96,14 @@ def together(
     what_if.check_effect(changes, {s.program.protocol for s in simulations})
     changed = what_if.described(changes, disturbance, slower, traffic, computing)
     if not as_json:
-        asked = [size for call in calls for size in ([call.size] if call.size else wanted)]
+        asked = [size for call in calls for size in (wanted if call.size is None else [call.size])]
         worth = trust(on, [s.program for s in simulations], asked, changed or "several programs at once")
         _print_head(on, worth.text, changed)
     rows: list[tuple[int, Together]] = []
     for size in wanted:
-        parts = [Part(s, c.size or size, c.start_s) for s, c in zip(simulations, calls, strict=True)]
+        parts = [
+            Part(s, size if c.size is None else c.size, c.start_s) for s, c in zip(simulations, calls, strict=True)
+        ]
         rows.append((size, simulated(on, parts, dtype=dtype, disturbance=disturbance)))
         if not as_json:
             _print_row(calls, rows[-1][1])
@@ -128,7 +130,7 @@ def _calls(specs: Sequence[str], topology: Topology) -> list[_Call]:
                 label,
                 _ranks(own["ranks"], topology) if "ranks" in own else None,
                 what_if.time(own["start"]) if "start" in own else 0.0,
-                sizes.Size().convert(own["size"], None, None) if "size" in own else 0,
+                sizes.Size().convert(own["size"], None, None) if "size" in own else None,
             )
         )
     return found

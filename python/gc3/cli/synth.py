@@ -202,6 +202,8 @@ def synth_command(
     modes = (pareto is not None, least_steps, composed, for_size is not None, steps is not None)
     if sum(modes) != 1:
         raise click.UsageError(f"give one of {_ONE_OF}")
+    if for_size == 0:
+        raise click.UsageError("--for-size 0: give a size above 0")
     _check_numbers(pareto, chunks, steps, rounds)
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()

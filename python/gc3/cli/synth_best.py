@@ -78,11 +78,15 @@ def best(
     for `gc3.init(table=...)`, `gc3 tune --with` and `gc3 table`. Synthesized programs are proven, and are in files
     beside it. Ctrl-C writes what was found.
     """
+    if min_size == 0:
+        raise click.UsageError("the smallest size is 0: give one above 0")
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
     if files.is_device(file):
         raise click.UsageError(f"'{file}' is no file: programs are written to a folder beside the table")
     on = platform(load_machine(machine, nodes), preset)
+    if on.topology.rank_count == 1:
+        raise click.UsageError(f"{on.topology.name} has one rank, which needs no program")
     if root >= on.topology.rank_count:
         raise click.UsageError(f"{on.topology.name} has no rank {root}")
     wanted = list(measure.sizes(min_size, max_size, factor=factor))
@@ -118,7 +122,7 @@ def best(
             _data(search, search.found[size], bounds.get(search.collective))
             for search in searches
             for size in wanted
-            if size in search.found
+            if search.has(size)
         ]
         output.emit({"machine": on.topology.name, "table": file, "finished": complete, "points": points, "rows": rows})
     else:
@@ -150,8 +154,11 @@ def _search(
 
 def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
     for size in wanted:
-        if size in search.found:
+        if search.has(size):
             click.echo(_line(search, search.found[size], bound))
+        elif size in search.found:
+            where = f"{search.collective}, {sizes.format_size(size)}"
+            output.remark(f"{where}: no program has so few threadblocks as the machine or --max-threadblocks allows")
     if bound is not None:
         click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
 

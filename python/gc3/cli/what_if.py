@@ -74,8 +74,8 @@ def _background(_ctx: click.Context, _param: click.Parameter, given: Iterable[st
 def time(text: str) -> float:
     """Returns the seconds of a time with its unit.
 
-    >>> time("20us")
-    2e-05
+    >>> time("2ms")
+    0.002
     """
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in _TIMES:

@@ -67,17 +67,22 @@ class Platform:
 
     def resource_names(self, protocol: str) -> list[str]:
         """Returns the names of the resources of `machine(protocol)`: of the topology, memories, egress."""
-        names = [r.name for r in self.topology.all_resources] + [memory_name(rank) for rank in self._with_memory]
+        names = [r.name for r in self.topology.all_resources] + [memory_name(rank) for rank in self.with_memory]
         return names + [f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))]
 
     @property
-    def _with_memory(self) -> range:
+    def with_memory(self) -> range:
         """The ranks whose memory is simulated: all where something else uses one, or none.
 
         Programs by themselves do not reach the rate of a GPU's memory, and simulating it takes time.
         """
         used = any(memory_name(rank) in self._left for rank in range(self.topology.rank_count))
         return range(self.topology.rank_count if used else 0)
+
+    def memory_rate(self, rank: int, protocol: ProtocolParameters) -> float:
+        """Returns the bytes/s of data that others leave of a rank's memory."""
+        left = self._left.get(memory_name(rank), 1.0)
+        return self.parameters.memory_rate * protocol.network_efficiency * left
 
     def _limited(self, protocol: ProtocolParameters) -> list[int]:
         """The ranks whose direct links together carry less than each by itself."""
@@ -95,12 +100,9 @@ class Platform:
         resources = [
             (self.rate(r, protocol), topology.link_class(r.link_class).message_s) for r in topology.all_resources
         ]
-        memory = [len(resources) + rank for rank in self._with_memory]
+        memory = [len(resources) + rank for rank in self.with_memory]
         # In bytes on the wire, as messages lie in slots.
-        resources += [
-            (p.memory_rate * protocol.network_efficiency * self._left.get(memory_name(rank), 1.0), 0.0)
-            for rank in self._with_memory
-        ]
+        resources += [(self.memory_rate(rank, protocol), 0.0) for rank in self.with_memory]
         classes: list[tuple[float, float, float, bool]] = []
         for c in topology.classes:
             network = c.name in self.network_classes

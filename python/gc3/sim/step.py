@@ -18,11 +18,10 @@ from gc3.sim import chakra
 from gc3.sim.chakra import COLLECTIVE, RECEIVE, SEND, Node, Trace
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
-from gc3.sim.together import NEVER, Session, picoseconds
+from gc3.sim.together import LONGEST, NEVER, Session, moment, picoseconds
 
 MESSAGE = "message"  # in place of a collective's name
 _PS = 1e12
-_LONGEST = 10**18  # picoseconds
 _GIVES_A_BLOCK = ("allgather", "gather")  # S counts the blocks of all ranks
 
 
@@ -248,7 +247,7 @@ class _Replay:
 
     def run(self) -> Step:
         for rank, trace in enumerate(self._traces):
-            late = picoseconds(self._late[rank]) if self._late else 0
+            late = moment(self._late[rank]) if self._late else 0
             for node in trace:
                 if not node.after:
                     self._become_ready(late, rank, node)
@@ -297,8 +296,8 @@ class _Replay:
         _, node = heapq.heappop(ready)
         self._busy[rank][on_cpu] = True
         end = at + picoseconds(node.duration_s * (self._slow[rank] if self._slow else 1.0))
-        if end > _LONGEST:
-            raise _bad(f"rank {rank}: the step takes longer than {_LONGEST / _PS:.0f} s")
+        if end > LONGEST:
+            raise _bad(f"rank {rank}: the step takes longer than {LONGEST / _PS:.0f} s")
         self._times[rank][node.number] = (at, end)
         heapq.heappush(self._events, (end, rank, node.number))
 
@@ -320,7 +319,8 @@ class _Replay:
         if call.chosen.simulation is not None:
             self._session.begin(call.number, call.ranks.index(rank), at)
         elif len(call.begins) == len(call.ranks):
-            end = at + picoseconds(call.chosen.time_s)
+            # Ranks that begin the step late make their first calls in the order of their numbers.
+            end = max(call.begins.values()) + picoseconds(call.chosen.time_s)
             for other in call.ranks:
                 heapq.heappush(self._events, (end, other, call.nodes[other].number))
 

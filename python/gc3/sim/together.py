@@ -15,12 +15,24 @@ from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
 
 NEVER = 1 << 62  # later than every time in picoseconds
+LONGEST = 10**18  # picoseconds, of all times that are simulated
 _PS = 1e12
 
 
 def picoseconds(seconds: float) -> int:
     """Returns the nearest time of the simulator."""
     return round(seconds * _PS)
+
+
+def moment(seconds: float) -> int:
+    """Returns the nearest time of the simulator, at which a rank begins.
+
+    Raises:
+        gc3.UserError: It is later than all times that are simulated.
+    """
+    if not seconds * _PS <= LONGEST:
+        raise errors.error("BadSimulation", f"a rank begins after {seconds:g} s; the most is {LONGEST / _PS:.0f} s")
+    return picoseconds(seconds)
 
 
 class Session:
@@ -39,7 +51,6 @@ class Session:
         self._begins: list[tuple[int, int, int]] = []  # time, call, rank of the program: a heap
         self._resident = [0] * on.topology.rank_count  # threadblocks by rank of the machine
         self._waiting: list[list[tuple[int, int]]] = [[] for _ in self._resident]  # call, rank of the program
-        self._running = 0
 
     @property
     def use(self) -> dict[str, tuple[float, int]]:
@@ -68,12 +79,11 @@ class Session:
         """The program's `rank` makes its call at a time, which has not passed yet; its launch takes time, too."""
         launch = picoseconds(self._calls[call].platform.parameters.launch_s)
         heapq.heappush(self._begins, (at + launch, call, rank))
-        self._running += 1
 
     def advance(self, limit: int = NEVER) -> tuple[int, int, int] | None:
         """Simulates until a rank ends, and returns the time, the call and the program's rank.
 
-        Returns None if no rank ends up to `limit`.
+        Returns None if no rank ends up to `limit`, or before others make their calls.
 
         Raises:
             gc3.UserError: Programs wait for each other forever.
@@ -84,7 +94,7 @@ class Session:
             if found is not None:
                 self._leave(*found)
                 return found
-            if next_begin >= NEVER and limit >= NEVER and self._running:
+            if next_begin >= NEVER and limit >= NEVER and any(self._waiting):
                 raise self._stuck()
             if next_begin > limit or next_begin >= NEVER:
                 return None
@@ -95,7 +105,6 @@ class Session:
     def _leave(self, at: int, call: int, rank: int) -> None:
         place = self._calls[call].ranks[rank]
         self._resident[place] -= self._calls[call].threadblocks[rank]
-        self._running -= 1
         self._admit(place, at)
 
     def _admit(self, place: int, at: int) -> None:
@@ -111,9 +120,7 @@ class Session:
             self._core.launch(call, rank, at)
 
     def _stuck(self) -> errors.Gc3Error:
-        place = next((place for place, waiting in enumerate(self._waiting) if waiting), None)
-        if place is None:
-            return errors.error("SimulatedDeadlock", "ranks wait for a rank that never makes its call")
+        place = next(place for place, waiting in enumerate(self._waiting) if waiting)
         call, _ = self._waiting[place][0]
         return errors.error(
             "SimulatedDeadlock",
@@ -207,11 +214,11 @@ def together(
     """
     delays, _ = disturbance.lists(on.topology.rank_count)
     session = Session(on, disturbance)
-    starts = [picoseconds(part.start_s) for part in parts]
+    starts = [moment(part.start_s) for part in parts]
     for part, start in zip(parts, starts, strict=True):
         call = session.add(part.simulation, part.size, dtype)
         for rank, place in enumerate(part.simulation.ranks):
-            session.begin(call, rank, start + (picoseconds(delays[place]) if delays else 0))
+            session.begin(call, rank, start + (moment(delays[place]) if delays else 0))
     ends = list(starts)
     while (found := session.advance()) is not None:
         at, call, _ = found

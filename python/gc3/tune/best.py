@@ -103,6 +103,10 @@ class Best:
         self._times: dict[tuple[Way, int], float] = {}
         self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
 
+    def has(self, size: int) -> bool:
+        """Returns whether a program was found for a size."""
+        return size in self.found and self.found[size].time_s < math.inf
+
     def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
         on = self.platform

@@ -19,7 +19,7 @@ from gc3 import collectives
 from gc3.sim.nccl.graphs import switch_ports
 from gc3.sim.nccl.tables import NVLS_TREE, InSwitch
 from gc3.sim.nccl.tuning import Choice
-from gc3.sim.platform import Platform
+from gc3.sim.platform import Platform, memory_name
 from gc3.sim.predict import Disturbance, Prediction
 
 _KIB = 1 << 10
@@ -115,4 +115,7 @@ def busiest_load(on: Platform, collective: str) -> Load:
         resource = topology.all_resources[index]
         multicast = topology.link_class(resource.link_class).multicast_efficiency or 1.0
         found.append(Load(part / (on.rate(resource, simple) * multicast), resource.name))
+    # Copies into the buffers that switches read, and out of those that they write, read and write as much each.
+    touched = 3 * (out + into)
+    found += [Load(touched / on.memory_rate(rank, simple), memory_name(rank)) for rank in on.with_memory]
     return max(found, key=lambda load: load.seconds)
