@@ -143,7 +143,7 @@ class Fluid : public Execution<Fluid> {
       const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(instruction(b).opcode)];
       const std::uint32_t r = wiring_.memory[b.rank];
       if (traffic > 0) transfer.flow.uses.push_back({r, traffic});
-      outcome_.use[r].bytes += std::llround(traffic * transfer.left);
+      outcome_.use[r].bytes += static_cast<std::uint64_t>(std::llround(traffic * transfer.left));
       outcome_.use[r].busy += picoseconds(traffic * transfer.left / machine_.resources[r].bytes_per_s);
     }
     if (kind.connection_bytes_per_s > 0) {
