@@ -80,11 +80,7 @@ def work(machine: topologies.Topology, lose: int) -> None:
 def connected(machine: topologies.Topology, lose: int) -> bool:
     """Whether two ranks or more are left that reach each other."""
     left = topologies.without(machine, ranks={lose}) if machine.rank_count > 1 else machine
-    network = synth.Network.of(left)
-    reached = {0}
-    for _ in range(left.rank_count):
-        reached |= {dst for src, dst in network.edges if src in reached}
-    return 1 < left.rank_count == len(reached)
+    return left.rank_count > 1 and max(map(max, synth.Network.of(left).distance)) < left.rank_count
 
 
 def main() -> None:

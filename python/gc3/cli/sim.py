@@ -20,8 +20,7 @@ from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
-from gc3.sim import Disturbance, Simulation, platform, settings, v_counts
-from gc3.sim.degrade import Traffic
+from gc3.sim import Disturbance, Simulation, platform, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
@@ -126,14 +125,7 @@ def predict(
     sharing: str,
     counts_path: str | None,
     dtype: str,
-    changes: Sequence[settings.Setting],
-    slower: Sequence[tuple[str, float]],
-    traffic: Sequence[Traffic],
-    computing: float,
-    without: Sequence[str],
-    jitter: float,
-    seed: int,
-    disturbance: Disturbance,
+    changes: what_if.Changes,
     sensitivity: bool,
     baselines: Sequence[str],
     csv_path: str | None,
@@ -154,9 +146,10 @@ def predict(
     the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
     time of the first baseline divided by that of the program.
     """
-    topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
-    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
+    topology = load_machine(machine, nodes, changes.without)
+    on = changes.applied(platform(topology, preset))
+    changes = changes.jittered(topology.rank_count)
+    disturbance = changes.disturbance
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
     if mode == "alphabeta" and (disturbed or sensitivity):
         raise click.UsageError(
@@ -166,7 +159,7 @@ def predict(
     wanted = sizes.in_range(min_size, max_size, factor)
     compiled = _compiled(specs, how, on, mode, prove=not no_verify)
     variants.check_taken(how, specs)
-    what_if.check_effect(changes, {program.protocol for program in compiled.values()})
+    changes.check_effect({program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on, counts) for label, program in compiled.items()}
     wanted = _size_of(counts, compiled, dtype) or wanted
     columns: list[Column] = [
@@ -179,7 +172,7 @@ def predict(
     compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
-    changed = what_if.described(changes, disturbance, slower, traffic, computing)
+    changed = changes.described()
     worth = trust(on, programs, wanted, changed)
     error = None if mode == "alphabeta" else worth.error
     if not as_json:
@@ -210,7 +203,7 @@ def predict(
             )
     if as_json:
         data = _data(on, mode, rows, reasons, compared, error)
-        data |= what_if.data(changes, disturbance, slower, traffic, computing)
+        data |= changes.data()
         data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
         output.emit(data)
         return 0

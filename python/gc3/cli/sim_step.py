@@ -15,7 +15,7 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, chakra, platform, settings, step
+from gc3.sim import Simulation, chakra, platform, step
 from gc3.sim.nccl import Nccl
 from gc3.sim.step import MESSAGE, Chosen
 from gc3.sim.trust import trust
@@ -23,7 +23,7 @@ from gc3.topologies.without import without as without_ranks
 
 if TYPE_CHECKING:
     from gc3.runtime.program import Program
-    from gc3.sim import Disturbance, Platform, Traffic
+    from gc3.sim import Platform
     from gc3.sim.step import Step
     from gc3.topologies import Topology
 
@@ -80,14 +80,7 @@ def sim_step(
     table_path: str | None,
     groups_path: str | None,
     out: str | None,
-    changes: Sequence[settings.Setting],
-    slower: Sequence[tuple[str, float]],
-    traffic: Sequence[Traffic],
-    computing: float,
-    without: Sequence[str],
-    jitter: float,
-    seed: int,
-    disturbance: Disturbance,
+    changes: what_if.Changes,
     as_json: bool,
     no_verify: bool,
     how: options.CompileOptions,
@@ -100,9 +93,10 @@ def sim_step(
     A collective is executed by the program of --use, or else of the table of --table; it is simulated, and shares links
     with what else is under way. Without either it takes NCCL's time, from the last rank's call on, as if it were alone.
     """
-    topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
-    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
+    topology = load_machine(machine, nodes, changes.without)
+    on = changes.applied(platform(topology, preset))
+    changes = changes.jittered(topology.rank_count)
+    disturbance = changes.disturbance
     with output.working("reading"):
         traces = chakra.read_all(path, topology.rank_count)
         groups = None if groups_path is None else chakra.read_groups(groups_path)
@@ -110,7 +104,7 @@ def sim_step(
     choose = _Chooser(on, uses, table, variants.limited(how, on), prove=not no_verify)
     with output.working("simulating"):
         found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
-    what_if.check_effect(changes, {program.protocol for program in choose.programs})
+    changes.check_effect({program.protocol for program in choose.programs})
     for collective in uses.keys() - {c.what for c in found.calls}:
         output.remark(f"--use {collective} changes nothing: the traces have no {collective}")
     if out is not None:
@@ -118,9 +112,9 @@ def sim_step(
     alone = {(c.what, c.ranks, c.size): choose.alone_s(c.what, c.ranks, c.size) for c in found.calls}
     rows = _rows(found, alone)
     if as_json:
-        output.emit(_data(on, found, rows) | what_if.data(changes, disturbance, slower, traffic, computing))
+        output.emit(_data(on, found, rows) | changes.data())
         return 0
-    changed = what_if.described(changes, disturbance, slower, traffic, computing)
+    changed = changes.described()
     _print_head(on, choose, [c.size for c in found.calls], changed)
     _print(found, rows)
     return 0
@@ -137,8 +131,16 @@ class _Chooser:
     prove: bool
     _made: dict[tuple[str, tuple[int, ...]], Simulation] = field(default_factory=dict[Any, Simulation])
     _nccl: dict[tuple[str, tuple[int, ...]], Nccl] = field(default_factory=dict[Any, Nccl])
+    _chosen: dict[tuple[str, tuple[int, ...], int], Chosen] = field(default_factory=dict[Any, Chosen])
 
     def __call__(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        # A step has many calls alike, and NCCL's time is simulated.
+        key = what, ranks, size
+        if key not in self._chosen:
+            self._chosen[key] = self._choose(*key)
+        return self._chosen[key]
+
+    def _choose(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
         if what == MESSAGE:
             return Chosen("send and receive", self._simulation("send and receive", ranks, _message))
         if what in self.uses:

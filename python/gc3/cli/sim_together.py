@@ -13,13 +13,13 @@ import click
 from gc3.cli import completion, options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.machine import load_machine, machine_options
-from gc3.sim import Part, Simulation, Together, platform, settings
+from gc3.sim import Part, Simulation, Together, platform
 from gc3.sim import together as simulated
 from gc3.sim.trust import trust
 from gc3.topologies.without import without
 
 if TYPE_CHECKING:
-    from gc3.sim import Disturbance, Platform, Traffic
+    from gc3.sim import Platform
     from gc3.topologies import Topology
 
 _OWN = ("ranks", "start", "size")
@@ -65,14 +65,7 @@ def together(
     max_size: int,
     factor: int,
     dtype: str,
-    changes: Sequence[settings.Setting],
-    slower: Sequence[tuple[str, float]],
-    traffic: Sequence[Traffic],
-    computing: float,
-    without: Sequence[str],
-    jitter: float,
-    seed: int,
-    disturbance: Disturbance,
+    changes: what_if.Changes,
     as_json: bool,
     no_verify: bool,
     how: options.CompileOptions,
@@ -86,15 +79,16 @@ def together(
     Programs share links and NICs. A GPU holds only so many threadblocks: a rank begins a program when the others
     running on it leave room.
     """
-    topology = load_machine(machine, nodes, without)
-    on = what_if.applied(platform(topology, preset), changes, slower, traffic, computing)
-    disturbance = what_if.jittered(disturbance, jitter, seed, topology.rank_count)
+    topology = load_machine(machine, nodes, changes.without)
+    on = changes.applied(platform(topology, preset))
+    changes = changes.jittered(topology.rank_count)
+    disturbance = changes.disturbance
     wanted = sizes.in_range(min_size, max_size, factor)
     calls = _calls(specs, topology)
     variants.check_taken(how, [call.spec for call in calls])
     simulations = [_simulation(call, on, variants.limited(how, on), prove=not no_verify) for call in calls]
-    what_if.check_effect(changes, {s.program.protocol for s in simulations})
-    changed = what_if.described(changes, disturbance, slower, traffic, computing)
+    changes.check_effect({s.program.protocol for s in simulations})
+    changed = changes.described()
     if not as_json:
         asked = [size for call in calls for size in (wanted if call.size is None else [call.size])]
         worth = trust(on, [s.program for s in simulations], asked, changed or "several programs at once")
@@ -108,9 +102,7 @@ def together(
         if not as_json:
             _print_row(calls, rows[-1][1])
     if as_json:
-        output.emit(
-            _data(on, calls, simulations, rows) | what_if.data(changes, disturbance, slower, traffic, computing)
-        )
+        output.emit(_data(on, calls, simulations, rows) | changes.data())
     return 0
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,10 +21,86 @@ if TYPE_CHECKING:
     from gc3.sim import Platform
     from gc3.sim.sensitivity import Sensitivity
 
+T = TypeVar("T")
+
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SHOWN = 0.005  # the table leaves out elasticities below this
 _RATE = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(map(re.escape, settings.RATES))})?")
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What differs from the machine of the topology and its preset.
+
+    Attributes:
+        parameters: Changed parameters.
+        slower: Parts that carry a fraction of what they should.
+        traffic: Other traffic.
+        computing: The part of the multiprocessors that compute beside the programs occupies.
+        without: Lost links and ranks, which are left out of the topology.
+        jitter: Seconds up to which ranks start late; see `jittered`.
+        seed: Of the jitter.
+        disturbance: Late and slow ranks.
+    """
+
+    parameters: Sequence[settings.Setting]
+    slower: Sequence[tuple[str, float]]
+    traffic: Sequence[Traffic]
+    computing: float
+    without: Sequence[str]
+    jitter: float
+    seed: int
+    disturbance: Disturbance
+
+    def applied(self, on: Platform) -> Platform:
+        """Returns the machine with its changes.
+
+        Raises:
+            gc3.UserError: There is no such parameter or part, or nothing is left of a part.
+        """
+        changed = degrade(settings.apply(on, self.parameters), self.slower)
+        return beside(background(changed, self.traffic), self.computing)
+
+    def jittered(self, ranks: int) -> Changes:
+        """Returns the changes with the jitter drawn: all ranks also start late by random times."""
+        if not self.jitter:
+            return self
+        draw = random.Random(self.seed)  # noqa: S311  not a secret
+        delays = self.disturbance.delay_s
+        late = {rank: delays.get(rank, 0.0) + draw.uniform(0, self.jitter) for rank in range(ranks)}
+        late |= {r: s for r, s in delays.items() if r >= ranks}
+        return replace(self, disturbance=Disturbance(late, self.disturbance.slowdown))
+
+    def described(self) -> str:
+        """Returns the differences as text; empty if there are none."""
+        parts = [f"{name} at {fraction:g} of its rate" for name, fraction in self.slower]
+        parts += [f"{t.where} with {_amount(t)} of other traffic" for t in self.traffic]
+        parts += [f"compute on {100 * self.computing:g}% of the multiprocessors"] if self.computing else []
+        parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in self.parameters]
+        parts += [f"rank {r} {1e6 * s:g} us late" for r, s in self.disturbance.delay_s.items()]
+        parts += [f"rank {r} takes {f:g} times as long" for r, f in self.disturbance.slowdown.items()]
+        return ", ".join(parts)
+
+    def data(self) -> dict[str, Any]:
+        """Returns the differences as plain data in seconds, bytes per second, bytes, or plain numbers."""
+        return {
+            "degraded": dict(self.slower),
+            "compute": self.computing,
+            "background": [{"name": t.where, "amount": t.amount, "relative": t.relative} for t in self.traffic],
+            "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in self.parameters],
+            "stragglers": {
+                "delay_s": {str(r): s for r, s in self.disturbance.delay_s.items()},
+                "slowdown": {str(r): f for r, f in self.disturbance.slowdown.items()},
+            },
+        }
+
+    def check_effect(self, protocols: Collection[str]) -> None:
+        """Remarks on changes of protocols that no program uses."""
+        for change in self.parameters:
+            protocol = change.name.partition(".")[0]
+            if protocol in datatypes.PROTOCOLS and protocol not in protocols:
+                output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 
 def _settings(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[settings.Setting]:
@@ -92,8 +170,25 @@ sensitivity_option = click.option(
 )
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the arguments that `applied` and `jittered` take, and `without`."""
+def options(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command the options of changes, as its argument `changes`."""
+
+    @wraps(command)
+    def with_changes(
+        changed: Sequence[settings.Setting],
+        slower: Sequence[tuple[str, float]],
+        traffic: Sequence[Traffic],
+        computing: float,
+        without: Sequence[str],
+        jitter: float,
+        seed: int,
+        disturbance: Disturbance,
+        **others: object,
+    ) -> T:
+        changes = Changes(changed, slower, traffic, computing, without, jitter, seed, disturbance)
+        return command(changes=changes, **others)
+
+    decorated = with_changes
     for option in (
         click.option(
             "--straggler",
@@ -141,56 +236,15 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--set",
-            "changes",
+            "changed",
             metavar="NAME=VALUE",
             multiple=True,
             callback=_settings,
             help="Change a parameter: nic.bandwidth=50GB/s, launch=5us, LL.hop=*0.5. All are in docs/simulator.md.",
         ),
     ):
-        command = option(command)
-    return command
-
-
-def applied(
-    on: Platform,
-    changes: Sequence[settings.Setting],
-    slower: Sequence[tuple[str, float]],
-    traffic: Sequence[Traffic],
-    computing: float,
-) -> Platform:
-    """Returns the machine with its changes.
-
-    Raises:
-        gc3.UserError: There is no such parameter or part, or nothing is left of a part.
-    """
-    return beside(background(degrade(settings.apply(on, changes), slower), traffic), computing)
-
-
-def jittered(disturbance: Disturbance, jitter: float, seed: int, ranks: int) -> Disturbance:
-    """Returns stragglers that also start late by random times up to `jitter` seconds."""
-    if not jitter:
-        return disturbance
-    draw = random.Random(seed)  # noqa: S311  not a secret
-    late = {rank: disturbance.delay_s.get(rank, 0.0) + draw.uniform(0, jitter) for rank in range(ranks)}
-    return Disturbance(late | {r: s for r, s in disturbance.delay_s.items() if r >= ranks}, disturbance.slowdown)
-
-
-def described(
-    changes: Sequence[settings.Setting],
-    disturbance: Disturbance,
-    slower: Sequence[tuple[str, float]] = (),
-    traffic: Sequence[Traffic] = (),
-    computing: float = 0.0,
-) -> str:
-    """Returns the differences from the preset as text; empty if there are none."""
-    parts = [f"{name} at {fraction:g} of its rate" for name, fraction in slower]
-    parts += [f"{t.where} with {_amount(t)} of other traffic" for t in traffic]
-    parts += [f"compute on {100 * computing:g}% of the multiprocessors"] if computing else []
-    parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in changes]
-    parts += [f"rank {r} {1e6 * s:g} us late" for r, s in disturbance.delay_s.items()]
-    parts += [f"rank {r} takes {f:g} times as long" for r, f in disturbance.slowdown.items()]
-    return ", ".join(parts)
+        decorated = option(decorated)
+    return decorated
 
 
 def _amount(traffic: Traffic) -> str:
@@ -206,34 +260,6 @@ def quantity(change: settings.Setting, *, digits: int = 6) -> str:
     kind = "number" if change.relative else settings.kind(change.name) or "number"
     scale, unit = {"time": (1e6, " us"), "rate": (1e-9, " GB/s"), "size": (1.0, " B")}.get(kind, (1.0, ""))
     return f"{change.value * scale:.{digits}g}{unit}"
-
-
-def check_effect(changes: Sequence[settings.Setting], protocols: Collection[str]) -> None:
-    """Remarks on changes of protocols that no program uses."""
-    for change in changes:
-        protocol = change.name.partition(".")[0]
-        if protocol in datatypes.PROTOCOLS and protocol not in protocols:
-            output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
-
-
-def data(
-    changes: Sequence[settings.Setting],
-    disturbance: Disturbance,
-    slower: Sequence[tuple[str, float]] = (),
-    traffic: Sequence[Traffic] = (),
-    computing: float = 0.0,
-) -> dict[str, Any]:
-    """Returns the differences from the preset as plain data in seconds, bytes per second, bytes, or plain numbers."""
-    return {
-        "degraded": dict(slower),
-        "compute": computing,
-        "background": [{"name": t.where, "amount": t.amount, "relative": t.relative} for t in traffic],
-        "settings": [{"name": c.name, "value": c.value, "relative": c.relative} for c in changes],
-        "stragglers": {
-            "delay_s": {str(r): s for r, s in disturbance.delay_s.items()},
-            "slowdown": {str(r): f for r, f in disturbance.slowdown.items()},
-        },
-    }
 
 
 def print_sensitivities(label: str, sizes: Sequence[int], found: Sequence[Sensitivity]) -> None:
