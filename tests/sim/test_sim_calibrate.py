@@ -18,6 +18,7 @@ from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 from gc3.sim.nccl import Nccl
+from gc3.sim.parameters import Parameters
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 KIB, MIB = 1 << 10, 1 << 20
@@ -300,9 +301,14 @@ def test_an_engine_of_this_machine() -> None:
     assert len(cases) == 6
     assert names == 2 * [f"ring_allreduce {p}" for p in ("Simple", "LL", "LL128")]
     fit = cpu.fit(cpu.start("threads", 2), cases, cases, source="test", evaluations=30)
-    assert fit.parameters.evidence.in_sample is not None
-    before = calibrate.error(cpu.platform(8, cpu.start("threads", 2)), cases)
-    assert fit.parameters.evidence.in_sample <= before
+
+    def squares(of: Parameters) -> float:
+        times = calibrate.predictions(cpu.platform(8, of), cases)
+        return sum(math.log(t / case.seconds) ** 2 for t, case in zip(times, cases, strict=True))
+
+    # A fit makes the squares smaller. The mean error can become larger if times of three runs are far from the model.
+    assert squares(fit.parameters) <= squares(cpu.start("threads", 2))
+    assert fit.parameters.evidence.in_sample == calibrate.error(cpu.platform(8, fit.parameters), cases)
     assert fit.median_error == cpu.median_error(fit.parameters, cases)
 
 
