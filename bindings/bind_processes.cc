@@ -34,23 +34,6 @@ namespace {
 using comm::Communicator;
 using cpu::ProcessProgram;
 
-cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const std::optional<ConstBytes>& input,
-                        const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
-                        const Operation& op) {
-  const model::Collective& collective = program.plan().collective;
-  const Reduction reduction = parse_reduction(dtype, op);
-  const std::size_t block = count * model::size_of(reduction.type);
-  const std::uint32_t rank = face.body().rank();
-  check_size("input", rank, input.has_value() ? input->size() : 0, block * collective.input_blocks(rank));
-  check_size("output", rank, output.has_value() ? output->size() : 0, block * collective.output_blocks(rank));
-  return {input.has_value() ? input->data() : nullptr,
-          output.has_value() ? output->data() : nullptr,
-          count,
-          reduction.type,
-          reduction.op,
-          reduction.factor()};
-}
-
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
             double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
             const std::string& probe, const std::string& cache, const select::Selection& table,
@@ -289,15 +272,6 @@ void bind_processes(nb::module_& m) {
           "check_users", [](const Face& f) { unwrap(f.body().check_users()); },
           "Raises an error if the process of a rank is no longer of this user.")
       .def(
-          "prepare",
-          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
-             const ThresholdList& thresholds) {
-            const ThresholdChanges changes = changes_of(thresholds);
-            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes, changes); });
-          },
-          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
-          "Local: prepares a program.")
-      .def(
           "find_program",
           [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
              std::uint32_t root) {
@@ -336,36 +310,6 @@ void bind_processes(nb::module_& m) {
           },
           "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
           "Collective: a verified program serves the calls of its collective from now on.")
-      .def(
-          "run_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            without_gil([&] { return f.body().run(program, call, interrupted); });
-          },
-          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a,
-          "Collective: runs the program on the bytes of this rank.")
-      .def(
-          "time_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
-             std::uint32_t warmup, std::uint32_t iterations) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
-          },
-          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.")
-      .def(
-          "record_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
-             std::size_t most) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            return without_gil([&] { return f.body().record(program, call, most, interrupted); });
-          },
-          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
-          "Collective: one run after a barrier, with a recording of the first `most` steps of this rank's "
-          "threadblocks.")
       .def(
           "agree_counts",
           [](Face& f, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
@@ -469,6 +413,7 @@ void bind_processes(nb::module_& m) {
           },
           "Waits until started calls have finished, successfully or not.")
       .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
+  bind_programs(communicator);
   bind_collectives(m, communicator);
   bind_messages(m, communicator);
   bind_calls(communicator);

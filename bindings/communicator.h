@@ -87,6 +87,8 @@ inline comm::Communicator::Done when_done(nanobind::handle done) {
   return [call = without_interpreter(done)](const Status&) { call(); };
 }
 
+// Programs of the caller.
+void bind_programs(nanobind::class_<Face>& communicator);
 // The nine collectives: plain, asynchronous, of lists of arrays, and noted to be made at once.
 void bind_collectives(nanobind::module_& m, nanobind::class_<Face>& communicator);
 // Sends and receives between two ranks.

@@ -1,6 +1,5 @@
 #include "described.h"
 
-#include <functional>
 #include <string>
 #include <utility>
 
@@ -31,12 +30,6 @@ void check_divides(const Operand& given, std::uint32_t ranks) {
   if (sizes.size() != 0 && nb::cast<std::size_t>(sizes[0]) % ranks == 0) return;
   throw bad_buffer("the first axis of the input, of " + std::string(nb::str(shape).c_str()) + ", does not divide by " +
                    std::to_string(ranks) + " ranks");
-}
-
-bool overlap(const Operand& a, const Operand& b) {
-  const std::less<> before;  // of pointers into different buffers, too
-  return a.bytes() != 0 && b.bytes() != 0 && before(a.address, b.address + b.bytes()) &&
-         before(b.address, a.address + a.bytes());
 }
 
 // An input that is a list of an array for each block. It may also be a list of numbers or of arrays that are to be one.

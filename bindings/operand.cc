@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -185,12 +186,23 @@ Operand like(const Operand& other, const nb::object& shape) {
 
 Operand copy(const Operand& other) { return of_numpy(known().array(other.array)); }
 
-model::ReduceOp reduction(nb::handle op) {
+bool overlap(const Operand& a, const Operand& b) {
+  const std::less<> before;  // of pointers into different buffers, too
+  return a.bytes() != 0 && b.bytes() != 0 && before(a.address, b.address + b.bytes()) &&
+         before(b.address, a.address + a.bytes());
+}
+
+std::optional<model::ReduceOp> plain_reduction(nb::handle op) {
   const Known& k = known();
   for (std::size_t i = 0; i < k.ops.size(); ++i) {
     if (k.ops[i].ptr() == op.ptr()) return static_cast<model::ReduceOp>(i);
   }
-  const nb::object name = k.op(op);  // raises if it is not a name
+  return {};
+}
+
+model::ReduceOp reduction(nb::handle op) {
+  if (const std::optional<model::ReduceOp> plain = plain_reduction(op)) return *plain;
+  const nb::object name = known().op(op);  // raises if it is not a name
   return *model::parse_reduce_op(nb::cast<std::string_view>(name));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "arrays.h"
 #include "gc3/model/types.h"
@@ -45,6 +46,11 @@ Operand like(const Operand& other, const nanobind::object& shape);
 // A copy of a NumPy array.
 Operand copy(const Operand& other);
 
+// Whether their memory overlaps.
+bool overlap(const Operand& a, const Operand& b);
+
+// The reduction of which `op` is the name, as the same object; none: it may still name one, or be a premulsum.
+std::optional<model::ReduceOp> plain_reduction(nanobind::handle op);
 // The reduction that `op` names.
 model::ReduceOp reduction(nanobind::handle op);
 // The same with the factor of `rank` among `size`, for premulsum of elements like those of `operand`.

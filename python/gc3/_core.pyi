@@ -1241,9 +1241,6 @@ class Communicator:
     def check_users(self) -> None:
         """Raises an error if the process of a rank is no longer of this user."""
 
-    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
-        """Local: prepares a program."""
-
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
         """The program that serves a call."""
 
@@ -1252,19 +1249,6 @@ class Communicator:
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
         """
         Collective: a verified program serves the calls of its collective from now on.
-        """
-
-    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
-        """Collective: runs the program on the bytes of this rank."""
-
-    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
-        """
-        Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
-        """
-
-    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
-        """
-        Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
         """
 
     def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None, timeout: float | None) -> tuple[list[int], int]:
@@ -1306,6 +1290,27 @@ class Communicator:
         """Waits until started calls have finished, successfully or not."""
 
     def abort_calls(self) -> None: ...
+
+    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
+        """Local: prepares a program."""
+
+    def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> Any:
+        """
+        Collective: runs the program on arrays that it can use as they are; else NotImplemented.
+        """
+
+    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
+        """Collective: runs the program on the bytes of this rank."""
+
+    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
+        """
+
+    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
+        """
+        Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
+        """
 
     def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """

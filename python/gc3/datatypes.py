@@ -154,8 +154,8 @@ def op(spec: Op) -> str:
     """Returns the name of a reduction, one of `OPS` or "premulsum"."""
     if isinstance(spec, PreMulSum):
         return "premulsum"
-    if spec not in OPS:
-        raise errors.error("BadReduceOp", f"'{spec}'; expected one of {', '.join(OPS)}, or gc3.PreMulSum(factor)")
+    if not isinstance(spec, str) or spec not in OPS:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.error("BadReduceOp", f"{spec!r}; expected one of {', '.join(OPS)}, or gc3.PreMulSum(factor)")
     return spec
 
 

@@ -69,6 +69,10 @@ def test_programs_are_loaded_and_explained(tmp_path: Path) -> None:
     ranks.run(ranks.program("load_programs"), 3, arguments=[table])
 
 
+def test_programs_run_again() -> None:
+    ranks.run(ranks.program("run_again"), 3)
+
+
 def test_a_killed_rank_is_reported() -> None:
     results = ranks.start(ranks.program("killed_rank"), 3).finish()
     assert [status for status, _ in results] == [0, -signal.SIGKILL, 0]

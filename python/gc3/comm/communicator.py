@@ -57,6 +57,7 @@ class Communicator(VForms):
         self._timeout = timeout
         self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, self._make_proxy, timeout)
+        self._prepared: weakref.WeakKeyDictionary[Program, _core.ProcessProgram] = weakref.WeakKeyDictionary()
         self.number = next(_numbers)
         self._learning = learning
         keeps = learning if self.rank == 0 and not self.hosts else None
@@ -201,7 +202,9 @@ class Communicator(VForms):
             count: Elements per block; needed if the rank has neither input nor output.
             dtype: The type of the elements if this rank gives no array; None: float32.
         """
-        return self._run_program(program, x, out, op, count, dtype)
+        ready = self._prepared.get(program) if count is dtype is None else None
+        result = NotImplemented if ready is None else self.run_plain(ready, x, out, op)
+        return self._run_program(program, x, out, op, count, dtype) if result is NotImplemented else result
 
     def explain(
         self,
@@ -398,7 +401,7 @@ class Communicator(VForms):
             return None if result is None else arrays.result(result)
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
         how = operation(op, model, bound.dtype, self.rank)
-        ready = self.prepare(program.core)
+        ready = self._prepared[program] = self.prepare(program.core)
         self.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
         return bound.finish()[0]
 

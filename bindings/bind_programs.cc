@@ -1,0 +1,125 @@
+// Programs of the caller as methods of a communicator.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "arrays.h"
+#include "communicator.h"
+#include "operand.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gc3::bindings {
+namespace {
+
+using cpu::ProcessProgram;
+using Self = nb::pointer_and_handle<Face>;
+
+cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const std::optional<ConstBytes>& input,
+                        const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
+                        const Operation& op) {
+  const model::Collective& collective = program.plan().collective;
+  const Reduction reduction = parse_reduction(dtype, op);
+  const std::size_t block = count * model::size_of(reduction.type);
+  const std::uint32_t rank = face.body().rank();
+  check_size("input", rank, input.has_value() ? input->size() : 0, block * collective.input_blocks(rank));
+  check_size("output", rank, output.has_value() ? output->size() : 0, block * collective.output_blocks(rank));
+  return {input.has_value() ? input->data() : nullptr,
+          output.has_value() ? output->data() : nullptr,
+          count,
+          reduction.type,
+          reduction.op,
+          reduction.factor()};
+}
+
+// Runs a prepared program on an input and an output of the host that it can use as they are, or after a copy of the
+// input to its place in the output, and returns the output. NotImplemented: the caller has to do more first.
+nb::object run_plain(Self self, ProcessProgram& program, nb::handle x, nb::handle out, nb::handle op) {
+  comm::Communicator& comm = self.p->body();
+  const model::Collective& collective = program.plan().collective;
+  const std::uint32_t rank = comm.rank();
+  const std::size_t reads = collective.input_blocks(rank);
+  const std::size_t writes = collective.output_blocks(rank);
+  const std::optional<model::Collective::Alias> alias = collective.alias(rank);
+  const nb::object other = nb::borrow(Py_NotImplemented);
+  if (reads == 0 || writes == 0 || x.is_none() || (alias && alias->inner != model::Buffer::input)) return other;
+  const std::optional<model::ReduceOp> reduces = plain_reduction(op);
+  if (!reduces || *reduces == model::ReduceOp::premulsum) return other;
+  const Operand given = source(x);
+  const std::size_t count = given.elements / reads;
+  if (!given.known || given.device != kHost || given.elements != count * reads) return other;
+  const bool same = count * writes == given.elements;
+  const Operand result =
+      !out.is_none() ? target(out) : like(given, same ? given.shape() : nb::make_tuple(count * writes));
+  if (!result.known || result.device != kHost || result.type != given.type || result.elements != count * writes) {
+    return other;
+  }
+  std::uint8_t* input = given.address;
+  if (alias) input = result.address + alias->offset / collective.chunks() * count * model::size_of(given.type);
+  if ((input != given.address || !alias) && overlap(given, result)) return other;
+  const cpu::RankCall call{input, result.address, count, given.type, *reduces};
+  without_gil([&] {
+    if (input != given.address) std::memcpy(input, given.address, given.bytes());
+    return comm.run(program, call, interrupted);
+  });
+  return result.array;
+}
+
+}  // namespace
+
+void bind_programs(nb::class_<Face>& communicator) {
+  communicator
+      .def(
+          "prepare",
+          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
+             const ThresholdList& thresholds) {
+            const ThresholdChanges changes = changes_of(thresholds);
+            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes, changes); });
+          },
+          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
+          "Local: prepares a program.")
+      .def("run_plain", &run_plain, "program"_a, "x"_a.none(), "out"_a.none(), "op"_a.none(),
+           nb::sig("def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> typing.Any"),
+           "Collective: runs the program on arrays that it can use as they are; else NotImplemented.")
+      .def(
+          "run_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op) {
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            without_gil([&] { return f.body().run(program, call, interrupted); });
+          },
+          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a,
+          "Collective: runs the program on the bytes of this rank.")
+      .def(
+          "time_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
+             std::uint32_t warmup, std::uint32_t iterations) {
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
+          },
+          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
+          "Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.")
+      .def(
+          "record_ready",
+          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
+             std::size_t most) {
+            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
+            return without_gil([&] { return f.body().record(program, call, most, interrupted); });
+          },
+          "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
+          "Collective: one run after a barrier, with a recording of the first `most` steps of this rank's "
+          "threadblocks.");
+}
+
+}  // namespace gc3::bindings
