@@ -204,7 +204,11 @@ void bind_cuda(nb::module_& m) {
           "input"_a, "output"_a, "count"_a, "dtype"_a, "op"_a, "stream"_a,
           "Puts a call of this rank on a stream. Buffers are addresses, 0 where there is none.")
       .def("synchronize", [](RankEngine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
+      .def("disconnect", &RankEngine::disconnect, "Unmaps the memory of the other ranks. No call may follow.")
       .def("abort", &RankEngine::abort);
+  m.def(
+      "keep_until_exit", [](nb::pointer_and_handle<RankEngine> engine) { engine.h.inc_ref(); }, "engine"_a,
+      "Keeps an engine, and so its memory, until the process ends.");
   m.def("describe_dlpack", &describe_dlpack,
         nb::sig("def describe_dlpack(capsule: object) -> tuple[int, tuple[int, ...], int, int, int, bool]"),
         "capsule"_a, "Address, shape, kind and bits of the type, device, and whether it is contiguous.");

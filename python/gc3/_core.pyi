@@ -1730,7 +1730,13 @@ class CudaRankEngine:
 
     def synchronize(self) -> None: ...
 
+    def disconnect(self) -> None:
+        """Unmaps the memory of the other ranks. No call may follow."""
+
     def abort(self) -> None: ...
+
+def keep_until_exit(engine: CudaRankEngine) -> None:
+    """Keeps an engine, and so its memory, until the process ends."""
 
 def describe_dlpack(capsule: object) -> tuple[int, tuple[int, ...], int, int, int, bool]:
     """

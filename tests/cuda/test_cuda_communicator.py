@@ -15,7 +15,10 @@ import fake_driver
 import ranks
 from gc3 import CommError, cuda
 
-HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])}
+HERE = {
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    "FAKE_CUDA": "mapped=1",
+}
 
 
 @pytest.fixture(params=fake_driver.DRIVERS)

@@ -72,12 +72,12 @@ int Memory::allocate(int device, std::size_t bytes, std::uint64_t* base) {
   return kSuccess;
 }
 
-int Memory::release(std::uint64_t base) {
+int Memory::release(std::uint64_t base, bool shared) {
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(base);
   if (found == allocations_.end()) return kInvalidValue;
   // CUDA does not say what happens then.
-  if (Settings::get().mapped && flock(found->second.file, LOCK_EX | LOCK_NB) != 0) {
+  if (!shared && Settings::get().mapped && flock(found->second.file, LOCK_EX | LOCK_NB) != 0) {
     std::fprintf(stderr, "the fake driver: memory is freed that another process has mapped\n");
     std::abort();
   }

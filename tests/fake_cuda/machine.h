@@ -68,7 +68,8 @@ class Memory {
  public:
   static Memory& get();
   int allocate(int device, std::size_t bytes, std::uint64_t* base);
-  int release(std::uint64_t base);
+  // `shared`: made by cuMemCreate, as NCCL does, which keeps memory until its last mapping ends.
+  int release(std::uint64_t base, bool shared = false);
   // Opens memory of another process, which `allocate` has made there.
   int open(std::uint64_t process, std::uint64_t file, const Allocation& of, std::uint64_t* base);
   int close(std::uint64_t base);

@@ -170,7 +170,8 @@ GC3_FAKE_NCCL(ncclMemAlloc, void** base, std::size_t bytes) {
 }
 GC3_FAKE_NCCL(ncclMemFree, void* base) {
   allocations.erase(reinterpret_cast<std::uint64_t>(base));
-  return Memory::get().release(reinterpret_cast<std::uint64_t>(base)) == kSuccess ? kNcclSuccess : kNcclInvalidArgument;
+  const int status = Memory::get().release(reinterpret_cast<std::uint64_t>(base), true);
+  return status == kSuccess ? kNcclSuccess : kNcclInvalidArgument;
 }
 GC3_FAKE_NCCL(ncclCommWindowRegister, void* handle, void* base, std::size_t bytes, void** window, int flags) {
   Comm& comm = *static_cast<Comm*>(handle);

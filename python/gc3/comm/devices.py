@@ -144,13 +144,22 @@ class Devices:
         self._alone = True
 
     def close(self) -> None:
-        """Waits for the calls, and frees the memory when no other rank uses it any more."""
+        """Waits for the calls, and frees the memory when no other rank has it mapped any more.
+
+        If a rank has failed, nobody knows whether the others still have it mapped. CUDA does not say what happens when
+        such memory is freed, so it is kept until the process ends.
+        """
         try:
             self.synchronize()
             if self._engines and not self._alone:
+                for engine in self._engines:
+                    engine.disconnect()
                 self._exchange(_BARRIER)
         except errors.Gc3Error:
-            pass  # a rank has failed, and has reported it; the system keeps memory that others have mapped
+            self._alone = True  # the error has been reported
+        if self._alone:
+            for engine in self._engines:
+                _core.keep_until_exit(engine)
         self._of_recipes.clear()
         self._of_programs.clear()
         self._engines.clear()
