@@ -388,12 +388,13 @@ TEST_CASE("a group has the programs of the communicator from which it was made")
 }
 
 TEST_CASE("asynchronous calls run in the order in which they were started") {
-  run_two_loaded([](Communicator& comm, std::uint32_t rank) {
+  const testing::SharedNumber looked;
+  run_two_loaded([&](Communicator& comm, std::uint32_t rank) {
     constexpr std::size_t kCalls = 20;
     std::vector<std::vector<float>> x(kCalls, std::vector<float>(1000));
     std::vector<std::vector<float>> y = x;
     std::vector<Handle> handles;
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (rank == 1) looked.wait_for(1);
     for (std::size_t i = 0; i < kCalls; ++i) {
       x[i].assign(1000, static_cast<float>(i));
       handles.push_back(comm.all_reduce_async(x[i].data(), y[i].data(), 1000, DataType::float32));
@@ -401,6 +402,7 @@ TEST_CASE("asynchronous calls run in the order in which they were started") {
     bool good = true;
     if (rank == 0) {
       good = testing::expect(!handles[0].test() && code_of(handles[0].wait(0.01)) == ErrorCode::Timeout, rank, "early");
+      (*looked).store(1);
       const pid_t child = fork();  // has neither the thread nor the calls
       if (child == 0) {
         alarm(20);

@@ -67,7 +67,7 @@ class Line {
 
 template <class Done>
 bool until(Transport& a, Transport& b, Done done) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!done()) {
     a.progress();
     b.progress();

@@ -176,7 +176,7 @@ TEST_CASE("ranks of several sessions sleep in small calls on one half of the cor
     good = good && halves.ok() && halves.value()[0] == halves.value()[group.rank()];
     some.keep_here();
     // Everybody waits for rank 0, which sees where they sleep.
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (Cores seen = some; group.rank() == 0 && gathers && seen != half && good; std::this_thread::yield()) {
       syscall(SYS_sched_getaffinity, group.process(1), sizeof seen.words, seen.words.data());
       good = std::chrono::steady_clock::now() < end;

@@ -168,16 +168,21 @@ TEST_CASE("with a secret, a late rank gets the reason why rank 0 has given up, a
     meeting.secret = kSecret;
     return meeting;
   };
+  const Signal given_up;
+  const Signal told;
   Process late([&] {
-    std::this_thread::sleep_for(1500ms);
+    given_up.await();
     return fails(with_secret(1, 20), "has given up: of 3 ranks these have not joined within 0.5 s: 1, 2");
   });
   Process host([&] {
     const std::string wrong = fails(with_secret(0, 0.5), "have not joined within 0.5 s: 1, 2");
-    std::this_thread::sleep_for(std::chrono::seconds(kSilentOnPurpose));
+    given_up.give();
+    told.await();
     return wrong;
   });
   CHECK(late.succeeds());
+  told.give();
+  CHECK(host.succeeds());
 }
 
 // Whether a process listens on the name for late ranks.

@@ -394,16 +394,20 @@ TEST_CASE("a rank 0 that has no descriptor left for the welcome tells the others
 }
 
 TEST_CASE("a rank that joins after rank 0 has given up gets the reason") {
-  Process late([] {
-    std::this_thread::sleep_for(1500ms);
+  const Signal given_up;
+  const Signal told;
+  Process late([&] {
+    given_up.await();
     return fails(meeting_of(1, 3), "has given up: of 3 ranks these have not joined within 0.5 s: 1, 2");
   });
-  Process host([] {
+  Process host([&] {
     const std::string wrong = fails(meeting_of(0, 3, 0.5), "have not joined within 0.5 s: 1, 2");
-    std::this_thread::sleep_for(std::chrono::seconds(3));  // its thread answers as long as the process lives
+    given_up.give();
+    told.await();  // its thread answers as long as the process lives
     return wrong;
   });
   CHECK(late.succeeds());
+  told.give();
   CHECK(host.succeeds());
 }
 

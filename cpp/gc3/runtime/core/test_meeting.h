@@ -1,6 +1,7 @@
 // For tests: processes that take part in a rendezvous, and helpers for processes that only pretend to.
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
@@ -68,6 +70,31 @@ class Process {
 
  private:
   pid_t id_;
+};
+
+// One process waits until another one has come so far.
+class Signal {
+ public:
+  Signal() {
+    if (pipe2(ends_, O_CLOEXEC) != 0) std::abort();
+  }
+  ~Signal() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  Signal(const Signal&) = delete;
+  Signal& operator=(const Signal&) = delete;
+
+  void give() const {
+    if (write(ends_[1], "s", 1) != 1) std::abort();
+  }
+  void await() const {
+    char byte = 0;
+    if (read(ends_[0], &byte, 1) != 1) std::abort();
+  }
+
+ private:
+  int ends_[2];
 };
 
 inline std::string meets(const Meeting& meeting) {

@@ -181,7 +181,7 @@ TEST_CASE("a rank that is killed is named by all others, at any moment") {
       return fails_cleanly(*comm, *ring, "rank " + std::to_string(victim) + " (process ");
     });
     for (std::uint32_t r = 0; r < size; ++r) {
-      if (r != victim) CHECK_MESSAGE(ranks.succeeds(r, 10), "world ", world, " rank ", r);
+      if (r != victim) CHECK_MESSAGE(ranks.succeeds(r), "world ", world, " rank ", r);
     }
   }
 }

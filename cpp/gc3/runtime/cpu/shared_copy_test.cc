@@ -9,8 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
 #include <new>
+#include <optional>
 #include <random>
+#include <string>
 
 #include "gc3/runtime/cpu/test_ranks.h"
 #include "gc3/runtime/interp/test_programs.h"
@@ -110,15 +113,30 @@ TEST_CASE("if the system refuses writes, from the beginning or later, the receiv
   }
 }
 
+// Whether a process is stopped, or has ended.
+bool rests(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_ends = text.rfind(')');
+  return name_ends == std::string::npos || text.find_first_of("TZ", name_ends) == name_ends + 2;
+}
+
 // Makes calls until one fails. After that no rank may write into the buffer any more, even if the other rank continues.
-bool buffer_is_ones_own(cpu::Communicator& comm, cpu::ProcessProgram& program, pid_t goes_on = 0) {
+bool buffer_is_ones_own(cpu::Communicator& comm, cpu::ProcessProgram& program, pid_t goes_on = 0,
+                        std::optional<double> timeout_s = {}) {
   constexpr std::size_t kCount = 100'000;
   std::vector<std::int32_t> in(kCount, 1);
   std::vector<std::int32_t> out(kCount);
   Status status;
-  while (status.ok()) status = program.run({in.data(), out.data(), kCount, DataType::int32, ReduceOp::sum});
+  cpu::RankCall call{in.data(), out.data(), kCount, DataType::int32, ReduceOp::sum};
+  call.timeout_s = timeout_s;
+  while (status.ok()) status = program.run(call);
   std::fill(out.begin(), out.end(), -1);
-  if (goes_on != 0) kill(goes_on, SIGCONT);
+  if (goes_on != 0) {
+    while (!rests(goes_on)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(goes_on, SIGCONT);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return expect(out == std::vector<std::int32_t>(kCount, -1), comm.rank(),
                 "the buffer was written after the call had failed");
@@ -152,7 +170,7 @@ TEST_CASE("a sender that was stopped at any moment does not write after it conti
     const auto after = std::chrono::microseconds(random() % 3000);
     run_ranks(2, [&](std::uint32_t rank) {
       if (rank == 0) *sender = getpid();
-      const auto comm = join(meeting_of(rank, 2), 0.5);
+      const auto comm = join(meeting_of(rank, 2));
       const auto program = prepare(*comm, one_way(), 2, 1 << 20);
       if (!program->load().ok()) return false;
       if (rank == 0) {
@@ -161,7 +179,7 @@ TEST_CASE("a sender that was stopped at any moment does not write after it conti
           kill(getpid(), SIGSTOP);
         }).detach();
       }
-      return buffer_is_ones_own(*comm, *program, rank == 1 ? *sender : 0);
+      return buffer_is_ones_own(*comm, *program, rank == 1 ? *sender : 0, 0.5);
     });
   }
   munmap(page, sizeof(pid_t));

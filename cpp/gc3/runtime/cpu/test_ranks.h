@@ -3,13 +3,16 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -73,6 +76,41 @@ class Ranks {
  private:
   std::vector<pid_t> processes_;
   std::vector<bool> ended_;
+};
+
+// A number that all ranks see, made before they are.
+class SharedNumber {
+ public:
+  SharedNumber()
+      : page_(mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (page_ == MAP_FAILED) std::abort();
+  }
+  ~SharedNumber() { munmap(page_, sizeof(std::uint64_t)); }
+  SharedNumber(const SharedNumber&) = delete;
+  SharedNumber& operator=(const SharedNumber&) = delete;
+
+  std::atomic_ref<std::uint64_t> operator*() const { return std::atomic_ref(*static_cast<std::uint64_t*>(page_)); }
+  void wait_for(std::uint64_t least) const {
+    while ((**this).load() < least) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  void* page_;
+};
+
+// The moment at which a rank ended or stopped itself. How long the others take to notice is counted from there, so that
+// the time in which a machine under load starts them does not matter.
+class Moment {
+ public:
+  void note() const { (*nanoseconds_).store(now()); }
+  double seconds_since() const { return static_cast<double>(now() - (*nanoseconds_).load()) * 1e-9; }
+
+ private:
+  static std::uint64_t now() {
+    return static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  }
+  SharedNumber nanoseconds_;
 };
 
 // All ranks run the same body, and all must pass.
