@@ -18,7 +18,8 @@ GOLDEN = Path("golden")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - watched, not used
 # Shared memory of gc3 has its name; that of other programs may come and go.
 SHARED_MEMORY_PATTERN = "*gc3*"
-GRACE_SECONDS = 1.0
+# A process that was killed, or told to end, ends when the system gives it a core. Only a test that fails waits so long.
+GRACE_SECONDS = 30.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,6 +32,9 @@ needs_library = pytest.mark.skipif(not FAKE_NCCL.exists(), reason="the fake NCCL
 TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8}
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS = 0, 4, 5, 6, 7
+# Seconds of GC3_COMM_TIMEOUT where a rank waits for one that does not come. Calls that all ranks make take a moment,
+# and on a machine under load a second.
+IN_VAIN = "2"
 # The algorithm that serves each collective in these tests, and whether it works in place.
 SERVED = {
     "allreduce": ("ring_allreduce", True),

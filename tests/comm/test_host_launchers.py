@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import hosts
+import ranks
 from ranks import program
 
 pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
@@ -105,7 +106,7 @@ def test_ranks_that_no_other_joins_say_so(tmp_path: Path) -> None:
     """A rank that has joined over PMI-1 waits for the others at the launcher's barrier, but not for ever."""
     hydra = launcher("mpiexec.hydra", "mpich", "mpiexec.hydra")
     lone = tmp_path / "lone"
-    lone.write_text(f'#!/bin/sh\n[ $PMI_RANK = 1 ] && exec sleep 20\nexec "{sys.executable}" "{program("join")}"\n')
+    lone.write_text(f'#!/bin/sh\n[ $PMI_RANK = 1 ] && exec sleep 40\nexec "{sys.executable}" "{program("join")}"\n')
     lone.chmod(0o755)
     words = ["-launcher", "rsh", "-launcher-exec", agent(tmp_path), "-iface", "eth0", "-hosts", "node0,node1"]
     done = subprocess.run(
@@ -113,7 +114,7 @@ def test_ranks_that_no_other_joins_say_so(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=ranks.LONGEST,
         check=False,
         env=os.environ | {"GC3_JOIN_TIMEOUT": "2"},
     )

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 import hosts
-from ranks import program
+from ranks import LOAD, program
 
 pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
 
 
 def on_hosts(
-    count: int, ranks: int, words: Sequence[object], shell: str = "", timeout: int = 60
+    count: int, ranks: int, words: Sequence[object], shell: str = "", timeout: int = 150
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program, or `shell`, as the ranks of so many hosts; the output of all ranks is together."""
     run = ["sh", "-c", shell] if shell else [sys.executable, *map(str, words)]
@@ -46,8 +46,10 @@ def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors:
     lost = re.findall(r"lost after ([\d.]+) s: (.*)", done.stdout)
     assert len(lost) == survivors, done.stdout
     for took, said in lost:
-        # 3.0 s of silence, and what a machine under load adds.
-        assert float(took) < 10, done.stdout
+        assert float(took) < 3 + LOAD, done.stdout
+        # What gc3 has measured: the load does not add to it before its thread has a core.
+        silence = re.search(r"not been heard of for ([\d.]+) s", said)
+        assert silence is None or 3 <= float(silence[1]) < 5, said
         assert said.startswith("GC3-R009"), said
         assert re.search(r"host node\d \(ranks [\d-]+\)", said), said
 
@@ -67,12 +69,12 @@ def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors:
         (
             "WORLD_SIZE=5",
             "GC3-R008",
-            "of 5 ranks these have not joined within 2 s: 4; rank 0 listens at 10.77.0.1:29501 of",
+            "of 5 ranks these have not joined within 8 s: 4; rank 0 listens at 10.77.0.1:29501 of",
         ),
     ],
 )
 def test_hosts_that_do_not_meet_say_why(setting: str, code: str, said: str) -> None:
-    program_line = f"export {setting} GC3_JOIN_TIMEOUT=2; exec {shlex.quote(sys.executable)} {program('join')}"
+    program_line = f"export {setting} GC3_JOIN_TIMEOUT=8; exec {shlex.quote(sys.executable)} {program('join')}"
     done = on_hosts(2, 1 if "5" not in setting else 2, [program("join")], shell=program_line)
     assert said in done.stdout, done.stdout
     assert f"{code} " in done.stdout
@@ -92,9 +94,9 @@ SHARES = int(os.environ.get("LIBRARY_SHARES", "12"))
 
 @pytest.mark.timeout(120 + 60 * FAULTS)
 def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
-    # 3.0 s of silence, and what a machine under load adds.
-    words = [str(Path(hosts.__file__).with_name("random_faults.py")), "--count", str(FAULTS), "--limit", "12"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    tool = Path(hosts.__file__).with_name("random_faults.py")
+    words = [tool, "--count", FAULTS, "--limit", 3 + LOAD]  # `make nightly-hosts` allows less
+    done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{FAULTS} faults, 0 wrong" in done.stdout
 
@@ -103,7 +105,7 @@ def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
 @pytest.mark.parametrize(("count", "ranks"), [(2, 2), (4, 1), (3, 2)])
 def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
     line = [program("library_on_hosts"), ranks, 0, SHARES]
-    done = on_hosts(count, ranks, line, timeout=120 if SHARES > 1 else 1200)
+    done = on_hosts(count, ranks, line, timeout=150 if SHARES > 1 else 1200)
     assert done.returncode == 0, done.stdout
     made = set(re.findall(r"all right: (\d+) programs", done.stdout))
     assert len(made) == 1, done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def core_file() -> str:
 
 def name() -> dict[str, str]:
     """The variables that identify a job."""
-    return {"MASTER_ADDR": "localhost", "MASTER_PORT": str(uuid.uuid4()), "GC3_JOIN_TIMEOUT": "20"}
+    return {"MASTER_ADDR": "localhost", "MASTER_PORT": str(uuid.uuid4()), "GC3_JOIN_TIMEOUT": "40"}
 
 
 def command(rank: int, size: int, launch: int, around: str = "") -> str:
@@ -68,7 +69,7 @@ class Launch:
     def wait(self) -> None:
         """Waits until the shell has ended."""
         try:
-            self._shell.wait(60)
+            self._shell.wait(ranks.LONGEST)
         finally:
             self._shell.kill()
             self._shell.wait()
@@ -100,14 +101,14 @@ def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> 
 def test_two_launches_by_one_process_are_distinguished_or_refused(tmp_path: Path) -> None:
     """Only the start time distinguishes these ranks."""
     starts = [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 1), (1, 2), (0, 2), (1, 1)], [(1, 2), (1, 1), (0, 1), (0, 2)]]
-    for round_ in range(5):
+    for round_ in range(3):
         launches: list[Launch] = []
         folders: list[Path] = []
         for number in range(10):
             folder = tmp_path / f"{round_}.{number}"
             folder.mkdir()
             order = starts[number % len(starts)]
-            variables = name() | {"GC3_JOIN_TIMEOUT": "3"}
+            variables = name() | {"GC3_JOIN_TIMEOUT": "6"}  # some of them wait so long
             launches.append(Launch(folder, [command(rank, 2, launch) for rank, launch in order], variables))
             folders.append(folder)
         for launch, folder in zip(launches, folders, strict=True):
@@ -126,22 +127,23 @@ def test_a_rank_left_over_from_a_crash_joins_no_other_launch(tmp_path: Path) -> 
         for number in range(10):
             folder = tmp_path / f"{round_}.{number}"
             folder.mkdir()
-            variables = name() | {"GC3_JOIN_TIMEOUT": "4"}
-            Launch(folder, [command(1, 2, 1)], variables, waits=False).wait()
+            variables = name()
+            left = variables | {"GC3_JOIN_TIMEOUT": "6"}
+            Launch(folder, [command(1, 2, 1)], left, waits=False).wait()
             waiting.append((Launch(folder, [command(r, 2, 2) for r in (0, 1)], variables), folder))
         for launch, folder in waiting:
             launch.wait()
-            left = ended(folder / "said.1.1")
+            last = ended(folder / "said.1.1")
             answers = said(folder)
             assert answers["2.0"] == answers["2.1"] == "met\n", answers
-            assert "refused:" in left
-            assert "rank 0 has not called gc3.init()" in left
+            assert "refused:" in last
+            assert "rank 0 has not called gc3.init()" in last
 
 
 def test_a_rank_left_over_from_a_crash_does_not_join_a_slow_launch(tmp_path: Path) -> None:
     """When it could join, nothing shows yet that the next launch will have a rank of that number."""
-    variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
-    Launch(tmp_path, [command(1, 2, 1)], variables, waits=False).wait()
+    variables = name()
+    Launch(tmp_path, [command(1, 2, 1)], variables | {"GC3_JOIN_TIMEOUT": "8"}, waits=False).wait()
     Launch(tmp_path, [command(0, 2, 2), "sleep 3", command(1, 2, 2)], variables).wait()
     assert "refused:" in ended(tmp_path / "said.1.1")
     assert [text for rank, text in said(tmp_path).items() if rank != "1.1"] == ["met\n"] * 2
@@ -159,7 +161,7 @@ IN_CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # the shell is pr
 @pytest.mark.parametrize("rank", [0, 1])
 def test_ranks_that_process_1_adopted_do_not_join_its_own(rank: int, tmp_path: Path) -> None:
     commands = [left_behind(rank, 2, 1), "sleep 3", command(0, 2, 2), "sleep 1", command(1, 2, 2)]
-    launch = Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER)
+    launch = Launch(tmp_path, commands, name(), around=IN_CONTAINER)
     launch.wait()
     answers = said(tmp_path)
     assert answers["2.0"] == answers["2.1"] == "met\n", answers
@@ -170,9 +172,9 @@ def test_ranks_that_process_1_adopted_do_not_join_its_own(rank: int, tmp_path: P
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
 def test_ranks_that_process_1_starts_seconds_apart_get_the_reason(tmp_path: Path) -> None:
     commands = [command(0, 2, 1), "sleep 4", command(1, 2, 1)]
-    Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "6"}, around=IN_CONTAINER).wait()
+    Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "10"}, around=IN_CONTAINER).wait()
     for answer in said(tmp_path).values():
-        assert "was started by process 1 4 s later" in answer, answer
+        assert re.search(r"was started by process 1 \d+ s later", answer), answer
         assert "must start within 2 s" in answer
 
 
@@ -187,8 +189,9 @@ def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(around: st
 
 def test_a_secret_does_not_admit_a_rank_left_over_from_a_crash(tmp_path: Path) -> None:
     """A rank with its own session, as torchrun starts them, before a launch that starts slowly."""
-    variables = name() | {"GC3_JOIN_TIMEOUT": "7", "GC3_SECRET": "of the ranks of one test"}
-    Launch(tmp_path, [command(1, 2, 1, "setsid")], variables, waits=False).wait()
+    variables = name() | {"GC3_SECRET": "of the ranks of one test"}
+    left = variables | {"GC3_JOIN_TIMEOUT": "7"}
+    Launch(tmp_path, [command(1, 2, 1, "setsid")], left, waits=False).wait()
     time.sleep(2.5)
     Launch(tmp_path, [command(0, 2, 2), "sleep 2", command(1, 2, 2)], variables).wait()
     assert ended(tmp_path / "said.1.1").startswith("refused:")
@@ -201,12 +204,12 @@ def test_ranks_whose_launcher_ends_at_once_meet(tmp_path: Path) -> None:
 
 
 def test_ranks_left_over_from_a_launch_do_not_complete_another(tmp_path: Path) -> None:
-    variables = name() | {"GC3_JOIN_TIMEOUT": "2"}
+    variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
     Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
     Launch(tmp_path, [command(r, 3, 2) for r in (0, 1)], variables).wait()
     answers = said(tmp_path)
-    assert "these have not joined within 2 s: 2" in answers["2.0"]
-    assert "these have not joined within 2 s: 2" in answers["2.1"]
+    assert "these have not joined within 8 s: 2" in answers["2.0"]
+    assert "these have not joined within 8 s: 2" in answers["2.1"]
     assert "refused:" in ended(tmp_path / "said.1.2")
 
 
@@ -236,7 +239,7 @@ def test_ranks_of_several_terminals_meet_with_a_secret(tmp_path: Path) -> None:
 
 def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> None:
     """Ranks of two launches come in any order, seconds apart, so that nothing else distinguishes the launches."""
-    variables = name() | {"GC3_JOIN_TIMEOUT": "3"}
+    variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
     starts = [(0, 1), (1, 2), (1, 1), (0, 2)]
     launches = [
         Launch(tmp_path, [f"sleep {i % 2}", command(rank, 2, launch)], variables, own_session=True)
@@ -284,7 +287,7 @@ def test_names_of_this_host(tmp_path: Path) -> None:
 
 def test_ranks_with_different_job_names_get_both_names(tmp_path: Path) -> None:
     addresses = ["node1", "10.0.0.3"]
-    commands = [f"MASTER_ADDR={addresses[r]} GC3_JOIN_TIMEOUT={1 + 2 * r} {command(r, 2, 1)}" for r in (0, 1)]
+    commands = [f"MASTER_ADDR={addresses[r]} GC3_JOIN_TIMEOUT={2 + 4 * r} {command(r, 2, 1)}" for r in (0, 1)]
     Launch(tmp_path, commands, name()).wait()
     answers = said(tmp_path)
     assert "is rank 1 of a job with MASTER_ADDR=10.0.0.3;" in answers["1.0"]

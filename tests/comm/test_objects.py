@@ -189,7 +189,7 @@ def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Si
         assert len(started) == 2
         script.send_signal(how)
         rest = script.stdout.read()  # ends once all processes that could print have ended
-        script.wait(20)
+        script.wait(ranks.LONGEST)
     assert rest == ("interrupted\n" if how == signal.SIGINT else "")
-    ranks.until(lambda: not any(Path(f"/proc/{pid}/task").exists() for pid in started), 20)
+    ranks.until(lambda: not any(Path(f"/proc/{pid}/task").exists() for pid in started))
     assert not any(Path(f"/proc/{pid}/task").exists() for pid in started)

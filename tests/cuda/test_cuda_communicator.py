@@ -45,7 +45,7 @@ def test_a_custom_program_writes_only_to_its_output(driver: Mapping[str, str]) -
 
 def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
     # On a device, contexts and kernels are created one after the other, and ranks take turns, so ranks may come late.
-    timeout = "0.8" if driver["GC3_CUDA_DRIVER"] else "8"
+    timeout = "4" if driver["GC3_CUDA_DRIVER"] else "8"
     environment = {**driver, "GC3_COMM_TIMEOUT": timeout}
     results = ranks.start(ranks.program("device_rank_missing"), 2, environment, [timeout]).finish()
     assert [status for status, _ in results] == [0, 0], results

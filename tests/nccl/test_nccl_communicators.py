@@ -298,7 +298,7 @@ def waits_for_a_rank_in_vain() -> None:
 
 
 def test_a_first_call_that_another_rank_does_not_make(programs: Path) -> None:
-    nccl_world.run(waits_for_a_rank_in_vain, programs=programs, GC3_COMM_TIMEOUT="0.4")
+    nccl_world.run(waits_for_a_rank_in_vain, programs=programs, GC3_COMM_TIMEOUT=nccl_world.IN_VAIN)
 
 
 def ends_in_a_group(how: str) -> None:

@@ -109,7 +109,7 @@ def killed(world: World, by: str) -> None:
     assert case.put(rank) == SUCCESS
     rank.synchronize()
     assert rank.async_error() == REMOTE_ERROR
-    assert time.monotonic() - began < 60  # 0.5 s is asked for
+    assert time.monotonic() - began < 60  # 2 s are asked for
     assert case.put(rank) == REMOTE_ERROR
     world.check("ncclCommAbort", rank.comm)
 
@@ -127,7 +127,7 @@ def test_a_process_is_killed(case: object, tmp_path: Path) -> None:
     assert callable(case)
     one = {"allreduce": SERVED["allreduce"]}
     programs = nccl_world.write_programs(tmp_path / "programs", (3,), one)
-    nccl_world.run(case, programs=programs, GC3_COMM_TIMEOUT="0.5")
+    nccl_world.run(case, programs=programs, GC3_COMM_TIMEOUT=nccl_world.IN_VAIN)
 
 
 def killed_before_the_first_call(world: World) -> None:
@@ -146,7 +146,7 @@ def killed_first() -> None:
 
 
 def test_a_process_is_killed_before_the_ranks_have_agreed(programs: Path) -> None:
-    nccl_world.run(killed_first, programs=programs, GC3_COMM_TIMEOUT="0.5")
+    nccl_world.run(killed_first, programs=programs, GC3_COMM_TIMEOUT=nccl_world.IN_VAIN)
 
 
 def different_tables(world: World, path: str) -> None:

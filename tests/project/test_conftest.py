@@ -19,7 +19,8 @@ def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """A separate project with the same conftest."""
     text = Path(__file__).parents[1].joinpath("conftest.py").read_text()
     memory = pytester.mkdir("memory")  # other tests watch the real one at the same time
-    pytester.makeconftest(text.replace('Path("/dev/shm")', f"Path({str(memory)!r})"))
+    text = text.replace('Path("/dev/shm")', f"Path({str(memory)!r})")
+    pytester.makeconftest(text.replace("GRACE_SECONDS = 30.0", "GRACE_SECONDS = 0.1"))
     return pytester
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -185,7 +185,7 @@ def test_a_world_ends_its_ranks_in_other_sessions(tmp_path: Path) -> None:
     assert len(with_argument(f"300) {tmp_path}")) >= 2
     world.close()
     # A process that was killed is there until the system has ended it.
-    ranks.until(lambda: not with_argument(f"300) {tmp_path}"), 10)
+    ranks.until(lambda: not with_argument(f"300) {tmp_path}"))
     assert not with_argument(f"300) {tmp_path}")
 
 
@@ -257,9 +257,11 @@ def test_turns_become_shorter_so_that_the_plan_ends_in_time(monkeypatch: pytest.
 def test_a_peer_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, body: str, why: str) -> None:
     toys(monkeypatch, bad=body, good="pass")
     world = contest.World
-    # Impatient only with the toy, whose ranks are one process.
-    short = 0.5 if "60" in body else 60
-    monkeypatch.setattr(contest, "World", lambda c, *given: world(c, *given, timeout=short if len(c) == 1 else 60))
+
+    def impatient(commands: list[list[str]], *given: Any) -> contest.World:
+        return world(commands, *given, timeout=0.5 if "time.sleep(60)" in str(commands) else 60)
+
+    monkeypatch.setattr(contest, "World", impatient)
     with Contest(SMALL) as running:
         points = list(running.points())
         assert why in running.failed["bad"]
@@ -375,6 +377,7 @@ def test_ctrl_c_ends_every_world(tmp_path: Path) -> None:
     assert tool.returncode == 130, said
     assert "Traceback" not in said
     assert not list(tmp_path.iterdir())
+    ranks.until(lambda: not with_argument(str(tmp_path)))
     assert not with_argument(str(tmp_path))
 
 

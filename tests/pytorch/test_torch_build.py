@@ -12,10 +12,15 @@ import pytest
 from gc3 import errors
 from torch_ranks import needs_torch
 
-COMPILER = """#!/bin/sh
+# It ends when as many processes as WAITING have the lock of the cache open.
+HELD = """#!/bin/sh
 echo called >>"$LOG"
-sleep 0.5
-while [ "$1" != -o ]; do shift; done
+for i in $(seq 600); do
+  [ "$(ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c " $GC3_CACHE/.*lock$")" -ge "${WAITING:-0}" ] && break
+  sleep 0.1
+done
+"""
+COMPILER = f"""{HELD}while [ "$1" != -o ]; do shift; done
 echo no library >"$2"
 """
 
@@ -58,7 +63,7 @@ def two_at_once(env: dict[str, str], code: str) -> list[subprocess.Popen[str]]:
 
 @needs_torch
 def test_of_two_that_build_at_once_one_does(tmp_path: Path) -> None:
-    env = environment(tmp_path)
+    env = environment(tmp_path) | {"WAITING": "2"}
     for code, out, err in [finish(one) for one in two_at_once(env, "sys.exit(gc3.torch.__main__.main(['build']))")]:
         assert (code, out) == (1, "")
         assert err.startswith("GC3-M011 ")
@@ -82,7 +87,7 @@ def test_a_kept_library_that_does_not_load_is_told_and_built_anew(tmp_path: Path
 
 @needs_torch
 def test_a_build_that_fails_does_so_once_for_all_that_wait_and_for_a_process(tmp_path: Path) -> None:
-    env = environment(tmp_path, '#!/bin/sh\necho called >>"$LOG"\nsleep 0.5\nexit 1\n') | {"GC3_TORCH_BUILD": "1"}
+    env = environment(tmp_path, f"{HELD}exit 1\n") | {"GC3_TORCH_BUILD": "1", "WAITING": "2"}
     each = two_at_once(env, "gc3.torch.tier(); print(gc3.torch.tier())")
     for one in each:
         assert "could not be built: GC3-M011" in one.communicate(timeout=120)[0]

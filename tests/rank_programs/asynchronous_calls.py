@@ -1,12 +1,18 @@
-"""Asynchronous calls: their order, their results, and a wait that times out."""
+"""Asynchronous calls: their order, their results, and a wait that times out.
 
+asynchronous_calls.py FILE    FILE is made when the wait has timed out; the others call then
+"""
+
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from here import RANK, SIZE
 
 import gc3
 
+waited = Path(sys.argv[1])
 with gc3.init() as comm:
     handles = [comm.all_reduce_async(np.full(1000, i)) for i in range(20)]
     gathered = comm.all_gather_async([RANK])
@@ -23,7 +29,9 @@ with gc3.init() as comm:
         else:
             raise AssertionError("no other rank has called")
         assert not late.test()
+        waited.touch()
     if RANK != 0:
-        time.sleep(0.5)
+        while not waited.exists():
+            time.sleep(0.02)
         late = comm.all_reduce_async(np.ones(3))
     assert late.wait().tolist() == [SIZE] * 3

@@ -1,6 +1,11 @@
-"""A call that a signal interrupts."""
+"""A call that a signal interrupts.
 
+interrupted_call.py FILE    FILE exists once rank 0 has the signal; rank 1 calls then
+"""
+
+import sys
 import time
+from pathlib import Path
 
 from here import RANK
 
@@ -8,7 +13,8 @@ import gc3
 
 comm = gc3.init()
 if RANK == 1:
-    time.sleep(1.5)
+    while not Path(sys.argv[1]).exists():
+        time.sleep(0.02)
 try:
     print("ready", flush=True)
     comm.all_reduce(1)

@@ -12,7 +12,7 @@ import gc3
 
 if sys.argv[1:] == ["own-secrets"]:
     os.environ["GC3_SECRET"] = f"{os.environ['RANK']} is a secret of its own"
-    os.environ["GC3_JOIN_TIMEOUT"] = "3"
+    os.environ["GC3_JOIN_TIMEOUT"] = "8"
 try:
     with gc3.init() as comm:
         print(comm.all_reduce(np.ones(3))[0])

@@ -20,7 +20,8 @@ with gc3.init() as comm:
         except gc3.CommError as problem:
             print(problem)
     else:
-        group = comm.group([0, 1], name="pair", timeout=0.3)
+        group = comm.group([0, 1], name="pair", timeout=3)  # both have begun to send by then
+        comm.barrier()
         try:
             group.send(np.ones(1 << 20), 1 - RANK)
         except gc3.CommError as problem:

@@ -48,8 +48,8 @@ def interrupted() -> None:
     else:
         work = dist.all_reduce(x, async_op=True)
         time.sleep(0.2)  # so that the thread of the group makes it
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
         work.wait()
     except KeyboardInterrupt:
         store.set("interrupted", "")

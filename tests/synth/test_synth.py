@@ -26,6 +26,7 @@ from gc3.synth import (
     demand,
     problem,
 )
+from ranks import LOAD
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -131,7 +132,7 @@ def test_what_the_paper_implies_is_impossible(solvers: Solvers, row: Row, root: 
     outcome = Task(session(solvers, "dgx1"), name, root).solve(chunks, steps, rounds)
     assert outcome.status == IMPOSSIBLE
     assert outcome.how
-    assert outcome.seconds < 2
+    assert outcome.seconds < 2 + LOAD
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -389,7 +390,7 @@ def test_time_is_up(solvers: Solvers) -> None:
     begun = time.monotonic()
     outcome = Task(session(solvers, network, 0.5), "allgather").solve(1, 4, 11)
     assert outcome.status in (OPEN, FOUND)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 0.5 + LOAD
     assert Task(session(solvers, ring(4)), "alltoall").solve(4, 2, 2).status == FOUND
 
 

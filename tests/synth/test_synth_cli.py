@@ -22,6 +22,7 @@ from gc3.cli.main import main
 from gc3.cli.synth import synth_command
 from gc3.errors import UserError
 from gc3.synth import custom, solvers
+from ranks import LOAD, LONGEST
 
 pytestmark = pytest.mark.python_only
 
@@ -278,16 +279,16 @@ def test_the_cache_folder(tmp_path: Path) -> None:
 
 def test_output_is_checked_before_the_search() -> None:
     begun = time.monotonic()
-    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 60 -o /nowhere/x.json")
+    result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 250 -o /nowhere/x.json")
     assert "GC3-I002" in result.output
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < LONGEST
 
 
 def test_a_frontier_in_time() -> None:
     begun = time.monotonic()
     result = gc3("synth broadcast -t dgx2 --pareto 100 --time-limit 1")
     assert "the time limit was reached: raise --time-limit to continue" in result.output
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 1 + LOAD
     result = gc3("synth broadcast -t dgx1 --pareto 1 --max-steps 1")
     assert "no algorithm has only 1 step: give --max-steps 2 or more" in result.output
     result = gc3("synth allgather -t ring:R=1 --pareto 1")
@@ -304,7 +305,7 @@ def test_the_time_limit() -> None:
     begun = time.monotonic()
     result = gc3("synth allgather -t dgx2 --unit 150 -C 2 -S 5 -R 30 --time-limit 0.2")
     assert result.exit_code in (0, 1)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 1 + LOAD
     assert "found" in result.output or "open: the time limit was reached" in result.output
 
 
@@ -316,7 +317,7 @@ def test_interrupted_with_the_results_so_far() -> None:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes started from it
-        rest, problems = process.communicate(timeout=30)
+        rest, problems = process.communicate(timeout=LONGEST)
     assert lines[1].startswith("C=2 S=2 R=2")
     assert "interrupted: there may be more" in rest
     assert "next: gc3 synth broadcast --topology dgx1 --chunks" in rest
@@ -332,7 +333,7 @@ def test_interrupted_before_anything_was_found() -> None:
         while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
             time.sleep(0.05)  # until the solvers are started
         os.killpg(process.pid, signal.SIGINT)
-        found, problems = process.communicate(timeout=30)
+        found, problems = process.communicate(timeout=LONGEST)
     assert process.returncode == 130
     assert "open: interrupted" in found
     assert "so far: at least 1 step, at least R/C = 15: what must reach rank 0" in found
@@ -387,7 +388,7 @@ child.sat(formula)
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     status = Path(f"/proc/{int(killed.stdout)}/stat")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LONGEST
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)
