@@ -1,13 +1,16 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
 
 #include "convert.h"
+#include "gc3/base/ids.h"
 #include "gc3/synth/forest.h"
+#include "gc3/synth/grow.h"
 #include "gc3/synth/place.h"
 
 namespace nb = nanobind;
@@ -39,6 +42,29 @@ void bind_synth(nb::module_& m) {
       },
       "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).");
+  using Wanted = std::vector<std::tuple<std::uint32_t, std::vector<std::uint32_t>>>;
+  m.def(
+      "grow_trees",
+      [](std::uint32_t ranks, std::vector<std::pair<std::uint32_t, std::uint32_t>> edges,
+         std::vector<std::vector<std::uint32_t>> bounds_of, std::vector<double> room, double fewest,
+         const Wanted& wanted, const std::vector<std::uint32_t>& order, std::uint32_t passes,
+         double seconds) -> std::optional<std::vector<std::vector<std::tuple<std::uint32_t, std::int64_t>>>> {
+        const synth::Field field{ranks, std::move(edges), std::move(bounds_of), std::move(room), fewest};
+        std::vector<synth::Wanted> listed;
+        for (const auto& [source, targets] : wanted) listed.push_back({source, targets});
+        const auto grown = synth::grow_trees(field, listed, order, passes, seconds);
+        if (!grown) return std::nullopt;
+        std::vector<std::vector<std::tuple<std::uint32_t, std::int64_t>>> found(grown->size());
+        for (std::size_t i = 0; i < grown->size(); ++i) {
+          for (const synth::Sprout& s : (*grown)[i]) {
+            found[i].emplace_back(s.edge, s.before == kNone ? -1 : static_cast<std::int64_t>(s.before));
+          }
+        }
+        return found;
+      },
+      "ranks"_a, "edges"_a, "bounds_of"_a, "room"_a, "fewest"_a, "wanted"_a, "order"_a, "passes"_a, "seconds"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Grows a tree (edge, previous branch or -1) for each number of `wanted` (source, targets) in `order`.");
   m.def(
       "place_hops",
       [](const std::vector<std::tuple<std::uint32_t, std::uint32_t, std::vector<std::uint32_t>>>& hops,

@@ -874,6 +874,11 @@ def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], 
     Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).
     """
 
+def grow_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[float], fewest: float, wanted: Sequence[tuple[int, Sequence[int]]], order: Sequence[int], passes: int, seconds: float) -> list[list[tuple[int, int]]] | None:
+    """
+    Grows a tree (edge, previous branch or -1) for each number of `wanted` (source, targets) in `order`.
+    """
+
 def place_hops(hops: Sequence[tuple[int, int, Sequence[int]]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
     """
     Assigns steps to hops (edge, turn, previous hops); none if the time was over.

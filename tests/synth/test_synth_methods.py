@@ -26,7 +26,9 @@ from gc3.synth import (
     schedule,
     symmetry,
 )
+from gc3.synth.pipeline import fullest
 from gc3.synth.problem import Item
+from gc3.synth.search import Session
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -95,6 +97,39 @@ def test_groups_act_freely(spec: str, order: int) -> None:
         assert {tuple(a[i] for i in b) for a in group.elements for b in group.elements} == set(group.elements)
     rooted = demand.builtin("broadcast", network.ranks, 1)
     assert [g.order for g in symmetry.largest_group(network, rooted).descending()] == [1]
+
+
+@pytest.mark.parametrize(
+    "spec", ["dgx1", "ndv2:N=2", "dgx2", "fat_tree:R=8,leaf=4,taper=2", "torus:X=3,Y=4", "ndv4:N=3"]
+)
+def test_orbits_are_images(spec: str) -> None:
+    network = Network.of(topologies.load(spec))
+    members = [frozenset(m) for m, _ in network.bounds]
+    for group in symmetry.largest_group(network, demand.builtin("allgather", network.ranks, 1)).descending():
+        assert list(group.edge_orbits) == [min(moved[e] for moved in group.edges) for e in range(len(network.edges))]
+        images = [{members.index(frozenset(h[e] for e in bound)) for h in group.edges} for bound in members]
+        assert [group.bounds[group.bound_orbits[b]] for b in range(len(members))] == [(min(i), len(i)) for i in images]
+        assert {tuple(a[i] for i in b) for a in group.moving.elements for b in group.moving.elements} == {
+            *group.moving.elements
+        }
+        for moved in group.moving.edges[1:]:
+            assert all(frozenset(moved[e] for e in members[b]) != members[b] for b, _ in group.bounds)
+
+
+def test_trees_of_one_orbit_load_a_torus_evenly(solvers: Solvers) -> None:
+    # The images of a tree load all links of a direction alike: prices must follow the load while it grows.
+    outcome = Task(Session(Network.of(topologies.load("torus:X=8,Y=8")), solvers), "allgather").pipelined(1)
+    assert outcome.result is not None
+    assert outcome.result.cost[2] == 16  # 63 chunks over 4 links, rounded up
+
+
+def test_a_large_machine_needs_no_packing(solvers: Solvers) -> None:
+    network = Network.of(topologies.load("ndv4:N=16"), 25e9)
+    task = Task(Session(network, solvers), "allgather")
+    outcome = task.pipelined(1)
+    assert outcome.how == "trees, pipelined: with more chunks R/C tends to 15"
+    assert outcome.result is not None
+    assert fullest(network, outcome.result.schedule) == 15 == task.any_steps().rounds
 
 
 def test_what_is_no_automorphism() -> None:

@@ -179,10 +179,10 @@ MUTANTS = (
         _SYNTH,
     ),
     Mutant(
-        "pipeline-shortest-way-first",
+        "pipeline-images-count-once",
         "python/gc3/synth/pipeline.py",
-        "        ready = sorted(later, key=lambda i: -hops[i].height)",
-        "        ready = sorted(later, key=lambda i: hops[i].height)",
+        "for _ in range(count * group.order // sizes[orbit])",
+        "for _ in range(count)",
         _SYNTH,
     ),
     Mutant(
@@ -216,14 +216,8 @@ MUTANTS = (
     Mutant(
         "network-reversed-without-capacities",
         "python/gc3/synth/network.py",
-        """        alike = other.edges == self.edges and {(frozenset(m), c) for m, c in other.bounds} == {
-            (frozenset(m), c) for m, c in self.bounds
-        }
-""",
-        """        alike = other.edges == self.edges and {frozenset(m) for m, _ in other.bounds} == {
-            frozenset(m) for m, _ in self.bounds
-        }
-""",
+        "        if alike and others == {",
+        "        if alike or others == {",
         _SYNTH,
     ),
 )

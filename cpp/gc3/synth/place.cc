@@ -6,6 +6,8 @@
 #include <queue>
 #include <tuple>
 
+#include "gc3/synth/load.h"
+
 namespace gc3::synth {
 namespace {
 
@@ -32,13 +34,13 @@ class Placing {
   Placing(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
           const std::vector<Amount>& room)
       : hops_(hops),
-        bounds_of_(bounds_of),
+        loads_(loads_of(bounds_of)),
         room_(room),
         load_(room.size()),
         after_(hops.size()),
         height_(hops.size(), 1) {
     for (std::uint32_t i = 0; i < hops.size(); ++i) {
-      for (const std::uint32_t b : bounds_of[hops[i].edge]) ++load_[b];
+      for (const Load& each : loads_[hops[i].edge]) load_[each.bound] += each.times;
       for (const std::uint32_t before : hops[i].before) after_[before].push_back(i);
     }
     for (std::size_t i = hops.size(); i-- > 0;) {
@@ -49,8 +51,10 @@ class Placing {
 
   std::optional<std::vector<std::uint32_t>> run(Choice choice, Clock::time_point deadline) const {
     std::vector<std::uint32_t> step(hops_.size());
-    std::vector<Queue> ready(bounds_of_.size());
+    std::vector<Queue> ready(loads_.size());
+    std::vector<std::uint32_t> active;  // edges with waiting hops
     const auto enter = [&](std::uint32_t i) {
+      if (ready[hops_[i].edge].empty()) active.push_back(hops_[i].edge);
       ready[hops_[i].edge].emplace(hops_[i].turn + (choice.lead * (most_ - height_[i])), i);
     };
     std::vector<std::size_t> missing(hops_.size());  // hops before it that have not taken place
@@ -64,7 +68,7 @@ class Placing {
     std::vector<Amount> load = load_;  // that hops without a step put on each bound
     const auto urgency = [&](std::uint32_t e) {
       Amount most = 0;
-      for (const std::uint32_t b : bounds_of_[e]) {
+      for (const auto& [b, times] : loads_[e]) {
         if (choice.fullest && room_[b] > 0) most = std::max(most, kScale * load[b] / room_[b]);
       }
       return -most;
@@ -75,16 +79,14 @@ class Placing {
       sent.clear();
       using First = std::tuple<Amount, Waiting, std::uint32_t>;
       std::priority_queue<First, std::vector<First>, std::greater<>> first;  // of each edge
-      for (std::uint32_t e = 0; e < ready.size(); ++e) {
-        if (!ready[e].empty()) first.emplace(urgency(e), ready[e].top(), e);
-      }
+      for (const std::uint32_t e : active) first.emplace(urgency(e), ready[e].top(), e);
       while (!first.empty()) {
         const std::uint32_t e = std::get<2>(first.top());
         first.pop();
-        if (std::ranges::any_of(bounds_of_[e], [&](std::uint32_t b) { return left[b] <= 0; })) continue;
-        for (const std::uint32_t b : bounds_of_[e]) {
-          --left[b];
-          --load[b];
+        if (std::ranges::any_of(loads_[e], [&](const Load& each) { return left[each.bound] < each.times; })) continue;
+        for (const auto& [b, times] : loads_[e]) {
+          left[b] -= times;
+          load[b] -= times;
         }
         const std::uint32_t i = ready[e].top().second;
         ready[e].pop();
@@ -94,6 +96,7 @@ class Placing {
       }
       if (sent.empty()) return std::nullopt;  // a bound carries nothing
       placed += sent.size();
+      std::erase_if(active, [&](std::uint32_t e) { return ready[e].empty(); });
       for (const std::uint32_t i : sent) {
         for (const std::uint32_t next : after_[i]) {
           if (--missing[next] == 0) enter(next);
@@ -103,9 +106,18 @@ class Placing {
     return step;
   }
 
+  // A number of steps below which there is no schedule.
+  std::size_t fewest() const {
+    std::size_t steps = hops_.empty() ? 0 : most_;
+    for (std::size_t b = 0; b < room_.size(); ++b) {
+      if (room_[b] > 0) steps = std::max(steps, static_cast<std::size_t>((load_[b] + room_[b] - 1) / room_[b]));
+    }
+    return steps;
+  }
+
  private:
   const std::vector<Hop>& hops_;
-  const std::vector<std::vector<std::uint32_t>>& bounds_of_;
+  std::vector<std::vector<Load>> loads_;
   const std::vector<Amount>& room_;
   std::vector<Amount> load_;  // that all hops put on each bound
   std::vector<std::vector<std::uint32_t>> after_;
@@ -125,7 +137,9 @@ std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hop
   for (const Choice choice : kChoices) {
     std::optional<std::vector<std::uint32_t>> found = placing.run(choice, deadline);
     if (!found) continue;
-    if (!best || found->empty() || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
+    if (found->empty()) return found;
+    if (!best || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
+    if (std::ranges::max(*best) + std::size_t{1} <= placing.fewest()) break;
   }
   return best;
 }

@@ -17,7 +17,8 @@ struct Hop {
 
 // Returns the step of each hop; empty if `seconds` was too short.
 //
-// `bounds_of`: the bounds that each edge counts towards; `room`: what each bound carries in a step.
+// `bounds_of`: the bounds that each edge counts towards, several times if a send also stands for its images under
+// symmetries; `room`: what each bound carries in a step.
 std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hops,
                                                      const std::vector<std::vector<std::uint32_t>>& bounds_of,
                                                      const std::vector<Amount>& room, double seconds);

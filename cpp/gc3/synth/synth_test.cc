@@ -2,11 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 
 #include "gc3/synth/flow.h"
 #include "gc3/synth/forest.h"
+#include "gc3/synth/grow.h"
 #include "gc3/synth/place.h"
 
 namespace gc3::synth {
@@ -114,6 +116,36 @@ TEST_CASE("a switch is replaced by links past it") {
     CHECK(!pack_trees(graph, times(roots, 2), kSeconds).has_value());
     CHECK(!pack_trees(graph, roots, 0).has_value());  // no time
   }
+}
+
+TEST_CASE("trees reach all targets and spread over equal links") {
+  // Four ranks, all linked: a send of the first stands for one of each, which loads all links of its distance.
+  Field field{4, {}, {}, {1, 1, 1}, 3};
+  for (std::uint32_t a = 0; a < 4; ++a) {
+    for (std::uint32_t shift = 1; shift < 4; ++shift) {
+      field.edges.emplace_back(a, (a + shift) % 4);
+      field.bounds_of.push_back({shift - 1});
+    }
+  }
+  const std::vector<Wanted> wanted = {{0, {1, 2, 3}}};
+  const auto trees = grow_trees(field, wanted, {0, 0, 0}, 2, kSeconds);
+  REQUIRE(trees.has_value());
+  std::array<int, 3> load{};
+  for (const std::vector<Sprout>& tree : *trees) {
+    std::vector<bool> has(4);
+    has[0] = true;
+    REQUIRE(tree.size() == 3);
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      const auto [from, to] = field.edges[tree[i].edge];
+      CHECK(has[from]);
+      CHECK(!has[to]);
+      has[to] = true;
+      CHECK((from == 0 || field.edges[tree[tree[i].before].edge].second == from));
+      ++load[field.bounds_of[tree[i].edge][0]];
+    }
+  }
+  CHECK(load == std::array<int, 3>{3, 3, 3});
+  CHECK(!grow_trees(field, wanted, {0}, 1, 0).has_value());  // no time
 }
 
 TEST_CASE("hops take place when their data has arrived and there is room") {

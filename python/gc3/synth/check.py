@@ -65,22 +65,21 @@ def check_combining(network: Network, contents: Sequence[Item], schedule: Schedu
 def _check_bandwidth(network: Network, schedule: Schedule) -> None:
     if len(schedule.rounds) != len(schedule.steps) or any(r < 0 for r in schedule.rounds):
         raise _wrong("rounds and steps do not match")
-    relation = [([network.edges[e] for e in members], chunks) for members, chunks in network.bounds]
-    known = set(network.edges)
+    relation = [chunks for _, chunks in network.bounds]
     for step, (rounds, sends) in enumerate(zip(schedule.rounds, schedule.steps, strict=True)):
         if len(set(sends)) != len(sends):
             raise _wrong(f"step {step} sends a chunk twice over the same link")
-        used: dict[tuple[int, int], int] = {}
-        for _, src, dst in sends:
-            if (src, dst) not in known:
+        total = [0] * len(relation)
+        for (src, dst), count in link_use(sends).items():
+            edge = network.edge_index.get((src, dst))
+            if edge is None:
                 raise _wrong(f"step {step} uses a link from rank {src} to {dst} that does not exist")
-            used[src, dst] = used.get((src, dst), 0) + 1
-        for pairs, chunks in relation:
-            total = sum(used.get(pair, 0) for pair in pairs)
-            if total > chunks * rounds:
-                raise _wrong(
-                    f"step {step} sends {total} chunks where {chunks * rounds} fit: from {pairs[0][0]} to {pairs[0][1]}"
-                )
+            for b in network.bounds_of[edge]:
+                total[b] += count
+        for b, chunks in enumerate(relation):
+            if total[b] > chunks * rounds:
+                src, dst = network.edges[network.bounds[b][0][0]]
+                raise _wrong(f"step {step} sends {total[b]} chunks where {chunks * rounds} fit: from {src} to {dst}")
 
 
 def _wrong(what: str) -> errors.Gc3Error:

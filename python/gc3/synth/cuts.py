@@ -175,18 +175,9 @@ def _leaves(network: Network, edge: int, inside: Flags) -> bool:
 
 def families(network: Network) -> list[list[int]]:
     """Returns sets of bounds that cover all edges; the sum over the bounds that a cut crosses limits its capacity."""
-    ordered = ordered_bounds(network)
+    ordered = network.ordered_bounds
     most = max((len(o) for o in ordered), default=0)
     return [sorted({o[min(k, len(o) - 1)] for o in ordered}) for k in range(most)]
-
-
-def ordered_bounds(network: Network) -> list[list[int]]:
-    """Returns the bounds of each edge from its sender to its receiver, as far as their shape determines the order."""
-    shape: list[float] = []
-    for members, _ in network.bounds:
-        sources = len({network.edges[e][0] for e in members})
-        shape.append(sources / (sources + len({network.edges[e][1] for e in members})))
-    return [sorted(bounds, key=lambda b: shape[b]) for bounds in network.bounds_of]
 
 
 def _room(network: Network, family: Sequence[int], crossing: Flags) -> npt.NDArray[np.float64]:
@@ -210,31 +201,11 @@ def shown(ranks: Iterable[int]) -> str:
 
 
 def capacity_graph(network: Network, scale: int) -> Flow:
-    """Returns the network as a graph for maximum flow: vertices 0, 1, ... are the ranks.
-
-    An edge is a path through its bounds, which are vertices with a capacity: the chunks that they carry in
-    `network.unit` rounds. If two edges share several bounds, the graph may allow more than the network, but never less.
-    """
-    graph = Flow(network.ranks)
-    ends: dict[int, tuple[int, int]] = {}
-    joined: set[tuple[int, int]] = set()
-    for (src, dst), bounds in zip(network.edges, ordered_bounds(network), strict=True):
-        if len(bounds) == 1 and len(network.bounds[bounds[0]][0]) == 1:
-            graph.arc(src, dst, network.whole[bounds[0]] * scale)
-            continue
-        place = src
-        for b in bounds:
-            if b not in ends:
-                entry, leave = graph.vertex(), graph.vertex()
-                graph.arc(entry, leave, network.whole[b] * scale)
-                ends[b] = (entry, leave)
-            if (place, ends[b][0]) not in joined:
-                joined.add((place, ends[b][0]))
-                graph.arc(place, ends[b][0], INFINITE)
-            place = ends[b][1]
-        if (place, dst) not in joined:
-            joined.add((place, dst))
-            graph.arc(place, dst, INFINITE)
+    """Returns the network as a graph for maximum flow: bounds carry `scale` times `network.whole`."""
+    vertices, arcs = network.graph
+    graph = Flow(vertices)
+    for tail, head, bound in arcs:
+        graph.arc(tail, head, INFINITE if bound < 0 else network.whole[bound] * scale)
     return graph
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+ENDLESS = 1e9  # seconds
+
 
 class TimeUp(Exception):  # noqa: N818 - no error: a search ends without a result
     """The deadline of a session has passed."""

@@ -10,6 +10,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from gc3 import errors, topologies
 from gc3.topologies import Topology
 from gc3.topologies.relation import rates
@@ -17,6 +20,8 @@ from gc3.topologies.relation import rates
 Edge: TypeAlias = "tuple[int, int]"
 # Chunks in a round: whole numbers are ints. The capacity of several rounds is rounded down as a whole.
 Capacity: TypeAlias = "int | Fraction"
+
+_Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
 UNREACHABLE = 1 << 30
 
@@ -159,17 +164,79 @@ class Network:
     @cached_property
     def reversed(self) -> Network:
         """The network with every edge reversed, bounds included; the network itself if that changes nothing."""
-        turned = [(dst, src) for src, dst in self.edges]
-        other = Network.of_relation(
-            self.name,
-            self.ranks,
-            (([turned[e] for e in members], chunks) for members, chunks in self.bounds),
-            self.nodes,
-        )
-        alike = other.edges == self.edges and {(frozenset(m), c) for m, c in other.bounds} == {
-            (frozenset(m), c) for m, c in self.bounds
-        }
-        return self if alike else other
+        src, dst = self.ends
+        order = np.lexsort((src, dst))  # of the edges, by their reversed ends
+        number = np.argsort(order)
+        members = [np.sort(number[list(m)]) for m, _ in self.bounds]
+        alike = np.array_equal(dst[order], src) and np.array_equal(src[order], dst)
+        others = {(m.astype(np.int32).tobytes(), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True)}
+        if alike and others == {(m, self.bounds[b][1]) for m, b in self.bound_of_members.items()}:
+            return self
+        edges = tuple(zip(dst[order].tolist(), src[order].tolist(), strict=True))
+        bounds = tuple((tuple(m.tolist()), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True))
+        return Network(self.name, self.ranks, edges, bounds, self.nodes)
+
+    @cached_property
+    def ends(self) -> tuple[_Numbers, _Numbers]:
+        """The senders and the receivers of the edges."""
+        return np.array([src for src, _ in self.edges], np.int64), np.array([dst for _, dst in self.edges], np.int64)
+
+    @cached_property
+    def edge_numbers(self) -> npt.NDArray[np.int32]:
+        """The number of the edge from each rank to each; -1 if there is none."""
+        found = np.full((self.ranks, self.ranks), -1, np.int32)
+        found[self.ends] = np.arange(len(self.edges))
+        return found
+
+    @cached_property
+    def edge_kinds(self) -> npt.NDArray[np.uint64]:
+        """Numbers that are equal for edges with equal bounds; if every bound is of one edge, only for these."""
+        number: dict[tuple[int, Capacity], int] = {}
+        found = np.zeros(len(self.edges), np.uint64)
+        for members, chunks in self.bounds:
+            kind = number.setdefault((len(members), chunks), len(number))
+            found[list(members)] += np.uint64(pow(3, kind, 1 << 64))  # sums of these differ, as a rule
+        return found
+
+    @cached_property
+    def bound_of_members(self) -> dict[bytes, int]:
+        """The bounds by their members, as an ascending array of 32-bit numbers."""
+        return {np.sort(np.array(m, np.int32)).tobytes(): b for b, (m, _) in enumerate(self.bounds)}
+
+    @cached_property
+    def ordered_bounds(self) -> tuple[tuple[int, ...], ...]:
+        """The bounds of each edge from its sender to its receiver, as far as their shape determines the order."""
+        src, dst = self.ends
+        shape: list[float] = []
+        for members, _ in self.bounds:
+            sources = len(np.unique(src[list(members)]))
+            shape.append(sources / (sources + len(np.unique(dst[list(members)]))))
+        return tuple(tuple(sorted(bounds, key=shape.__getitem__)) for bounds in self.bounds_of)
+
+    @cached_property
+    def graph(self) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+        """The network as a graph: the number of vertices, and arcs (tail, head, bound), -1 for no bound.
+
+        The ranks are the first vertices. An edge is a path through its bounds, which are arcs between two vertices. If
+        two edges share several bounds, the graph may allow more than the network, but never less.
+        """
+        vertices = self.ranks
+        arcs: dict[tuple[int, int], int] = {}
+        ends: dict[int, tuple[int, int]] = {}
+        for (src, dst), bounds in zip(self.edges, self.ordered_bounds, strict=True):
+            if len(bounds) == 1 and len(self.bounds[bounds[0]][0]) == 1:
+                arcs[src, dst] = bounds[0]
+                continue
+            place = src
+            for b in bounds:
+                if b not in ends:
+                    ends[b] = vertices, vertices + 1
+                    vertices += 2
+                    arcs[ends[b]] = b
+                arcs.setdefault((place, ends[b][0]), -1)
+                place = ends[b][1]
+            arcs.setdefault((place, dst), -1)
+        return vertices, tuple((tail, head, bound) for (tail, head), bound in arcs.items())
 
     def _by_end(self, end: int) -> tuple[tuple[int, ...], ...]:
         found: list[list[int]] = [[] for _ in range(self.ranks)]
@@ -182,10 +249,12 @@ def _distances(onward: Sequence[Sequence[int]], start: int) -> tuple[int, ...]:
     steps = [UNREACHABLE] * len(onward)
     steps[start] = 0
     todo = deque([start])
-    while todo:
+    missing = len(onward) - 1
+    while todo and missing:
         rank = todo.popleft()
         for target in onward[rank]:
             if steps[target] == UNREACHABLE:
+                missing -= 1
                 steps[target] = steps[rank] + 1
                 todo.append(target)
     return tuple(steps)

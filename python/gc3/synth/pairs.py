@@ -107,7 +107,7 @@ def _amounts(network: Network, group: Group, solvers: Solvers, seconds: float) -
     roots = {sink: program.variable(high=1.0) for sink in sinks}
     program.row([(roots[sink], group.order) for sink in sinks], 1.0, 1.0)
     root_of = [roots[home] for home, _ in group.home]
-    orbit = _orbits(group)
+    orbit = group.edge_orbits
     room = [{o: program.variable() for o in sorted(set(orbit))} for _ in range(directions)]
     for direction in range(directions):
         for sink in sinks:
@@ -140,11 +140,6 @@ def _amounts(network: Network, group: Group, solvers: Solvers, seconds: float) -
         [float(values[into(e)]) for e in range(len(edges))],
         [float(values[room[0][orbit[e]]]) for e in range(len(edges))],
     )
-
-
-def _orbits(group: Group) -> list[int]:
-    """For each edge the first edge of its orbit."""
-    return [min(moved[e] for moved in group.edges) for e in range(len(group.network.edges))]
 
 
 def _roundings(amounts: _Amounts) -> Iterator[tuple[int, int]]:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from gc3 import _core
 from gc3.synth.demand import Demand
-from gc3.synth.limits import TimeUp
-from gc3.synth.network import Network
+from gc3.synth.limits import ENDLESS, TimeUp
+from gc3.synth.network import Capacity, Network
 from gc3.synth.schedule import Schedule, Send
 
-_ENDLESS = 1e9  # seconds
 _MOST_ROUNDS = 64  # of a step
 
 
@@ -46,15 +45,32 @@ def placed(network: Network, hops: Sequence[Hop], seconds: float, rounds: int | 
     Raises:
         TimeUp: The time limit was reached.
     """
-    rounds = _rounds_of_a_step(network, hops) if rounds is None else rounds
-    listed = [(hop.edge, hop.turn, hop.before) for hop in hops]
-    steps = _core.place_hops(listed, network.bounds_of, network.carried(rounds), min(seconds, _ENDLESS))
-    if steps is None:
-        raise TimeUp
+    if rounds is None:
+        rounds = rounds_of_a_step(hops, network.bounds_of, [chunks for _, chunks in network.bounds])
+    steps = steps_of(hops, network.bounds_of, network.carried(rounds), seconds)
     sends: list[tuple[int, Send]] = [
         (step, (hop.chunk, *network.edges[hop.edge])) for step, hop in zip(steps, hops, strict=True)
     ]
     return Schedule.of([rounds] * (max(steps, default=-1) + 1), sends)
+
+
+def steps_of(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int]:
+    """Returns the step of each send.
+
+    Args:
+        hops: The sends.
+        bounds_of: For each edge the bounds that a send over it counts towards, several times if it stands for images.
+        room: What each bound carries in a step.
+        seconds: The time limit.
+
+    Raises:
+        TimeUp: The time limit was reached.
+    """
+    listed = [(hop.edge, hop.turn, hop.before) for hop in hops]
+    steps = _core.place_hops(listed, bounds_of, room, min(seconds, ENDLESS))
+    if steps is None:
+        raise TimeUp
+    return steps
 
 
 def overlapped(network: Network, demand: Demand, schedule: Schedule, seconds: float) -> Schedule:
@@ -78,20 +94,26 @@ def overlapped(network: Network, demand: Demand, schedule: Schedule, seconds: fl
     return placed(network, hops, seconds)
 
 
-def _rounds_of_a_step(network: Network, hops: Sequence[Hop]) -> int:
-    """The rounds of each step with which the schedule is expected to have the fewest rounds."""
-    if network.unit == 1:
+def rounds_of_a_step(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], bandwidths: Sequence[Capacity]) -> int:
+    """Returns the rounds of each step with which the schedule is expected to have the fewest rounds.
+
+    Args:
+        hops: The sends.
+        bounds_of: See `steps_of`.
+        bandwidths: The chunks that each bound carries in a round.
+    """
+    if all(isinstance(chunks, int) for chunks in bandwidths):
         return 1
-    load = [0] * len(network.bounds)
+    load = [0] * len(bandwidths)
     depths: list[int] = []
     for hop in hops:
         depths.append(1 + max((depths[b] for b in hop.before), default=0))
-        for b in network.bounds_of[hop.edge]:
+        for b in bounds_of[hop.edge]:
             load[b] += 1
     depth = max(depths, default=0)
 
     def total(rounds: int) -> float:
-        room = network.carried(rounds)
+        room = [int(chunks * rounds) for chunks in bandwidths]
         if not all(room):
             return math.inf
         return (max(-(-used // most) for used, most in zip(load, room, strict=True)) + depth - 1) * rounds

@@ -229,7 +229,7 @@ class Session:
                 rounds += 1
             if best is not None and best.total_rounds <= fewest:
                 break
-        return best or pipelined(network, demand, small.group(demand), float(fewest), self.hurry)
+        return best or pipelined(network, demand, small.group(demand), float(fewest), self.left)
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns a proof that `rounds` are the fewest for these steps and chunks; None if there is no simple one."""

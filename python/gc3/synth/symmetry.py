@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, cast
 
+import numpy as np
+
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
 
@@ -22,6 +24,8 @@ Permutation: TypeAlias = "tuple[int, ...]"
 
 _SEARCH_SECONDS = 2.0
 _SEARCH_ELEMENTS = 400
+MANY_RANKS = 128  # with so many, the first group that moves every rank to every other one is taken
+_AT_ONCE = 1 << 22  # images of edges
 
 
 @dataclass(frozen=True)
@@ -100,17 +104,60 @@ class Group:
         return tuple(number[_inverse(h)] for h in self.elements)
 
     @cached_property
+    def edge_orbits(self) -> tuple[int, ...]:
+        """For each edge the first edge of its orbit."""
+        elements = np.array(self.elements)
+        back = np.argsort(elements, axis=1)  # the inverse of each element
+        home, element = (np.array([pair[i] for pair in self.home], np.int64) for i in (0, 1))
+        src, dst = self.network.ends
+        # Only one element takes the sender home, so where it takes the receiver identifies the orbit.
+        orbits: list[int] = (home[src] * self.network.ranks + back[element[src], dst]).tolist()
+        first: dict[int, int] = {}
+        return tuple(first.setdefault(orbit, edge) for edge, orbit in enumerate(orbits))
+
+    @cached_property
+    def _images(self) -> tuple[dict[int, list[int]], ...]:
+        """For the first bound of each orbit the bounds of the orbit, each with the elements that take it there."""
+        src, dst = self.network.ends
+        elements = np.array(self.elements)
+        known: set[int] = set()
+        found: list[dict[int, list[int]]] = []
+        for b, (members, _) in enumerate(self.network.bounds):
+            if b in known:
+                continue
+            orbit: dict[int, list[int]] = {}
+            at_once = max(_AT_ONCE // len(members), 1)
+            for begin in range(0, self.order, at_once):
+                some = elements[begin : begin + at_once]
+                images = self.network.edge_numbers[some[:, src[list(members)]], some[:, dst[list(members)]]]
+                for element, row in enumerate(np.sort(images, axis=1), begin):
+                    orbit.setdefault(self.network.bound_of_members[row.tobytes()], []).append(element)
+            known.update(orbit)
+            found.append(orbit)
+        return tuple(found)
+
+    @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...]:
         """One bound of each orbit of bounds, and the size of the orbit."""
-        index = {frozenset(members): b for b, (members, _) in enumerate(self.network.bounds)}
-        left = set(range(len(self.network.bounds)))
-        found: list[tuple[int, int]] = []
-        for b, (members, _) in enumerate(self.network.bounds):
-            if b in left:
-                orbit = {index[frozenset(moved[e] for e in members)] for moved in self.edges}
-                left -= orbit
-                found.append((b, len(orbit)))
-        return tuple(found)
+        return tuple((min(orbit), len(orbit)) for orbit in self._images)
+
+    @cached_property
+    def bound_orbits(self) -> tuple[int, ...]:
+        """For each bound the position in `bounds` of its orbit."""
+        found = {b: i for i, orbit in enumerate(self._images) for b in orbit}
+        return tuple(found[b] for b in range(len(self.network.bounds)))
+
+    @cached_property
+    def moving(self) -> Group:
+        """A subgroup whose elements move bounds that edges share, so that few images of a send share one."""
+        identity = self.elements[0]
+        fixing = {self.elements[e] for orbit in self._images for e in orbit[min(orbit)]} - {identity}
+        group, generators, known = [identity], list[Permutation](), fixing | {identity}
+        for p in self.elements:
+            larger = None if p in known else _closure(group, [*generators, p], self.order)
+            if larger is not None and fixing.isdisjoint(larger):
+                group, generators, known = larger, [*generators, p], fixing | set(larger)
+        return Group(self.network, tuple(group))
 
 
 def trivial(network: Network) -> Group:
@@ -125,20 +172,15 @@ def largest_group(network: Network, demand: Demand, *, largest: int = 1 << 12) -
 
 def is_automorphism(network: Network, demand: Demand, permutation: Sequence[int]) -> bool:
     """Returns whether a permutation of the ranks maps edges to edges, bounds to equal bounds and pieces to pieces."""
-    index = network.edge_index
-    image: list[int] = []
-    for a, b in network.edges:
-        e = index.get((permutation[a], permutation[b]))
-        if e is None:
-            return False
-        image.append(e)
-    if network.point_to_point:
-        capacity = network.capacity
-        if any(capacity[image[e]] != capacity[e] for e in range(len(image))):
-            return False
-    else:
-        known = {(frozenset(members), chunks) for members, chunks in network.bounds}
-        if any((frozenset(image[e] for e in members), chunks) not in known for members, chunks in network.bounds):
+    moved = np.array(permutation)
+    src, dst = network.ends
+    image = network.edge_numbers[moved[src], moved[dst]]
+    kind = network.edge_kinds
+    if (image < 0).any() or (kind[image] != kind).any():
+        return False
+    for members, chunks in () if network.point_to_point else network.bounds:
+        other = network.bound_of_members.get(np.sort(image[list(members)]).tobytes())
+        if other is None or network.bounds[other][1] != chunks:
             return False
     return _keeps(demand, permutation)
 
@@ -162,6 +204,10 @@ def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutat
     largest = min(largest, network.ranks)
     if len({p.source for p in demand.pieces}) == 1 or len({p.targets for p in demand.pieces}) == 1:
         return [identity]  # a root must be fixed
+    if network.ranks >= MANY_RANKS:
+        quick = _first_free(network, demand, identity, largest)
+        if len(quick) == largest:
+            return quick
     natural = [p for p in _shifts(network.ranks) if is_automorphism(network, demand, p)]
     best = _grown(natural, identity, largest)
     if len(best) < largest:
@@ -170,6 +216,20 @@ def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutat
             grown = _grown(candidates, identity, largest)
             best = max(best, grown, key=len)
     return best
+
+
+def _first_free(network: Network, demand: Demand, identity: Permutation, largest: int) -> list[Permutation]:
+    """The free group to which shifts are added as they come; those that are in it already need no check."""
+    group, generators = [identity], list[Permutation]()
+    known = {identity}
+    for p in _shifts(network.ranks):
+        if p not in known and is_automorphism(network, demand, p):
+            larger = _closure(group, [*generators, p], largest)
+            if larger is not None:
+                group, generators, known = larger, [*generators, p], set(larger)
+        if len(group) == largest:
+            break
+    return group
 
 
 def _shifts(ranks: int) -> Iterator[Permutation]:

@@ -20,7 +20,7 @@ from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
-from gc3.synth.pipeline import pipelined
+from gc3.synth.pipeline import fullest, pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
@@ -33,7 +33,9 @@ _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
 _FOR_PROGRAM = 0.5  # of the time that is left when there is a result: to compile it, not to improve it
 _LANES = 4  # of pipelined reductions
-_FEW_SENDS = 20_000  # of one source of each orbit
+_FEW_SENDS = 1 << 20  # of one source of each orbit
+_LARGE = 100_000_000  # of the effort of packing: some seconds
+_FOR_PACKING = 0.5  # of the time that is left, if there is a schedule
 _NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
 
@@ -257,18 +259,27 @@ class Task:
             grown: Schedule | None = None
             # For few chunks, trees grown for each of them may need fewer rounds.
             if not trees.applies(wanted) or sends <= _FEW_SENDS * group.order:
-                grown = pipelined(where.network, wanted, group, float(bound), where.hurry)
+                grown = pipelined(where.network, wanted, group, float(bound), where.left)
                 if not trees.applies(wanted) or grown.total_rounds <= _NEAR * bound:
                     return grown
+                load = fullest(where.network, grown)
+                if load <= _NEAR * bound and trees.effort(where.network, wanted) > _LARGE:
+                    # Packed trees would need as many rounds, because of their depth, and take long.
+                    ratios.append(load / wanted.pieces[0].count)
+                    return grown
             where.tell("packing trees")
-            forest = trees.best(where.network, wanted, bound / wanted.pieces[0].count, where.left)
-            where.hurry()
+            left = where.left if grown is None else _FOR_PACKING * where.left
+            forest = trees.best(where.network, wanted, bound / wanted.pieces[0].count, left)
+            if grown is None:
+                where.hurry()
             if forest is None:
-                return grown or pipelined(where.network, wanted, group, float(bound), where.hurry)
+                return grown or pipelined(where.network, wanted, group, float(bound), where.left)
+            methods.append("packed trees")
             ratios.append(forest.ratio)
             packed = trees.schedule(where.network, wanted, forest, where.left)
             return packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
 
+        methods = ["trees, pipelined"]
         ratios: list[Fraction] = []
         planned = [0]  # schedules
         made = self._within_time(chunks, plan)
@@ -279,7 +290,7 @@ class Task:
         if len(ratios) == planned[0]:
             times = (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks
             ratio = sum(ratios, Fraction(0)) * times / chunks
-            how = f"packed trees: with more chunks R/C tends to {ratio}"
+            how = f"{methods[-1]}: with more chunks R/C tends to {ratio}"
         found = self._of_parts(replace(made, lanes=self._lanes(chunks)), how, begun)
         return self._overlapped(found, made, ratio, begun) if self.composed else found
 

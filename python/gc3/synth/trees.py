@@ -18,14 +18,13 @@ from fractions import Fraction
 from itertools import pairwise
 
 from gc3 import _core
-from gc3.synth import cuts
 from gc3.synth.demand import Demand
+from gc3.synth.limits import ENDLESS
 from gc3.synth.network import Network
 from gc3.synth.placing import Hop, placed
 from gc3.synth.schedule import Schedule
 
 _LARGEST = 1 << 40  # of capacities, so that sums of them fit 64 bits
-_ENDLESS = 1e9  # seconds
 _PATIENCE = 100.0  # seconds
 # How far trees may be above the bound, which is not always reached if edges share several bounds.
 _ABOVE = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
@@ -92,6 +91,11 @@ def applies(demand: Demand) -> bool:
     )
 
 
+def effort(network: Network, demand: Demand) -> int:
+    """Returns a measure of the time that packing takes: a flow over all edges for every branch of one tree per root."""
+    return len(demand.pieces) * demand.ranks * len(network.edges)
+
+
 def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
     """Returns trees that reach a bound on R/C; None if there are none, or none were found.
 
@@ -111,7 +115,7 @@ def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) ->
     arcs = [(tail, head, network.whole[b] * times) for b, (tail, head) in graph.ends.items()]
     arcs += [(tail, head, network.whole[b] * times) for tail, head, b in graph.ports]
     roots = [(p.source, copies) for p in demand.pieces]
-    seconds = min(seconds, _ENDLESS)
+    seconds = min(seconds, ENDLESS)
     found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, seconds)
     if found is None:
         return None
@@ -170,7 +174,7 @@ class _Graph:
 
     def __init__(self, network: Network) -> None:
         self._parent: dict[int, int] = {}
-        ordered = cuts.ordered_bounds(network)
+        ordered = network.ordered_bounds
         firsts: dict[int, set[int]] = {}
         lasts: dict[int, set[int]] = {}
         inner: tuple[set[int], set[int]] = (set(), set())  # bounds that are neither the first nor the last of an edge
