@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,15 @@ def test_what_was_found_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said.exit_code == 0
     assert "the search was cut short" in said.output
     assert read_rows(file) == ()
+
+
+def test_a_simulation_that_takes_too_long_ends_at_the_limit(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    said = gc3("synth", "best", "allreduce", "-t", "dgx1", "-b", "64TiB", "-e", "64TiB", "--time-limit", "1",
+               "-o", str(tmp_path / "t.json"))  # fmt: skip
+    assert said.exit_code == 0
+    assert "the search was cut short" in said.output
+    assert time.monotonic() - begun < 30  # the first simulation alone takes more than a minute
 
 
 def test_mistakes(tmp_path: Path) -> None:

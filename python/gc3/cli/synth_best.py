@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from gc3 import collectives, errors, synth
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
-from gc3.cli.interrupt import INTERRUPTED
+from gc3.cli.interrupt import INTERRUPTED, alarm
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.tables import write_table
 from gc3.runtime import measure
@@ -26,6 +27,7 @@ from gc3.tune.bound import LinkBound, link_bound
 _SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
 _BOUNDING = 20.0  # seconds for the bound of a collective
 _SECONDS = 60.0  # for schedules of a collective, without a limit
+_GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
 @click.command(
@@ -114,7 +116,7 @@ def best(
         interrupted = True
     with output.working("proving"):
         for search in searches:
-            rows += search.rows(file, wanted)
+            rows += search.rows(file, wanted, complete=all(size in search.searched for size in wanted))
     write_table(file, table(rows, engine="sim"))
     complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
     if as_json:
@@ -143,13 +145,15 @@ def _search(
     def begin(what: str) -> None:
         tell(f"{search.collective}, {what}")
 
-    search.library(wanted, begin, begun + share)
-    seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
-    if search.collective in synth.NAMES and seconds > 0:
-        session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
-        for result in schedules(synth.Task(session, search.collective, search.root), begin, on, wanted):
-            search.results.append(result)
-    search.descend(wanted, begin, begun + share)
+    # One simulation of a very large size may take longer than all of the limit.
+    with suppress(synth.TimeUp), alarm(begun + share + _GRACE, synth.TimeUp):
+        search.library(wanted, begin, begun + share)
+        seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
+        if search.collective in synth.NAMES and seconds > 0:
+            session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
+            for result in schedules(synth.Task(session, search.collective, search.root), begin, on, wanted):
+                search.results.append(result)
+        search.descend(wanted, begin, begun + share)
 
 
 def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:

@@ -236,8 +236,10 @@ class Best:
         if self._target is not None:
             program.core.to_xml(dialect_of(self._target), self._target)
 
-    def rows(self, table: str, sizes: list[int]) -> list[dict[str, Any]]:
+    def rows(self, table: str, sizes: list[int], *, complete: bool = True) -> list[dict[str, Any]]:
         """Returns the rows of a table for what was found, and writes the programs that they name beside it.
+
+        If the search was not `complete`, there is no time to simulate programs at the sizes that others were found for.
 
         Every program is proven before. Ranges of sizes have few programs: one that is within half a percent of the
         fastest serves more than its own size, unless the library's is faster there.
@@ -247,7 +249,7 @@ class Best:
         for way in dict.fromkeys(each.way for each in known if each.way is not None):
             specs[way] = self._written(way, table, in_place=self.in_place)
         ways = {spec: way for way, spec in specs.items()}
-        points = [self._point(each, specs) for each in known]
+        points = [self._point(each, specs, complete=complete) for each in known]
         found = ranges(points, sizes, change=SIMULATED_CHANGE, other=0.0)
         return [row for each in found for row in self._rows(each, ways, table)]
 
@@ -271,13 +273,13 @@ class Best:
         verify(program)
         return Spec(programs.write(program, table), ())
 
-    def _point(self, each: Fastest, specs: dict[Way, Spec]) -> Measured:
+    def _point(self, each: Fastest, specs: dict[Way, Spec], *, complete: bool) -> Measured:
         times = [] if each.library is None else [(each.library, each.library_s)]
         for way, spec in specs.items():
             took = self._times.get((way, each.size))
-            if took is None:
+            if took is None and complete:
                 took = self._times[way, each.size] = self._seconds(way, each.size)
-            if took < each.library_s:
+            if took is not None and took < each.library_s:
                 times.append((spec, took))
         ranks = self.platform.topology.rank_count
         in_us = tuple((spec, 1e6 * took) for spec, took in times)

@@ -13,6 +13,7 @@ from gc3.synth import Costs, Network, Outcome, Result, Task, TimeUp
 # Multiples of the fewest chunks. Packed trees need a multiple of their own number, which is often 6 or a power of two.
 _PIPELINED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 _COMPOSED = (1, 2, 4, 8)
+_OVERLAPPED = (2, 8, 32)
 _MOST_SENDS = 24_000
 _ROUNDS = 4  # of a frontier, more than its steps
 _TIMED = (1, 2)
@@ -66,7 +67,11 @@ def _searches(task: Task) -> Iterator[tuple[str, Callable[[], Outcome]]]:
     if task.network.nodes:
         for times in _COMPOSED:
             if times * sends <= _MOST_SENDS:
-                yield f"{times * unit} chunks, hierarchical", lambda c=times * unit: task.hierarchical(c)
+                yield f"{times * unit} chunks, hierarchical", partial(task.hierarchical, times * unit)
+        for times in _OVERLAPPED:
+            if times * sends <= _MOST_SENDS:
+                name = f"{times * unit} chunks, hierarchical and pipelined"
+                yield name, partial(task.hierarchical, times * unit, overlapped=True)
     for times in _PIPELINED:
         if times * sends <= _MOST_SENDS:
             yield f"{times * unit} chunks, pipelined", lambda c=times * unit: task.pipelined(c)
