@@ -104,3 +104,12 @@ def test_chunks_with_the_longest_way_go_first(solvers: Solvers) -> None:
     schedule = pipelined(network, wanted, session(solvers, network).group(wanted), 12.0)
     check.check(network, wanted, schedule)
     assert schedule.total_rounds == 12  # what must leave rank 0, over one link
+
+
+def test_images_of_a_send_count_towards_shared_bounds(solvers: Solvers) -> None:
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    bus = Network.of_relation("bus", 3, [*(([pair], 2) for pair in pairs), (pairs, 3)])
+    wanted = demand.builtin("allgather", 3, 2)
+    schedule = pipelined(bus, wanted, session(solvers, bus).group(wanted), 4.0)
+    check.check(bus, wanted, schedule)
+    assert schedule.total_rounds == 4  # twelve arrivals, three in a round
