@@ -274,8 +274,8 @@ struct Parallelize {
 };
 
 compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks, bool fuse,
-                          std::vector<std::uint32_t> order) {
-  return {instances, slots, max_threadblocks, fuse, std::move(order)};
+                          std::vector<std::uint32_t> order, std::uint32_t window) {
+  return {instances, slots, max_threadblocks, fuse, std::move(order), window};
 }
 
 }  // namespace
@@ -418,12 +418,12 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "compile",
       [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks,
-         bool fuse, std::vector<std::uint32_t> order) {
-        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order));
+         bool fuse, std::vector<std::uint32_t> order, std::uint32_t window) {
+        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order), window);
         return unwrap(long_work([&] { return compiler::compile(trace, asked); }));
       },
       "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
-      "order"_a = std::vector<std::uint32_t>());
+      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0);
   m.def(
       "stages",
       [] { return std::vector<std::string_view>(compiler::kStageNames.begin(), compiler::kStageNames.end()); },
@@ -431,7 +431,7 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "dump",
       [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
-         std::uint32_t max_threadblocks, bool fuse, std::vector<std::uint32_t> order) {
+         std::uint32_t max_threadblocks, bool fuse, std::vector<std::uint32_t> order, std::uint32_t window) {
         const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
           std::string text("there is no stage ");
@@ -443,11 +443,11 @@ void bind_compiler(nb::module_& m) {
           }
           fail(ErrorCode::BadArgument, text);
         }
-        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order));
+        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order), window);
         return unwrap(long_work([&] { return compiler::dump(trace, asked, *parsed); }));
       },
       "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
-      "order"_a = std::vector<std::uint32_t>());
+      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0);
 }
 
 }  // namespace gc3::bindings

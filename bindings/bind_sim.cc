@@ -101,14 +101,14 @@ void bind_inputs(nb::module_& m) {
           [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
              std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
              const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
-             bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes) {
-            new (self) sim::ProtocolTiming{slot_bytes,       slots,      slices,      min_slice_bytes,
-                                           cut_through,      line_bytes, op_s,        lend_bytes,
-                                           lend_bytes_per_s, split,      bytes_per_s, memory_bytes};
+             bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes, std::uint64_t rendezvous_bytes) {
+            new (self) sim::ProtocolTiming{slot_bytes, slots,       slices,      min_slice_bytes,  cut_through,
+                                           line_bytes, op_s,        lend_bytes,  lend_bytes_per_s, rendezvous_bytes,
+                                           split,      bytes_per_s, memory_bytes};
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
           "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "split"_a = false,
-          "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(),
+          "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(), "rendezvous_bytes"_a = 0,
           "Rates are by opcode, in the order of opcodes.def.");
 }
 

@@ -699,12 +699,12 @@ def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int]
     The same with the buffer first (000 table 1); it may name an empty place, to assign() to.
     """
 
-def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = []) -> Program: ...
+def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0) -> Program: ...
 
 def stages() -> list[str]:
     """The stages of the compilation, in order, as `dump` takes them."""
 
-def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = []) -> str: ...
+def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0) -> str: ...
 
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""
@@ -747,7 +747,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], rendezvous_bytes: int = 0) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:

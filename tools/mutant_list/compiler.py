@@ -28,6 +28,20 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
+        "window-of-one-more",
+        _PASSES + "window.cc",
+        "(does.sends && now.sends == window)",
+        "(does.sends && now.sends == window + 1)",
+        _TESTS,
+    ),
+    Mutant(
+        "window-known-too-early",
+        _PASSES + "window.cc",
+        "if (window > known) deps_",
+        "if (window > known + 1) deps_",
+        _TESTS,
+    ),
+    Mutant(
         "order-shortest-way-first",
         _PASSES + "order.cc",
         "return longest - d.reverse[i];",

@@ -21,6 +21,20 @@ MUTANTS = (
         _SIM,
     ),
     Mutant(
+        "rendezvous-with-an-earlier-receive",
+        "cpp/gc3/sim/execution.h",
+        "if (!c.receiver_waits || c.next() != c.consumed) {",
+        "if (!c.receiver_waits) {",
+        _SIM,
+    ),
+    Mutant(
+        "rendezvous-before-the-receiver",
+        "cpp/gc3/sim/execution.h",
+        "std::max(b.at + hop, blocks_[c.recv_tb].at) + hop",
+        "b.at + hop + hop",
+        _SIM,
+    ),
+    Mutant(
         "together-programs-out-of-turn",
         "cpp/gc3/sim/together.cc",
         "if (at > limit || at > turn.until ||",

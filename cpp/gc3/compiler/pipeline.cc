@@ -18,6 +18,7 @@
 #include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/passes/synchronize.h"
 #include "gc3/compiler/passes/threadblocks.h"
+#include "gc3/compiler/passes/window.h"
 #include "gc3/compiler/schedule.h"
 #include "gc3/ir/text.h"
 
@@ -47,12 +48,24 @@ Status place(const Trace& trace, const ChunkDag& chunks, const InstructionDag& l
   return {};
 }
 
+// Without fusion, and in the order of the trace. One more threadblock may wait for windows.
+Result<Scheduled> as_written(const Trace& trace, const ChunkDag& chunks, const InstructionDag& lowered,
+                             const Options& options) {
+  const std::uint32_t limit = options.max_threadblocks;
+  Scheduled out;
+  GC3_CHECK(place(trace, chunks, lowered, {}, limit > 1 ? limit - 1 : limit, out));
+  out.threadblocks = in_order_of_use(trace, out.dag, std::move(out.threadblocks));
+  out.order = trace_order(trace, out.dag, out.threadblocks);
+  return out;
+}
+
 // A fused instruction holds its received slot until it can send, so with few slots such instructions can wait for each
 // other in a cycle. The ones on which the order got stuck are unfused. The order of the trace, without fusion, always
 // works.
 Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Options& options) {
   constexpr int kRounds = 16;
   const InstructionDag lowered = lower(trace, chunks);
+  if (options.window != 0) return as_written(trace, chunks, lowered, options);
   std::vector<Fusion> fusions;
   if (options.fuse) fusions = find_fusions(trace, chunks, lowered);
   Scheduled out;
@@ -98,6 +111,7 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
+  if (options.window != 0) program = wait_for_windows(program, s.threadblocks, s.order, options.window);
   std::uint64_t scratch = 0;
   for (const ir::RankProgram& r : program.ranks) scratch += r.scratch_chunks;
   if (scratch > ir::kMaxScratchChunks) {

@@ -19,6 +19,9 @@ struct Options {
   std::uint32_t max_threadblocks = 0;     // per rank; 0: no limit
   bool fuse = true;                       // merge a receive with the sends of what it received
   std::vector<std::uint32_t> order = {};  // the ranks by which the trace's ranks are replaced: see rename_ranks
+  // Sends, and receives, that a rank has under way at most, in the user's order without fusion: see passes/window.h. 0:
+  // any number, in the compiler's order.
+  std::uint32_t window = 0;
 };
 
 // The stages of compilation, named after the passes that produce them; the trace is the program as the user wrote it.

@@ -59,12 +59,14 @@ class Execution {
  public:
   Execution(const Simulator& simulator, const Call& call, const Options& options)
       : program_(simulator.program()),
+        machine_(simulator.machine().data()),
         wiring_(simulator.wiring()),
         options_(options),
         call_(call),
         tiles_(cut(call, options.protocol, simulator.wiring().max_count)),
         capacity_(options.protocol.slots * options.protocol.slices),
         op_(picoseconds(options.protocol.op_s)),
+        rendezvous_(options.protocol.rendezvous_bytes),
         lend_rate_{per_byte(options.protocol.lend_bytes_per_s)},
         cores_(simulator.machine().data(), program_.ranks.size()) {
     for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) rates_[i] = per_byte(options.protocol.bytes_per_s[i]);
@@ -131,9 +133,10 @@ class Execution {
     const auto describe = [this](std::uint32_t t) {
       const Block& b = blocks_[t];
       return " in tile " + std::to_string(b.tile) +
-             (b.phase == Phase::needs_input    ? " waits for a message from "
-              : b.phase == Phase::needs_credit ? " waits for a free slot of "
-                                               : " waits for ");
+             (b.phase == Phase::needs_input      ? " waits for a message from "
+              : b.phase == Phase::needs_credit   ? " waits for a free slot of "
+              : b.phase == Phase::needs_receiver ? " waits for the receive of "
+                                                 : " waits for ");
     };
     note_cycle(
         problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
@@ -225,6 +228,7 @@ class Execution {
     const ir::OpcodeInfo& does = ir::info(i.opcode);
     ir::Opcode rest = i.opcode;
     Time work = op_;
+    if (rendezvous_ != 0 && b.slice == 0 && meets(b)) work += 2 * op_;
     if (!lent_.empty()) {
       // The sender only tells the address, unless the data is not stored in a buffer; the receiver reads the data
       // there.
@@ -267,12 +271,14 @@ class Execution {
   }
 
   const ir::Program& program_;
+  const MachineData& machine_;
   const Wiring& wiring_;
   const Options& options_;
   const Call& call_;
   const Tiles tiles_;
   const std::uint32_t capacity_;
   const Time op_;
+  const std::uint64_t rendezvous_;
   std::array<PerByte, ir::kOpcodeCount> rates_{};
   const PerByte lend_rate_;
   Cores cores_;
@@ -405,6 +411,7 @@ class Execution {
       if (c.posted == c.consumed) {
         c.receiver_waits = true;
         b.phase = Phase::needs_input;
+        if (rendezvous_ != 0 && blocks_[c.send_tb].phase == Phase::needs_receiver) prepare(c.send_tb);
         return;
       }
       delay(b, taken_unit(b.receiving).first, Cause::input, sender_of(b.receiving));
@@ -417,9 +424,23 @@ class Execution {
         return;
       }
       delay(b, sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));
+      if (rendezvous_ != 0 && b.slice == 0 && meets(b)) {
+        if (!c.receiver_waits || c.next() != c.consumed) {  // it waits for this message, not for one under way
+          b.phase = Phase::needs_receiver;
+          return;
+        }
+        const Time hop = picoseconds(machine_.classes[c.link_class].latency_s);
+        delay(b, std::max(b.at + hop, blocks_[c.recv_tb].at) + hop, Cause::receiver, kNone);
+      }
     }
     b.phase = Phase::due;
     queue_.push({b.at, t});
+  }
+
+  // Whether the instruction's message is sent or received by rendezvous.
+  bool meets(const Block& b) const {
+    const ir::OpcodeInfo& does = ir::info(instruction(b).opcode);
+    return (does.sends || does.receives) && bytes_moved(b) >= rendezvous_;
   }
 
   // False: the threadblock has finished, at `ready`.
@@ -463,7 +484,7 @@ class Execution {
   std::uint32_t waits_for(std::uint32_t t) const {
     const Block& b = blocks_[t];
     if (b.phase == Phase::needs_input) return connections_[b.receiving].send_tb;
-    if (b.phase == Phase::needs_credit) return connections_[b.sending].recv_tb;
+    if (b.phase == Phase::needs_credit || b.phase == Phase::needs_receiver) return connections_[b.sending].recv_tb;
     return b.awaits;
   }
   std::string name_of(std::uint32_t t) const { return step_name(program_, wiring_, t, blocks_[t].step); }

@@ -38,8 +38,7 @@ struct Transfer {
 
 class Fluid : public Execution<Fluid> {
  public:
-  Fluid(const Simulator& simulator, const Call& call, const Options& options)
-      : Execution(simulator, call, options), machine_(simulator.machine().data()) {
+  Fluid(const Simulator& simulator, const Call& call, const Options& options) : Execution(simulator, call, options) {
     for (const Resource& r : machine_.resources) capacity_of_.push_back(r.bytes_per_s);
     // A connection's own limit counts as one more resource.
     for (const Connection& c : connections_) {
@@ -204,7 +203,6 @@ class Fluid : public Execution<Fluid> {
     std::erase_if(transfers_, [](const auto& t) { return t->ended && t->delivered != kPending; });
   }
 
-  const MachineData& machine_;
   std::vector<double> capacity_of_;  // of the machine's resources, then of the connections
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> flowing_;

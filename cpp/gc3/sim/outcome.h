@@ -19,10 +19,11 @@ enum class Cause : std::uint8_t {
   connection,  // the connection's own limit
   core,        // the processor that the rank shares with others
   latency,     // data in flight
+  receiver,    // the receiver of a rendezvous, and the messages that it takes
 };
-inline constexpr std::size_t kCauseCount = 9;
-inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock", "receive", "credit", "semaphore",
-                                                         "link",   "connection",  "core",    "latency"};
+inline constexpr std::size_t kCauseCount = 10;
+inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock", "receive", "credit",  "semaphore",
+                                                         "link",   "connection",  "core",    "latency", "rendezvous"};
 
 // One slice of one instruction.
 struct Record {

@@ -365,6 +365,46 @@ TEST_CASE("a lent message is not copied by its sender, but read by its receiver"
   CHECK_FALSE(Simulator::create(program, machine).value().run({2000, 4}, o).ok());
 }
 
+TEST_CASE("a message that is sent by rendezvous waits for its receiver and for two further messages") {
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    Options o = options(sharing);
+    o.protocol.rendezvous_bytes = 1000;
+    // Both begin at 5 us. The question and the answer take 2 us each, and both ends 1 us more for each of them; then as
+    // without: 2 us, 2 us of latency, 2 us.
+    CHECK(run(chain(2, 1), line(2), {2000, 4}, options(sharing)).time == 11 * kMicrosecond);
+    const Outcome early = run(chain(2, 1), line(2), {2000, 4}, o);
+    CHECK(early.time == (5 + 4 + 4 + 2 + 4) * kMicrosecond);
+    const Explanation why = explain(early);
+    CHECK(why.on_path[static_cast<int>(Cause::receiver)] == 4 * kMicrosecond);
+    CHECK(sum(why.on_path) == early.time);
+    CHECK(run(chain(2, 1), line(2), {900, 4}, o).time == run(chain(2, 1), line(2), {900, 4}, options(sharing)).time);
+    o.start.delay_s = {0, 10e-6};  // the receiver is there at 15 us
+    CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == (15 + 2 + 4 + 2 + 4) * kMicrosecond);
+    // The second message also waits until its receive is reached.
+    o.start.delay_s = {};
+    CHECK(run(chain(2, 2), line(2), {2000, 4}, o).time == (19 + 2 + 4 + 2 + 4) * kMicrosecond);
+  }
+}
+
+TEST_CASE("ranks that send to each other before they receive deadlock by rendezvous only") {
+  ir::Builder b;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.rank(kChunks);
+    b.threadblock(1 - r, 1 - r, 0);
+    b.step(step(Opcode::send));
+    b.step(step(Opcode::recv));
+  }
+  const ir::Program program = built(b);
+  const Machine machine = line(2);
+  Options o = options();
+  o.protocol.rendezvous_bytes = 1000;
+  CHECK(Simulator::create(program, machine).value().run({900, 4}, o).ok());
+  const auto stuck = Simulator::create(program, machine).value().run({1000, 4}, o);
+  REQUIRE_FALSE(stuck.ok());
+  CHECK(stuck.error().code == ErrorCode::SimulatedDeadlock);
+  CHECK(stuck.error().str().find("waits for the receive of rank 1") != std::string::npos);
+}
+
 TEST_CASE("an empty call takes a launch; too many operations to record are an error") {
   CHECK(run(chain(2, 1), line(2), {0, 4}, options()).time == 5 * kMicrosecond);
   Options o = options();

@@ -8,7 +8,16 @@
 
 namespace gc3::sim {
 
-enum class Phase : std::uint8_t { due, busy, publishes, needs_input, needs_credit, needs_step, finished };
+enum class Phase : std::uint8_t {
+  due,
+  busy,
+  publishes,
+  needs_input,
+  needs_credit,
+  needs_receiver,
+  needs_step,
+  finished
+};
 
 // A threadblock: one cache line, because large programs have hundreds of thousands of them.
 struct alignas(64) Block {

@@ -24,6 +24,10 @@ struct ProtocolTiming {
   // reads the data there at this rate, and then processes it. 0: no message is lent.
   std::uint64_t lend_bytes = 0;
   double lend_bytes_per_s = 0;
+  // Messages of at least this many bytes are sent by rendezvous, as in MPI: the sender asks, the receiver answers once
+  // it has reached the receive, and then the data is sent. Both ends also handle these two messages. 0: all are sent at
+  // once.
+  std::uint64_t rendezvous_bytes = 0;
   // Whether tiles have the length of a slot whatever the number of chunks per instruction: then an instruction of
   // several chunks sends messages of as many as a slot holds, as in MSCCL. Otherwise tiles are so short that the most
   // chunks of any instruction fit a slot, as in GC3's runtime.

@@ -179,6 +179,7 @@ class CompileOptions:
     max_threadblocks: int | None
     collective: str | _core.Collective | None
     fuse: bool = True
+    window: int | None = None
     script: tuple[str, ...] = ()  # the command line of a script of MSCCLang
 
     def only_for_algorithms(self) -> list[str]:
@@ -189,6 +190,7 @@ class CompileOptions:
             "--protocol": self.protocol is not None,
             "--max-threadblocks": self.max_threadblocks is not None,
             "--no-fusion": not self.fuse,
+            "--window": self.window is not None,
         }
         return [name for name, is_given in names.items() if is_given]
 
@@ -200,6 +202,7 @@ class CompileOptions:
             "in_place": self.in_place,
             "max_threadblocks": self.max_threadblocks or 0,
             "fuse": self.fuse,
+            "window": self.window or 0,
             **self.parameters,
         }
 
@@ -248,6 +251,13 @@ _COMPILE = _all(
     ),
     click.option(
         "--no-fusion", is_flag=True, help="Keep a receive and the send of what it received apart: for comparisons."
+    ),
+    click.option(
+        "--window",
+        type=click.IntRange(1, MOST),
+        metavar="N",
+        help="Each rank posts its sends and receives in the order of the algorithm, N of each at a time, as an MPI "
+        "program: 1 is MPI_Sendrecv.  [default: no limit, in the compiler's order]",
     ),
 )
 
@@ -315,10 +325,18 @@ def compile_options(command: Callable[..., T]) -> Callable[..., T]:
         max_threadblocks: int | None,
         collective: str | _core.Collective | None,
         no_fusion: bool,
+        window: int | None,
         **others: object,
     ) -> T:
         how = CompileOptions(
-            parameters, instances, protocol, in_place, max_threadblocks, collective, fuse=not no_fusion
+            parameters,
+            instances,
+            protocol,
+            in_place,
+            max_threadblocks,
+            collective,
+            fuse=not no_fusion,
+            window=window,
         )
         return command(how=how, **others)
 

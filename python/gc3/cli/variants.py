@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gc3.sim import Platform
     from gc3.topologies import Topology
 
-_OPTIONS = ("protocol", "instances")
+_OPTIONS = ("protocol", "instances", "window")
 
 
 def split(spec: str) -> tuple[str, dict[str, str]]:
@@ -76,7 +76,8 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
     if target.is_program(name):
         if pairs:
             raise click.UsageError(f"'{name}' is compiled already: {', '.join(pairs)} cannot change it")
-        return target.compiled(name, replace(how, parameters={}, instances=None, protocol=None, max_threadblocks=None))
+        plain = replace(how, parameters={}, instances=None, protocol=None, max_threadblocks=None, window=None)
+        return target.compiled(name, plain)
     algorithm = target.algorithm(name)
     known = [*(p.name for p in algorithm.parameters), *_OPTIONS]
     for key in pairs:
@@ -98,6 +99,7 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
         parameters=parameters,
         protocol=pairs.get("protocol", how.protocol),
         instances=numbers.get("instances", how.instances),
+        window=numbers.get("window", how.window),
     )
     return target.compiled(name, chosen)
 

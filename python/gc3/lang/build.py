@@ -54,11 +54,12 @@ def _without_collector() -> Generator[None, None, None]:
             gc.enable()
 
 
-def _check_numbers(instances: int, slots: int, max_threadblocks: int) -> None:
+def _check_numbers(instances: int, slots: int, max_threadblocks: int, window: int) -> None:
     for what, value, low in (
         ("instances", instances, 1),
         ("slots", slots, 0),
         ("max_threadblocks", max_threadblocks, 0),
+        ("window", window, 0),
     ):
         errors.whole(value, what, low, MOST)
 
@@ -77,6 +78,7 @@ def compile(
     max_threadblocks: int = 0,
     fuse: bool = True,
     order: Sequence[int] = (),
+    window: int = 0,
     name: str | None = None,
     **parameters: int,
 ) -> Program:
@@ -93,15 +95,20 @@ def compile(
         fuse: Whether a receive and the sends of what it received may become one instruction.
         order: order[p] is the rank that does what the algorithm writes for rank p, such as the ranks of one host after
             those of another. The program is for the same collective; the rank of its root is order[root].
+        window: Sends, and receives, that a rank has under way at most. Each rank posts them as the algorithm is
+            written, waits for all of a window and then begins the next, as an MPI program with MPI_Waitall does; 1 is
+            MPI_Sendrecv. Nothing is fused. 0: any number, in the compiler's order.
         name: The program's name; None: the algorithm's.
         **parameters: The algorithm's own parameters.
 
     Raises:
         gc3.UserError: The algorithm is wrong or cannot be compiled; the error has the line of the algorithm.
     """
-    _check_numbers(instances, slots, max_threadblocks)
+    _check_numbers(instances, slots, max_threadblocks, window)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return Program(_core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order)))
+    return Program(
+        _core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window)
+    )
 
 
 def dump(
@@ -115,6 +122,7 @@ def dump(
     max_threadblocks: int = 0,
     fuse: bool = True,
     order: Sequence[int] = (),
+    window: int = 0,
     name: str | None = None,
     **parameters: int,
 ) -> str:
@@ -122,6 +130,6 @@ def dump(
 
     The other arguments are those of `compile`.
     """
-    _check_numbers(instances, slots, max_threadblocks)
+    _check_numbers(instances, slots, max_threadblocks, window)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order))
+    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window)

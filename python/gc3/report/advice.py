@@ -33,6 +33,10 @@ _MEANING = {
     "semaphore": ("another threadblock of the rank is awaited", "a different assignment to threadblocks helps"),
     "connection": ("one connection is at its limit", "more channels or instances use several connections"),
     "core": ("ranks share processor cores", "fewer ranks on a core help"),
+    "rendezvous": (
+        "a sender waits for its receiver",
+        "receives that are posted earlier, or messages below the size of a rendezvous, help",
+    ),
 }
 
 

@@ -25,6 +25,7 @@ CAUSES = {
     "credit": "#882255",
     "semaphore": "#009E73",
     "core": "#56B4E9",
+    "rendezvous": "#F0E442",
     "launch": "#999999",
 }
 

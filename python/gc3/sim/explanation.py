@@ -46,7 +46,8 @@ class Stretch:
     Attributes:
         from_s: When it begins, in seconds.
         to_s: When it ends.
-        cause: The cause of the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency.
+        cause: The cause of the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency,
+            rendezvous.
         where: The step that it belongs to, as "rank 0 threadblock 1 step 2 (rrcs)", or the launch.
         resource: The link, if the cause is one.
     """

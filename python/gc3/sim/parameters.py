@@ -58,6 +58,8 @@ class ProtocolParameters:
         lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
             place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
+        rendezvous_bytes: Messages of at least this many bytes of data are sent only after the receiver has reached the
+            receive and has answered, as in MPI. 0: all are sent at once.
         split: Whether an instruction of several chunks that exceed a slot sends several messages, as in MSCCL's kernels
             (`mscclMaxAllowedCount` in microsoft/msccl 2.12.12); otherwise tiles are shorter, as in GC3's runtime.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
@@ -78,6 +80,7 @@ class ProtocolParameters:
     line_bytes: int = 0
     lend_bytes: int = 0
     lend_rate: float = 0.0
+    rendezvous_bytes: int = 0
     split: bool = False
     egress_rate: float = 0.0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
@@ -97,6 +100,7 @@ class ProtocolParameters:
             self.lend_rate / slowdown,
             self.split,
             [self._memory_bytes(op) for op in _core.opcodes()],
+            self.rendezvous_bytes,
         )
 
     def _memory_bytes(self, op: _core.OpcodeInfo) -> float:
@@ -173,7 +177,8 @@ class Parameters:
         connection_rate: Bytes per second of one connection through a NIC at most; 0: no limit.
         connection_message_s: Seconds of a connection through a NIC that every slice takes.
         staged_network: Whether a proxy sends what threadblocks hand it, or threadblocks wait for the NIC.
-        cores: Processors that execute all threadblocks of the machine; 0: every threadblock has its own.
+        cores: Processors that execute all threadblocks of the machine, a rank having one at most; 0: every threadblock
+            has its own.
         cores_dealt: Whether rank r has processor r modulo their number, as processes have, or each processor as many
             ranks in a row as the others.
         core_switch_s: Seconds that a processor takes to turn from one rank to another.

@@ -198,6 +198,36 @@ _CPU_ETHERNET = _on_hosts(
 )
 _CPU_INFINIBAND = _on_hosts(CPU_INFINIBAND, 0.5e-6, 0.0, "assumed: 0.5 us of UCX at both ends; not tried")
 
+# MPI on GPU buffers. GPUs and NICs move the data; a processor of each rank posts and completes messages.
+_MPI_COPY = 0.4e12
+_MVAPICH2_GDR = Parameters(
+    "mvapich2-gdr",
+    {
+        "Simple": ProtocolParameters(
+            _IDEAL.protocols["Simple"].rate,
+            1.045,  # copy engines carry 1.1 of what kernels do, and MPI 95 % of that
+            0.99,
+            op_s=1e-6,
+            hop_s=0.0,
+            network_hop_s=0.0,
+            slot_bytes=1024 * _MIB,  # so that an instruction is one message
+            slots=2,
+            slices=16,
+            min_slice_bytes=256 * _KIB,
+            rendezvous_bytes=12 * _KIB,
+            factors=opcode_factors() | {"copy": _MPI_COPY / _IDEAL.protocols["Simple"].rate},
+        )
+    },
+    launch_s=0.0,
+    evidence=Evidence(
+        "MVAPICH2's defaults: rendezvous from 12 KiB on (MV2_IBA_EAGER_THRESHOLD), by writing (RPUT), in blocks of "
+        "256 KiB (MV2_CUDA_BLOCK_SIZE); 95 % of NVLink and 99 % of the network: Khorassani et al., IWOPH 2019; 1 us a "
+        "message: NCCL's network post (getNetOverhead); copies of 400 GB/s: assumed, half of a V100's 900 GB/s"
+    ),
+    staged_network=False,
+    cores=1 << 20,  # one for each rank
+)
+
 # The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes MSCCL's
 # kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
@@ -207,7 +237,9 @@ _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}
 )
-PRESETS: Mapping[str, Parameters] = MappingProxyType({p.name: p for p in (*_OF_PROCESSOR.values(), _CPU_PROCESSES)})
+PRESETS: Mapping[str, Parameters] = MappingProxyType(
+    {p.name: p for p in (*_OF_PROCESSOR.values(), _CPU_PROCESSES, _MVAPICH2_GDR)}
+)
 
 
 def get(name: str) -> Parameters:

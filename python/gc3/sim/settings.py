@@ -10,6 +10,7 @@
     LL.link_efficiency  LL.network_efficiency  parts of the line rate
     LL.slot_bytes  LL.slots  LL.slices  LL.min_slice_bytes  LL.line_bytes
     Simple.lend_bytes  Simple.lend_rate      size from which messages are read where they lie, and how fast
+    Simple.rendezvous_bytes                  size from which a message waits for its receiver
     LL.egress                 of all direct links of a rank together
     LL.recv_reduce_copy       factors of the rate, by opcode
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency .multicast_efficiency
@@ -52,6 +53,7 @@ _OF_PROTOCOL = {
     "line_bytes": ("line_bytes", "size"),
     "lend_bytes": ("lend_bytes", "size"),
     "lend_rate": ("lend_rate", "rate"),
+    "rendezvous_bytes": ("rendezvous_bytes", "size"),
     "egress": ("egress_rate", "rate"),
 }
 _OF_CLASS = {
@@ -71,7 +73,7 @@ _OF_PLATFORM = {
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
-_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes")
+_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes", "rendezvous_bytes")
 _MOST = 1 << 30  # of each of these
 _FACTORS = tuple(opcode_factors())
 
