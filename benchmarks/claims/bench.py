@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gc3 import _core, algorithms, errors, lang
 from gc3.runtime.program import Program
+from gc3.sim import presets, settings
 from gc3.sim.nccl import Nccl
 from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Simulation, platform
@@ -24,11 +25,13 @@ class Variant:
     protocol: str = "Simple"
     instances: int = 1
     parameters: tuple[tuple[str, int], ...] = ()
+    window: int = 0  # of MPI programs: messages that a rank has under way; 0: compiled for a GPU
 
     def __str__(self) -> str:
         """The form that `gc3 sim` takes."""
         options = [f"{k}={v}" for k, v in self.parameters if k not in "RNG"]
         options += [f"protocol={self.protocol}", f"instances={self.instances}"]
+        options += [f"window={self.window}"] if self.window else []
         return f"{self.algorithm}:{','.join(options)}"
 
 
@@ -94,10 +97,13 @@ class Bench:
             self._platforms[key] = platform(load(machine), preset or None)
         return self._platforms[key]
 
-    def driven_by_hosts(self, machine: str) -> None:
-        """Makes processes send the data of a machine's ranks, as in MPI: no threadblocks on GPUs are needed."""
-        on = self.platform(machine)
-        self._platforms[machine, ""] = Platform(on.topology, replace(on.parameters, threadblocks=0))
+    def driven_by_mpi(self, machine: str) -> None:
+        """Makes processes of MVAPICH2-GDR send the data of a machine's ranks.
+
+        The preset has their time for a message, which machines of GPUs have as a time of the NIC.
+        """
+        on = Platform(self.platform(machine).topology, presets.get("mvapich2-gdr"))
+        self._platforms[machine, ""] = settings.apply(on, [settings.Setting("nic.message", 0.0)])
 
     def program(self, variant: Variant, threadblocks: int = 0) -> Program:
         """Returns a compiled program with at most `threadblocks` threadblocks on a rank; 0: any number."""
@@ -109,6 +115,7 @@ class Bench:
                 protocol=variant.protocol,
                 instances=variant.instances,
                 max_threadblocks=threadblocks,
+                window=variant.window,
                 **given,
             )
         return self._programs[key]
