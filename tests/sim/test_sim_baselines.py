@@ -160,6 +160,9 @@ def test_chunks_in_switches_are_shorter_for_small_calls() -> None:
     assert model is not None
     found = [in_switch.chunk_bytes(mib * MIB, 128, model) for mib in (1, 8, 64, 1024)]
     assert found == [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB]
+    pair, many = ([in_switch.chunk_bytes(mib * MIB, 128, model, n) for mib in (1, 8, 64)] for n in (2, 8))
+    assert pair == [32 * KIB, 64 * KIB, 128 * KIB]
+    assert many == [32 * KIB, 64 * KIB, 64 * KIB]
 
 
 def test_versions_between_those_that_were_read() -> None:
@@ -241,6 +244,51 @@ def test_an_alltoall_of_64_gpus_was_measured() -> None:
     found = Nccl(sim.platform("ndv5:N=8"), "alltoall").run(8 * MIB)
     assert found is not None
     assert 295.6e-6 < found.time_s < 337.8e-6
+
+
+@pytest.mark.parametrize(
+    ("machine", "file", "column", "collective", "version", "within"),
+    [
+        ("ndv4:N=2", "a100_nodes_allreduce.csv", "n2_us", "allreduce", None, 0.15),
+        ("ndv4:N=4", "a100_nodes_allreduce.csv", "n4_us", "allreduce", None, 0.08),
+        ("ndv4:N=8", "a100_nodes_allreduce.csv", "n8_us", "allreduce", None, 0.08),
+        ("ndv4:N=16", "a100_nodes_allreduce.csv", "n16_us", "allreduce", None, 0.1),
+        ("ndv5:N=2", "h100_nodes_allreduce.csv", "a_2_us", "allreduce", "2.26", 0.1),
+        ("ndv5:N=4", "h100_nodes_allreduce.csv", "a_4_us", "allreduce", "2.26", 0.12),
+        ("ndv5:N=8", "h100_nodes_allreduce.csv", "b_8_us", "allreduce", "2.26", 0.16),
+        ("ndv5:N=10", "h100_nodes_allreduce.csv", "c_10_us", "allreduce", "2.29", 0.25),
+        ("ndv4:N=2", "ndmv4_2nodes_alltoall.csv", "nccl_us", "alltoall", "2.17.1", 0.2),  # fitted on 64 nodes
+        ("ndv5:N=2", "h100_nodes_alltoall.csv", "n2_out_us", "alltoall", "2.27", 0.1),
+        ("ndv5:N=10", "h100_nodes_alltoall.csv", "n10_out_us", "alltoall", "2.29", 0.2),
+    ],
+)
+def test_several_nodes_were_measured(
+    machine: str, file: str, column: str, collective: str, version: str | None, within: float
+) -> None:
+    """Median of |log(predicted / measured)|: of A100 up to 256 KiB, as its four NICs bound longer calls."""
+    nccl = Nccl(sim.platform(machine), collective, version)
+    most = 256 * KIB if file.startswith("a100") else GIB
+    rows = [row for row in calibrate.read_csv(str(MEASURED / file), column) if row[0] <= most]
+    found = [(nccl.run(size), time) for size, time in rows]
+    assert all(prediction is not None for prediction, _ in found)
+    assert statistics.median(abs(math.log(p.time_s / time)) for p, time in found if p) < within
+
+
+def test_trees_move_short_chunks_with_ll128() -> None:
+    found = [programs.tree_chunk_bytes(576_000, mib * MIB, 16, 32, 4) for mib in (1, 4, 16, 64, 1024)]
+    assert found == [18_000, 18_000, 72_000, 72_000, 576_000]
+    on = Nccl(sim.platform("ndv5:N=4"), "allreduce", "2.26")
+    whole = on.run_choice(tuning.Choice("tree", "LL128", 16, 0.0), MIB)
+    assert whole is not None
+    assert whole.time_s < 100e-6  # 82 us were measured; with chunks of a whole FIFO slot it would be 111
+
+
+def test_a_baseline_says_what_it_was_compared_with() -> None:
+    rates = Nccl(sim.platform("ndv5:N=4"), "allreduce").rates
+    assert "2 to 10 nodes" in rates.compared("allreduce", 4).source
+    for nodes, collective, status in ((1, "broadcast", "calibrated"), (16, "allreduce", "estimated")):
+        assert rates.compared(collective, nodes).status == status
+    assert rates.compared("allgather", 4).status == "estimated"
 
 
 def test_sends_and_receives() -> None:

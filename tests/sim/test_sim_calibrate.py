@@ -117,7 +117,7 @@ def test_minimize_finds_a_curved_valley() -> None:
         ("nvlink3.kernel_efficiency=0.5", 0.5),
         ("LL.recv_reduce_copy=0.25", 0.25),
         ("*.hop=1e3ns", 1e-6),
-        ("hdr.latency=*2", 5.2e-6),
+        ("hdr.latency=*2", 2.2e-6),
         ("connection.rate=*0.5", 6.55e9),
     ],
 )

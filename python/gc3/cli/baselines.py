@@ -58,7 +58,7 @@ def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
         nccl = Nccl(on, model.name, version or None)
-        evidence = nccl.rates.evidence
+        evidence = nccl.rates.compared(model.name, on.topology.node_count)
         held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
         about = f"its own choice, simulated ({evidence.status}{held_out}: {evidence.source})"
         return Baseline(

@@ -101,20 +101,22 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
 def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:
     """Returns the predicted seconds of each case."""
     wired: dict[tuple[int, int], Simulation | Nccl] = {}
-    times: list[float] = []
+    known: dict[tuple[int, int, int], float] = {}  # a call may have been measured more than once
     for case in cases:
         key = id(case.program), id(case.machine)
         if key not in wired:
             there = _placed(on, case.machine)
             program = case.program
             wired[key] = program.on_machine(there) if isinstance(program, Nccl) else Simulation(program, there)
+        if (*key, case.size) in known:
+            continue
         found = wired[key].run(case.size)
         if found is None:
             raise errors.error(
                 "BadMeasurements", f"what NCCL does at {case.size} B is too large to simulate: leave this size out"
             )
-        times.append(found.time_s)
-    return times
+        known[(*key, case.size)] = found.time_s
+    return [known[id(case.program), id(case.machine), case.size] for case in cases]
 
 
 def _placed(on: Platform, machine: Topology | None) -> Platform:

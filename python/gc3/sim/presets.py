@@ -76,10 +76,11 @@ def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: fl
 _A100 = Parameters(
     "a100",
     {
-        # Of Simple, only the rate of the links is measured (NCCL's plateau of 235 GB/s); the rest is estimated.
+        # Of Simple, only the rate of the links is measured (NCCL's plateau of 235 GB/s); the rest is estimated. The
+        # hops of LL and LL128 through a NIC, here and of h100, are fitted to NCCL by benchmarks/nccl_nodes.py.
         "Simple": simple(20e9, 0.98, 0.3e-6, 3.4e-6, 9.6e-6),
-        "LL": ll(11.2e9, 0.32, 0.12e-6, 0.251e-6, 2.7e-6),
-        "LL128": ll128(29.2e9, 0.556, 0.2e-6, 0.715e-6, 4e-6),
+        "LL": ll(11.2e9, 0.32, 0.12e-6, 0.251e-6, 1.4e-6),
+        "LL128": ll128(29.2e9, 0.556, 0.2e-6, 0.715e-6, 2.1e-6),
     },
     launch_s=14.74e-6,
     evidence=Evidence(
@@ -94,8 +95,8 @@ _H100 = Parameters(
     "h100",
     {
         "Simple": simple(45.2e9, 0.986, 0.2e-6, 7.57e-6, 14e-6),
-        "LL": ll(13.1e9, 0.345, 0.223e-6, 0.0566e-6, 2.7e-6),
-        "LL128": ll128(41.7e9, 0.617, 0.175e-6, 0.394e-6, 4e-6),
+        "LL": ll(13.1e9, 0.345, 0.223e-6, 0.0566e-6, 3.9e-6),
+        "LL128": ll128(41.7e9, 0.617, 0.175e-6, 0.394e-6, 2.9e-6),
     },
     launch_s=4.63e-6,
     evidence=Evidence(

@@ -78,22 +78,22 @@ EDR = LinkClass(
 HDR = LinkClass(
     "hdr",
     25e9,
-    latency_s=2.6e-6,
+    latency_s=1.1e-6,
     kernel_efficiency=0.95,
     dma_efficiency=0.95,
     message_s=2e-6,
     source="25 GB/s: 002 section 7; 23.75 GB/s usable: nccl-tests issues 100 and 149; 2 us per message: NCCL "
-    "net-post on AMD hosts; latency: assumed to be that of EDR",
+    "net-post on AMD hosts; latency: fitted to AllReduce on 2 to 16 nodes (aistabci/abci2.0benchmark)",
 )
 NDR = LinkClass(
     "ndr",
     50e9,
-    latency_s=2.6e-6,
+    latency_s=1.1e-6,
     kernel_efficiency=0.97,
     dma_efficiency=0.97,
-    message_s=1e-6,
-    source="400 Gbit/s; 48 to 49 GB/s usable: nccl-tests issue 212; 1 us per message: NCCL net-post on Intel hosts; "
-    "latency: assumed to be that of EDR",
+    message_s=0.6e-6,
+    source="400 Gbit/s; 48 to 49 GB/s usable: nccl-tests issue 212; 0.6 us per message: fitted to AllReduce and "
+    "AllToAll on 2 to 10 nodes (nccl-tests issue 309, xxrjun/nccl-tests-cluster); latency: that of HDR",
 )
 NIC_MI250 = LinkClass(
     "nic_mi250",

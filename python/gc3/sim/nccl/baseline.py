@@ -9,7 +9,7 @@ from gc3 import collectives, errors
 from gc3.runtime.program import Program
 from gc3.sim.nccl import graphs, in_switch, programs, rates, sends, tuning
 from gc3.sim.nccl.rates import Rates
-from gc3.sim.nccl.tables import constants
+from gc3.sim.nccl.tables import TREE, constants
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
@@ -102,9 +102,7 @@ class Nccl:
         if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
             return None
         program = self._program(choice.algorithm, choice.protocol, choice.channels)
-        return self._simulation(program, rates.parameters(self.on, self.rates, choice.channels)).run(
-            size, disturbance=disturbance
-        )
+        return self._simulation(program, self._parameters(choice, size)).run(size, disturbance=disturbance)
 
     def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
         """Returns the cell of a table."""
@@ -127,6 +125,17 @@ class Nccl:
         if key not in self._programs:
             self._programs[key] = programs.program(self.on.topology, self.graph, self.collective, Choice(*key, 0.0))
         return self._programs[key]
+
+    def _parameters(self, choice: Choice, size: int) -> Parameters:
+        """The preset for a choice: of a tree with LL128, messages are as short as NCCL makes them."""
+        found = rates.parameters(self.on, self.rates, choice.channels)
+        if (choice.algorithm, choice.protocol) != (TREE, "LL128"):
+            return found
+        topology, ll128 = self.on.topology, found.protocol("LL128")
+        chunk = programs.tree_chunk_bytes(
+            ll128.slot_bytes, size, choice.channels, topology.rank_count, topology.node_count
+        )
+        return replace(found, protocols={**found.protocols, "LL128": replace(ll128, slot_bytes=chunk)})
 
     def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
         return Simulation(program, replace(self.on, parameters=parameters))

@@ -8,12 +8,13 @@ tree of the nodes.
 
 NCCL works in loops over its channels, each with a chunk of every share. The time is the latency of the call, which is
 NCCL's own constant, what the port or NIC that needs longest has to carry, and two loops that do not overlap: the copies
-into the buffers that the switches read, and those out of them.
+into the buffers that the switches read, and those out of them. Between nodes, the first chunks cross a NIC at each
+level of the tree, up and down, before the next level has them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gc3 import collectives
 from gc3.sim.nccl.graphs import switch_ports
@@ -23,6 +24,8 @@ from gc3.sim.platform import Platform, memory_name
 from gc3.sim.predict import Disturbance, Prediction
 
 _KIB = 1 << 10
+_MANY_NODES = 4
+_LONG_TREE_CHUNK = 64 * _KIB  # of NVLSTree on many nodes
 _COPIES = 2  # loops that are not overlapped: into the buffers of the first chunks, and out of those of the last
 
 
@@ -33,10 +36,12 @@ class Load:
     Attributes:
         seconds: They.
         resource: Its name.
+        crossing: The seconds that a byte of S needs on a NIC at each level of the tree of nodes; 0 on one node.
     """
 
     seconds: float
     resource: str
+    crossing: float = 0.0
 
 
 def prediction(
@@ -61,23 +66,23 @@ def prediction(
         size: S in bytes.
         disturbance: The latest rank delays all, and the slowest slows all: each share passes through every rank.
     """
-    latency = model.latency
-    if choice.algorithm == NVLS_TREE:
-        latency += 2 * (on.topology.node_count.bit_length() - 1) * (model.network or 0.0)
+    levels = 2 * (on.topology.node_count.bit_length() - 1) if choice.algorithm == NVLS_TREE else 0
+    latency = model.latency + levels * (model.network or 0.0)
     shares = choice.channels * heads
-    loop = min(size, shares * chunk_bytes(size, shares, model))
+    loop = min(size, shares * chunk_bytes(size, shares, model, on.topology.node_count))
     delays, slowdowns = disturbance.lists(on.topology.rank_count)
-    time = latency * 1e-6 + (size + _COPIES * loop) * busiest.seconds
+    time = latency * 1e-6 + (size + _COPIES * loop) * busiest.seconds + levels * loop * busiest.crossing
     time = time * max(slowdowns, default=1.0) + max(delays, default=0.0)
     algbw = size / time / 1e9
     busbw = algbw * collectives.get(collective).factor(on.topology.rank_count)
     return Prediction(size, time, algbw, busbw, size * busiest.seconds, busiest.resource, 0)
 
 
-def chunk_bytes(size: int, shares: int, model: InSwitch) -> int:
-    """Returns the bytes that a loop moves of each of `shares` heads and channels (src/enqueue.cc, for NVLS)."""
-    chunk = 128 * _KIB
-    for loops, shorter in ((model.long_loops, 64 * _KIB), (8, 32 * _KIB), (2, 16 * _KIB)):
+def chunk_bytes(size: int, shares: int, model: InSwitch, nodes: int = 1) -> int:
+    """Returns the bytes that a loop moves of each of `shares` heads and channels (src/enqueue.cc: NVLS, NVLSTree)."""
+    chunk = _LONG_TREE_CHUNK if nodes >= _MANY_NODES else 128 * _KIB
+    inside = ((model.long_loops, 64 * _KIB), (8, 32 * _KIB), (2, 16 * _KIB))
+    for loops, shorter in inside if nodes == 1 else ((4, 64 * _KIB), (1, 32 * _KIB)):
         if size < loops * shares * chunk:
             chunk = min(chunk, shorter)
     return chunk
@@ -102,20 +107,26 @@ def busiest_load(on: Platform, collective: str) -> Load:
             carried[path.resources[-1]] = into
     # Of two trees between nodes, in one of which a node is a leaf, it sends three shares up or down, and one share.
     # Of two nodes, each sends once.
-    up_and_down = (1 if nodes == 2 else 2) / gpus  # noqa: PLR2004
+    crossings = 1 if nodes == 2 else 2  # noqa: PLR2004
+    across: dict[int, float] = {}
     for rank in range(topology.rank_count if nodes > 1 else 0):
         above = (rank + gpus) % topology.rank_count
         rails = topology.rails(rank, above)
         for rail in range(rails):
             path = topology.path(rank, above, rail)
             for index in path.resources if path else ():
-                carried[index] = carried.get(index, 0.0) + up_and_down / rails
-    found: list[Load] = []
-    for index, part in carried.items():
+                across[index] = across.get(index, 0.0) + 1 / gpus / rails
+    for index, part in across.items():
+        carried[index] = carried.get(index, 0.0) + crossings * part
+
+    def seconds(index: int, part: float) -> float:
         resource = topology.all_resources[index]
         multicast = topology.link_class(resource.link_class).multicast_efficiency or 1.0
-        found.append(Load(part / (on.rate(resource, simple) * multicast), resource.name))
+        return part / (on.rate(resource, simple) * multicast)
+
+    found = [Load(seconds(index, part), topology.all_resources[index].name) for index, part in carried.items()]
     # Copies into the buffers that switches read, and out of those that they write, read and write as much each.
     touched = 3 * (out + into)
     found += [Load(touched / on.memory_rate(rank, simple), memory_name(rank)) for rank in on.with_memory]
-    return max(found, key=lambda load: load.seconds)
+    busiest = max(found, key=lambda load: load.seconds)
+    return replace(busiest, crossing=max((seconds(*each) for each in across.items()), default=0.0))

@@ -166,6 +166,26 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
     return nccl_tree_allreduce
 
 
+def tree_chunk_bytes(chunk: int, size: int, channels: int, ranks: int, nodes: int) -> int:
+    """Returns the bytes of data that a tree moves at a time with LL128 (src/enqueue.cc).
+
+    Args:
+        chunk: The most that it can, a FIFO slot.
+        size: S in bytes.
+        channels: In use.
+        ranks: Number of ranks.
+        nodes: Number of nodes.
+
+    >>> [tree_chunk_bytes(576000, mib << 20, 16, 32, 4) for mib in (1, 64)]
+    [18000, 72000]
+    """
+    steps = (1 + nodes.bit_length() - 1 + 0.1 * ranks / nodes) * nodes / ranks
+    for least, factor in ((128 << 10, 64), (32 << 10, 16)):
+        while chunk > least and size // (channels * chunk) < steps * factor:
+            chunk //= 2
+    return chunk
+
+
 def _parent(node: int, nodes: int) -> int:
     """The parent of `node` > 0 in a binary tree in which each odd node is a leaf and node 0 is the root."""
     low = node & -node

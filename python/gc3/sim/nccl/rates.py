@@ -8,13 +8,26 @@ compiled program, and its time grows with the channels in use even if each has t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from gc3 import errors
 from gc3.sim.nccl.graphs import Graph
 from gc3.sim.parameters import Evidence, Parameters
 from gc3.sim.platform import Platform
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """What times on several nodes were compared with.
+
+    Attributes:
+        nodes: Least and greatest number of nodes.
+        evidence: The source of the measurements, and the errors; held out is by numbers of nodes.
+    """
+
+    nodes: tuple[int, int]
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +41,8 @@ class Rates:
         channel_s: Seconds that every channel after the first adds to that.
         peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
         first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
-        evidence: The source of these numbers.
+        evidence: The source of these numbers, which is on one node.
+        across: What was measured on several, by collective.
     """
 
     rate: Mapping[str, float]
@@ -39,36 +53,89 @@ class Rates:
     # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard).
     peer_s: float = 3.1e-6
     first_step_s: float = 10.7e-6
+    across: Mapping[str, Across] = field(default_factory=dict[str, Across])
+
+    def compared(self, collective: str, nodes: int) -> Evidence:
+        """Returns what times of a collective on so many nodes were compared with."""
+        if nodes == 1:
+            return self.evidence
+        found = self.across.get(collective)
+        if found and found.nodes[0] <= nodes <= found.nodes[1]:
+            return found.evidence
+        return Evidence(
+            f"{collective} on {nodes} nodes was compared with no measurement; rates: {self.evidence.source}"
+        )
 
 
 _AMPERE = Rates(
-    rate={"LL": 5.53e9, "LL128": 17.5e9, "Simple": 22e9},
-    hop_s={"LL": 0.184e-6, "LL128": 1.78e-6, "Simple": 6e-6},
-    launch_s=7.77e-6,
-    channel_s=1.54e-6,
-    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.058, 0.069),
+    rate={"LL": 3.94e9, "LL128": 16.9e9, "Simple": 22e9},
+    hop_s={"LL": 0.183e-6, "LL128": 2.16e-6, "Simple": 6e-6},
+    launch_s=7.59e-6,
+    channel_s=1.49e-6,
+    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.061, 0.078),
+    across=MappingProxyType(
+        {
+            "allreduce": Across(
+                (2, 16),
+                Evidence(
+                    "1 to 256 KiB on 2 to 16 nodes of 8 A100, NCCL 2.8.4 (aistabci/abci2.0benchmark)", 0.066, 0.081
+                ),
+            ),
+            "alltoall": Across(
+                (64, 64), Evidence("1 MiB to 4 GiB on 64 NDv4, NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.19, 0.26)
+            ),
+        }
+    ),
 )
 _HOPPER = Rates(
     # Of Simple, that of MSCCL's programs in preset h100. With half of it, 16 channels of several nodes would be slower
     # than their NICs, which NCCL nearly reaches (nccl issue 1221).
-    rate={"LL": 16.8e9, "LL128": 27.6e9, "Simple": 45.2e9},
-    hop_s={"LL": 0.16e-6, "LL128": 1.51e-6, "Simple": 6e-6},
-    launch_s=4.23e-6,
-    channel_s=0.165e-6,
+    rate={"LL": 8.29e9, "LL128": 28.1e9, "Simple": 45.2e9},
+    hop_s={"LL": 0.103e-6, "LL128": 2.54e-6, "Simple": 6e-6},
+    launch_s=4.4e-6,
+    channel_s=0.105e-6,
     evidence=Evidence(
-        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)", 0.040, 0.043
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)", 0.044, 0.052
     ),
-    # From one size: 8 MiB on 8 nodes of 8 H800 took 296 and 338 us (nccl issue 1531).
-    peer_s=1.5e-6,
+    # Fitted by benchmarks/nccl_nodes.py to AllToAll on 2 and 10 nodes of H100 and 8 of H800.
+    peer_s=2e-6,
     first_step_s=0.0,
+    across=MappingProxyType(
+        {
+            "allreduce": Across(
+                (2, 10),
+                Evidence(
+                    "1 KiB to 1 GiB on 2 to 10 nodes of 8 H100, NCCL 2.26 and 2.29 (nccl-tests issue 309, "
+                    "xxrjun/nccl-tests-cluster)",
+                    0.119,
+                    0.129,
+                ),
+            ),
+            "alltoall": Across(
+                (2, 10),
+                Evidence(
+                    "8 MiB to 1 GiB on 2 to 10 nodes of 8 H100 or H800 (xxrjun/nccl-tests-cluster, nccl issue 1531)",
+                    0.067,
+                    0.114,
+                ),
+            ),
+        }
+    ),
 )
 _VOLTA = replace(
     _AMPERE,
+    across={},
     rate={name: 0.8 * rate for name, rate in _AMPERE.rate.items()},
     evidence=Evidence("NCCL on A100, its threadblocks 0.8 times as fast, which is what preset v100 is to a100"),
 )
 
 RATES: Mapping[str, Rates] = MappingProxyType({"volta": _VOLTA, "ampere": _AMPERE, "hopper": _HOPPER})
+
+
+# Bytes of data after which a threadblock passes on what it receives. Where a protocol has flags, each warp waits for
+# those of its own lines (prims_ll.h and prims_ll128.h of NCCL), and a multiprocessor issues for four warps at a time.
+# With lines of whole threadblocks, trees on several nodes were up to 1.5 times as slow as measured.
+_LINE_BYTES: Mapping[str, int] = MappingProxyType({"LL": 4 * 256, "LL128": 4 * 1920})
 
 
 def of(graph: Graph) -> Rates:
@@ -87,7 +154,12 @@ def parameters(on: Platform, rates: Rates, channels: int) -> Parameters:
     """Returns the preset with which a choice of NCCL's is simulated: the machine's, with NCCL's kernels."""
     base = on.parameters
     protocols = {
-        name: replace(timing, rate=rates.rate[name], hop_s=rates.hop_s[name])
+        name: replace(
+            timing,
+            rate=rates.rate[name],
+            hop_s=rates.hop_s[name],
+            line_bytes=_LINE_BYTES.get(name, timing.line_bytes),
+        )
         for name, timing in base.protocols.items()
         if name in rates.rate
     }

@@ -1,0 +1,216 @@
+"""Fits what a network adds to a hop to NCCL on several nodes, and predicts each number of nodes from the others.
+
+    python benchmarks/nccl_nodes.py a100
+    python benchmarks/nccl_nodes.py h100
+    python benchmarks/nccl_nodes.py winners
+
+Fitted are the latency of a NIC, its time for a message and for a peer, and the hop of LL and LL128 through it, on
+calls in which these count: trees and AllToAll. Rings of large messages and the switches of a node take what their
+links do. Errors are those of all calls up to 1 GiB. `winners` compares which of several ways measured at a size is the
+fastest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gc3 import algorithms, compile, topologies
+from gc3.sim import Simulation, calibrate, platform, settings
+from gc3.sim.calibrate import Case
+from gc3.sim.nccl import tuning
+from gc3.sim.nccl.baseline import Nccl
+from gc3.sim.platform import Platform
+
+DATA = Path(__file__).parents[1] / "tests" / "data" / "measured"
+GIB = 1 << 30
+EVALUATIONS = 60
+CLEAR = 1.05
+PEERS = (1e-6, 1.5e-6, 2e-6, 2.5e-6, 3.1e-6, 4e-6)
+MOST_SENT = 128 << 20  # of AllToAll in the fit: longer ones take long to simulate
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measured column: file, column, collective, nodes, NCCL's version, and the greatest size to use."""
+
+    file: str
+    column: str
+    collective: str
+    nodes: int
+    version: str
+    most: int = GIB
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A kind of machine: its name, the parameters to fit, and what was measured."""
+
+    machine: str
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+_ABCI, _H100, _PAIRS = "a100_nodes_allreduce.csv", "h100_nodes_allreduce.csv", "h100_nodes_alltoall.csv"
+# The version of b_ is not given: it is taken to be that of a_, from the same month and issue.
+_REDUCED = (("a_2", 2, "2.26"), ("b_2", 2, "2.26"), ("a_4", 4, "2.26"), ("b_4", 4, "2.26"), ("b_8", 8, "2.26"))
+_SENT = ((2, "2.27"), (8, "2.23"), (10, "2.29"))
+CLUSTERS = {
+    "a100": Cluster(
+        "ndv4",
+        ("hdr.latency", "LL.network_hop", "LL128.network_hop"),
+        tuple(Column(_ABCI, f"n{n}_us", "allreduce", n, "2.8.4", 256 << 10) for n in (2, 4, 8, 16)),
+    ),
+    "h100": Cluster(
+        "ndv5",
+        ("ndr.message", "LL.network_hop", "LL128.network_hop"),
+        (
+            *(Column(_H100, f"{c}_us", "allreduce", n, v) for c, n, v in (*_REDUCED, ("c_10", 10, "2.29"))),
+            *(Column(_PAIRS, f"n{n}_{way}_us", "alltoall", n, v) for n, v in _SENT for way in ("out", "in")),
+        ),
+    ),
+}
+
+
+def cases(cluster: Cluster) -> list[Case]:
+    """Returns what was measured."""
+    found: list[Case] = []
+    callers: dict[tuple[str, int, str], tuple[Nccl, topologies.Topology]] = {}
+    for column in cluster.columns:
+        key = column.collective, column.nodes, column.version
+        if key not in callers:
+            machine = topologies.load(cluster.machine, N=column.nodes)
+            callers[key] = Nccl(platform(machine), column.collective, column.version), machine
+        rows = calibrate.read_csv(str(DATA / column.file), column.column)
+        found += [Case(callers[key][0], size, s, callers[key][1]) for size, s in rows if size <= column.most]
+    return found
+
+
+def fits(case: Case) -> bool:
+    """Whether the fitted parameters count in a call."""
+    choice = case.program.choice(case.size) if isinstance(case.program, Nccl) else None
+    return case.size <= MOST_SENT if choice is None else choice.algorithm == "tree"
+
+
+def misses(on: Platform, over: Sequence[Case]) -> list[float]:
+    """Returns the logarithm of predicted over measured time of each call."""
+    return [math.log(t / c.seconds) for t, c in zip(calibrate.predictions(on, over), over, strict=True)]
+
+
+def errors(on: Platform, over: Sequence[Case]) -> str:
+    """Returns the errors of each collective as text."""
+    texts: list[str] = []
+    for name in sorted({c.program.collective for c in over if isinstance(c.program, Nccl)}):
+        some = [c for c in over if isinstance(c.program, Nccl) and c.program.collective == name]
+        found = [abs(x) for x in misses(on, some)]
+        texts.append(f"{name} median {statistics.median(found):.3f}, mean {statistics.fmean(found):.3f} of {len(some)}")
+    return "; ".join(texts)
+
+
+def fit(cluster: Cluster) -> None:
+    """Leaves out each number of nodes in turn, then fits to all."""
+    on, measured = platform(topologies.load(cluster.machine, N=2)), cases(cluster)
+    print(f"as shipped: {errors(on, measured)}")
+    held_out: dict[str, list[float]] = {}
+    for nodes in sorted({c.nodes for c in cluster.columns}):
+        chosen = [c.machine is not None and c.machine.node_count != nodes for c in measured]
+        others = [c for c, one in zip(measured, chosen, strict=True) if one]
+        found = fitted(on, cluster, others)
+        peer_s = best_peer(found, others)
+        rest = with_peer([c for c, one in zip(measured, chosen, strict=True) if not one], peer_s)
+        print(f"{nodes} nodes left out: {errors(found, rest)}; {values(found, cluster, peer_s)}", flush=True)
+        for case, miss in zip(rest, misses(found, rest), strict=True):
+            if isinstance(case.program, Nccl):
+                held_out.setdefault(case.program.collective, []).append(abs(miss))
+    for name, found in held_out.items():
+        print(f"held out by nodes: {name} median {statistics.median(found):.3f}, mean {statistics.fmean(found):.3f}")
+    final = fitted(on, cluster, measured)
+    peer_s = best_peer(final, measured)
+    print(f"fitted to all: {errors(final, with_peer(measured, peer_s))}; {values(final, cluster, peer_s)}")
+
+
+def fitted(on: Platform, cluster: Cluster, over: Sequence[Case]) -> Platform:
+    """Returns the platform fitted to those of the calls in which the parameters count."""
+    return calibrate.fit_once(on, [c for c in over if fits(c)], cluster.names, evaluations=EVALUATIONS, restarts=1)
+
+
+def with_peer(over: Sequence[Case], peer_s: float | None) -> list[Case]:
+    """Returns the calls with another time of a NIC for a peer; None: the same."""
+    callers = {id(c.program): c.program for c in over}
+    if peer_s is not None:
+        callers = {
+            key: nccl.with_rates(replace(nccl.rates, peer_s=peer_s)) if isinstance(nccl, Nccl) else nccl
+            for key, nccl in callers.items()
+        }
+    return [replace(c, program=callers[id(c.program)]) for c in over]
+
+
+def best_peer(on: Platform, over: Sequence[Case]) -> float | None:
+    """Returns the time of a NIC for a peer with which AllToAll is predicted best; None: there is none to compare."""
+    sent = [c for c in over if isinstance(c.program, Nccl) and c.program.collective == "alltoall" and fits(c)]
+    if not sent:
+        return None
+    return min(PEERS, key=lambda p: statistics.fmean(x * x for x in misses(on, with_peer(sent, p))))
+
+
+def values(on: Platform, cluster: Cluster, peer_s: float | None) -> str:
+    """Returns the fitted parameters as text."""
+    found = [f"{name} {1e6 * settings.get(on, name):.3g} us" for name in cluster.names]
+    return ", ".join([*found, *([] if peer_s is None else [f"peer {1e6 * peer_s:.3g} us"])])
+
+
+def forced_ring(nccl: Nccl, channels: int, size: int) -> float:
+    """Returns the seconds of NCCL's best ring with so many channels at least."""
+    found = tuning.choices(nccl.on.topology, nccl.collective, size, version=nccl.version)
+    best = min((c for c in found if c.algorithm == "ring"), key=lambda c: c.time_s)
+    prediction = nccl.run_choice(replace(best, channels=max(channels, best.channels)), size)
+    return prediction.time_s if prediction else math.nan
+
+
+def compared() -> Iterator[tuple[str, int, dict[str, float], dict[str, float]]]:
+    """Yields calls that were measured in several ways: what, S, and the seconds of each, measured and predicted."""
+    nccl = Nccl(platform("ndv5:N=2"), "allreduce", "2.26")
+    chosen, ring = (dict(calibrate.read_csv(str(DATA / _H100), f"b_2{x}_us")) for x in ("", "_ring"))
+    for size in chosen:
+        if size <= GIB and (own := nccl.run(size)):
+            found = {"nccl": own.time_s, "ring": forced_ring(nccl, 24, size)}
+            yield "2 nodes of 8 H100", size, {"nccl": chosen[size], "ring": ring[size]}, found
+    on, data = platform("ndv4:N=64"), str(DATA / "ndv4_64nodes_alltoall.csv")
+    two_step = compile(algorithms.load("two_step_alltoall"), N=64, G=8, max_threadblocks=on.parameters.threadblocks)
+    sent, program = Nccl(on, "alltoall"), Simulation(two_step, on)
+    plain, msccl = (dict(calibrate.read_csv(data, f"{x}_out_of_place_us")) for x in ("nccl", "msccl"))
+    for size in msccl:
+        if own := sent.run(size):
+            found = {"nccl": own.time_s, "two-step": program.run(size).time_s}
+            yield "64 NDv4", size, {"nccl": plain[size], "two-step": msccl[size]}, found
+
+
+def winners() -> None:
+    """Prints which way is the fastest, measured and predicted."""
+    right: list[bool] = []
+    clear: list[bool] = []
+    for name, size, measured, found in compared():
+        first, second = sorted(measured.values())[:2]
+        best, predicted = min(measured, key=measured.__getitem__), min(found, key=found.__getitem__)
+        right.append(best == predicted)
+        clear.append(second > CLEAR * first)
+        times = ", ".join(f"{way} {1e6 * measured[way]:.1f} ({1e6 * found[way]:.1f})" for way in measured)
+        print(f"{name}, {size} B: {times} us; {'right' if right[-1] else 'wrong'}", flush=True)
+    print(f"winners: {sum(right)} of {len(right)} right; of those ahead by more than 5 %: ", end="")
+    print(f"{sum(r and c for r, c in zip(right, clear, strict=True))} of {sum(clear)}")
+
+
+def main() -> None:
+    """Fits, or compares, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cluster", choices=(*CLUSTERS, "winners"))
+    chosen = parser.parse_args().cluster
+    winners() if chosen == "winners" else fit(CLUSTERS[chosen])
+
+
+if __name__ == "__main__":
+    main()
