@@ -171,8 +171,9 @@ def tune(
     """Find the best program for each collective, number of ranks and range of sizes, by measuring or simulating.
 
     Tries the library's algorithms, and your own if they are named, with every protocol, with several instances and
-    slots: all of them briefly, then the best ones and the default table's choice repeatedly. A change of program from
-    one size to the next must gain 5 %.
+    slots: all of them briefly, then the best ones and the default table's choice in turn, until none of the others can
+    be faster than the best by more than 2 %. Times are medians with their 95 % intervals. A change of program from one
+    size to the next must gain 5 %.
     The result is a selection table for `gc3.init(table=...)` and `gc3 table`. Without -o it is kept in the user's cache
     folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
     by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so
@@ -364,7 +365,17 @@ def _line(point: Measured) -> str:
         than = "the default"
     else:
         than = f"{point.default_us / took:.2f} times the default's speed"
-    return f"{where}: {took:.4g} us with {spec}, {than}; {point.tried} tried"
+    at = point.interval_of(spec)
+    between = f" ({at[0]:.4g} to {at[1]:.4g})" if at else ""
+    return f"{where}: {took:.4g} us{between} with {spec}, {than}; {_sure(point)}"
+
+
+def _sure(point: Measured) -> str:
+    """How sure it is that the best program is the best one."""
+    tried = f"{point.tried} tried"
+    if point.reference is not None or point.within is None:
+        return tried
+    return f"{tried}, none is faster" + (f" by more than {100 * point.within:.1f} %" if point.within else "")
 
 
 def _print_summary(found: Found, rows: list[Range], file: str) -> None:
@@ -398,7 +409,11 @@ def _data(found: Found) -> dict[str, Any]:
             "tried": point.tried,
             "default_us": point.default_us,
             "reference": point.reference,
-            "times": [{"program": asdict(spec), "median_us": took} for spec, took in point.times_us],
+            "within": point.within,
+            "times": [
+                {"program": asdict(spec), "median_us": took, "interval_us": point.interval_of(spec)}
+                for spec, took in point.times_us
+            ],
         }
         for point in found.points
     ]

@@ -97,6 +97,8 @@ def _point(data: Any) -> Measured:
         own,
         None,
         float(data.get("skew", 1)),
+        tuple(None if each is None else (float(each[0]), float(each[1])) for each in data.get("intervals_us", ())),
+        None if data.get("within") is None else float(data["within"]),
     )
 
 

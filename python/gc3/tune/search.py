@@ -1,29 +1,23 @@
-"""Times candidates: all of them briefly, then the best ones in turn."""
+"""The search among programs on real ranks, for every point of a goal."""
 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from gc3 import collectives, errors
 from gc3.comm.selection import Row, Spec, Table
-from gc3.comm.world import WorldError
 from gc3.tune.hosts import HostTimer
+from gc3.tune.point import Place, Point
+from gc3.tune.predicted import Predictor
 from gc3.tune.space import candidates, fits, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
-Place: TypeAlias = tuple[str, int, int, bool, float]  # collective, ranks, size, in place, skew
-
-_FINALISTS = 4
-_ROUNDS = 3
 _VARIED = 2  # programs that are also tried with other thresholds
-_LOOKING = 0.5  # of a point's share of the time limit: after it no further candidates are tried
-_BRIEF = 2  # iterations of the brief measurement
-_FEWEST, _MOST = 2, 500  # iterations of a turn
+_AGAIN = 2  # a brief point is measured again in the same run if there is so many times its share of time left
+_NEAR = 16  # times as large, or as small: sizes at which programs are fast in a similar order
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +94,15 @@ class Measured:
         ranks: Number of ranks.
         size: S in bytes.
         in_place: The mode it was measured in.
-        times_us: Median time of each finalist, in the order of candidates.
+        times_us: The time of each finalist, in the order of candidates: see `gc3.tune.race.Outcome`.
         default: The program of the default table; None if it cannot be timed, or the machine is simulated.
         tried: Number of candidates that were measured briefly, or simulated.
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
         own: The algorithms beside the library's that were tried.
         reference: With a simulation: what else serves such calls on that machine, such as NCCL, and its time in us.
         skew: Of the blocks; 1: equal blocks.
+        intervals_us: The 95 % intervals of the times; None: of too few turns. Empty with a simulation.
+        within: Any other program is faster than the best by at most this, at 95 % each: 0.01 is 1 %. None: not known.
     """
 
     collective: str
@@ -120,6 +116,8 @@ class Measured:
     own: tuple[Own, ...] = ()
     reference: tuple[str, float] | None = None
     skew: float = 1.0
+    intervals_us: tuple[tuple[float, float] | None, ...] = ()
+    within: float | None = None
 
     @property
     def place(self) -> Place:
@@ -130,6 +128,11 @@ class Measured:
     def best(self) -> tuple[Spec, float]:
         """The fastest program; the simplest among equals."""
         return min(self.times_us, key=lambda pair: pair[1])
+
+    def interval_of(self, spec: Spec) -> tuple[float, float] | None:
+        """The 95 % interval of the time of a finalist; None if it is not known."""
+        specs = [each for each, _ in self.times_us]
+        return self.intervals_us[specs.index(spec)] if self.intervals_us else None
 
     @property
     def default_us(self) -> float | None:
@@ -165,7 +168,7 @@ class Tuner:
         self.goal = goal
         self.measured = {point.place: self._in_view_of_own(point) for point in known if _current(point, goal)}
         self.failed: dict[str, str] = {}
-        self._seen: dict[tuple[str, int, float], dict[Spec, float]] = {}  # brief times at the size tried last
+        self._seen: dict[tuple[str, int, float], dict[int, dict[Spec, float]]] = {}  # brief times by size
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
 
     @property
@@ -186,7 +189,7 @@ class Tuner:
         Leaves out known points, and ends at the time limit. Measurements stay in `found`, however the search ends. The
         first points are far apart, so that a search that ends early has seen small and large sizes of every collective.
         With a time limit each point gets an equal share of what is left of it, and one that needs more is measured
-        briefly; such points are measured again after all others.
+        briefly; such points are measured again after all others, if these leave the time for it.
         """
         for number, ranks in enumerate(self.goal.ranks):
             every = self._in_order(ranks)
@@ -196,30 +199,43 @@ class Tuner:
                 continue
             timer = self._timer(ranks)
             tried: dict[tuple[str, bool], tuple[Spec, ...]] = {}
+            shares: dict[Place, float] = {}
+            planned = len(todo)
             with timer:
                 for done, place in enumerate(todo):
-                    collective, _, size, in_place, skew = place
+                    collective, _, size, _, skew = place
                     group = collective, skew > 1
                     if group not in tried:
                         begin(f"{collective}, {ranks} ranks: compiling candidates")
-                        library = candidates(
-                            collective,
-                            ranks,
-                            in_place=in_place,
-                            instances=timer.instances,
-                            fifos=timer.fifos,
-                            protocols=timer.protocols,
-                            own=tuple(own.spec for own in self.goal.own_of(collective)),
-                        )
-                        further = self.goal.further(collective, ranks, in_place=in_place)
-                        specs = dict.fromkeys((*library, *further))
-                        tried[group] = tuple(s for s in specs if skew == 1 or serves_v(s, ranks, in_place=in_place))
+                        tried[group] = self._candidates(timer, place)
                     if self._deadline is not None and time.monotonic() > self._deadline:
                         return
+                    left = (planned if done < planned else len(todo)) - done
+                    left += len(every) * (len(self.goal.ranks) - 1 - number)
+                    share = self._share(left)
+                    if share < _AGAIN * shares.get(place, 0.0):
+                        continue
                     begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
-                    left = len(todo) - done + len(every) * (len(self.goal.ranks) - 1 - number)
-                    self.measured[place] = self._point(timer, place, tried[group], self._share(left))
+                    self.measured[place] = self._point(timer, place, tried[group], share)
+                    if self.measured[place].brief and place not in shares:
+                        todo.append(place)  # in the time that the others may leave
+                    shares[place] = share
                     yield self.measured[place]
+
+    def _candidates(self, timer: Timer, place: Place) -> tuple[Spec, ...]:
+        """The programs for the collective and the number of ranks of a place."""
+        collective, ranks, _, in_place, skew = place
+        library = candidates(
+            collective,
+            ranks,
+            in_place=in_place,
+            instances=timer.instances,
+            fifos=timer.fifos,
+            protocols=timer.protocols,
+            own=tuple(own.spec for own in self.goal.own_of(collective)),
+        )
+        specs = dict.fromkeys((*library, *self.goal.further(collective, ranks, in_place=in_place)))
+        return tuple(spec for spec in specs if skew == 1 or serves_v(spec, ranks, in_place=in_place))
 
     def _in_view_of_own(self, point: Measured) -> Measured:
         """A point where an algorithm of the goal was not tried, or has changed since, is measured again."""
@@ -244,62 +260,55 @@ class Tuner:
         default: Spec | None = _default(place, self.goal)
         if skew > 1 and not serves_v(default, ranks, in_place=in_place):
             default = None
-        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
         winners = [point.best[0] for point in self._neighbours(place)]
-        # With too little time for all of them, those that were fast at another size are tried.
-        seen = self._seen.setdefault((collective, ranks, skew), {})
-        fitting.sort(key=lambda spec: seen.get(spec, 0 if spec in winners else math.inf))
-        looks: dict[Spec, float] = {}
-        cut = False
-
-        def look(spec: Spec) -> None:
-            try:
-                looks[spec] = min(timer.seconds(spec, collective, size, 1, _BRIEF, in_place=in_place, skew=skew))
-            except WorldError as problem:
-                self.failed[str(spec)] = str(problem)
-
-        # The first one is timed twice: the first calls at a size find cold buffers and ranks, whichever program they
-        # run. Starting ranks takes as long as timing many programs, so it does not count as a part of the share.
-        first = fitting[:1] if default is None else [default]
-        for spec in first:
-            look(spec)
-        began = time.monotonic()
-
-        def used() -> float:
-            return (time.monotonic() - began) / share
-
-        for spec in dict.fromkeys((*first, *fitting)):
-            if used() > _LOOKING and len(looks) > _FINALISTS:
-                cut = True
-                break
-            look(spec)
-        seen |= looks
-        varied = [v for spec in sorted(looks, key=lambda s: looks[s])[:_VARIED] for v in timer.variants(spec, size)]
+        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
+        fitting = self._promising_first(place, fitting, winners)
+        point = Point(timer, place, self.goal.seconds, share, self.failed)
+        point.start(fitting[:1] if default is None else [default])
+        point.look_at(fitting)
+        self._seen.setdefault((collective, ranks, skew), {})[size] = dict(point.looks)
+        finalists = point.halve()
+        varied = [v for spec in finalists[:_VARIED] for v in timer.variants(spec, size)]
         varied += [w for w in winners if w.thresholds and fits(w, size) and str(w) not in self.failed]
         for spec in dict.fromkeys(varied):
-            look(spec)
-        if not looks:
+            point.look(spec)
+        # Those of the last size are included: the end of a range is only known if its program was measured there.
+        kept = [spec for spec in dict.fromkeys((default, *winners)) if spec is not None and spec in point.looks]
+        chosen = {*finalists, *kept, *varied} & point.looks.keys()
+        found = point.race([spec for spec in dict.fromkeys((*kept, *tried, *varied)) if spec in chosen], kept)
+        if found is None:
             why = "; ".join(list(self.failed.values())[:1]) or "there is none"
             raise errors.error("RankLost", f"no program could be timed: {why}")
-        if default not in looks:
-            default = None
-        # Those of the last size are included: the end of a range is only known if its program was measured there.
-        kept = set(sorted(looks, key=lambda spec: looks[spec])[:_FINALISTS])
-        kept |= {spec for spec in winners if spec in looks}
-        compared = () if default is None else (default,)
-        finalists = list(dict.fromkeys((*compared, *(spec for spec in (*tried, *looks) if spec in kept))))
-        times: dict[Spec, list[float]] = {spec: [] for spec in finalists}
-        for turn in range(_ROUNDS):
-            if turn and used() > 1:
-                cut = True
-                break
-            for spec in finalists if turn % 2 else reversed(finalists):
-                iterations = min(max(int(min(self.goal.seconds, share / 20) / max(looks[spec], 1e-7)), _FEWEST), _MOST)
-                warmup = 1 + iterations // 8
-                times[spec] += timer.seconds(spec, collective, size, warmup, iterations, in_place=in_place, skew=skew)
-        medians = tuple((spec, 1e6 * statistics.median(times[spec])) for spec in finalists)
-        own = self.goal.own_of(collective)
-        return Measured(*place[:4], medians, default, len(looks), cut, own, None, skew)
+        return Measured(
+            *place[:4],
+            tuple((spec, 1e6 * took) for spec, took in found.seconds.items()),
+            default if default in found.turns else None,
+            len(point.looks),
+            point.cut,
+            self.goal.own_of(collective),
+            skew=skew,
+            intervals_us=tuple(at and (1e6 * at[0], 1e6 * at[1]) for at in found.intervals.values()),
+            within=found.within,
+        )
+
+    def _promising_first(self, place: Place, programs: list[Spec], winners: list[Spec]) -> list[Spec]:
+        """Programs in the order in which they are tried, since the time may not suffice for all of them.
+
+        The best ones of the sizes beside it, then the others by their times at a size that is known, or else simulated.
+        """
+        collective, ranks, size, in_place, skew = place
+        if self._deadline is None:
+            return programs
+        known = self._seen.get((collective, ranks, skew), {})
+        nearest = min(known, key=lambda other: max(other / size, size / other), default=None)
+        if nearest is not None and max(nearest / size, size / nearest) <= _NEAR:
+            times = known[nearest]
+        elif self.goal.hosts is None:
+            predictor = Predictor(collective, ranks, self.goal.engine, in_place=in_place, skew=skew)
+            times = {spec: predictor.seconds(spec, size) for spec in programs}
+        else:
+            times = {}
+        return sorted(programs, key=lambda spec: (spec not in winners, times.get(spec, math.inf)))
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from gc3 import errors
 from gc3.sim.nccl import Nccl
 from gc3.tune.descent import MOST, Search
-from gc3.tune.search import Found, Goal, Measured, Place, far_apart, places
+from gc3.tune.point import Place
+from gc3.tune.search import Found, Goal, Measured, far_apart, places
 
 if TYPE_CHECKING:
     from gc3.sim import Platform

@@ -1,0 +1,263 @@
+"""Races of programs: what the intervals hold, and that the winner is as good as is said, with seeded noise."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gc3.cli.main import main
+from gc3.comm.selection import Spec
+from gc3.comm.world import WorldError
+from gc3.tune import Goal, Measured, Record, Tuner, search
+from gc3.tune.point import FINALISTS, Point
+from gc3.tune.predicted import Predictor
+from gc3.tune.race import FEWEST_ROUNDS, MARGIN, MOST_ROUNDS, interval, race
+from gc3.tune.timers import RankTimer
+
+RING = Spec("ring_allreduce", (("R", "ranks"),))
+PLACE = ("allreduce", 2, 1024, False, 1.0)
+
+
+def test_intervals_hold_the_median_as_often_as_they_say() -> None:
+    draw = random.Random(1)  # noqa: S311
+    for count in (6, 9, 20, 51):
+        held = 0
+        for _ in range(4000):
+            ends = interval([draw.expovariate(1.0) for _ in range(count)])
+            assert ends is not None
+            held += ends[0] <= math.log(2) <= ends[1]
+        assert held / 4000 >= 0.94
+    assert interval([1.0] * 5) is None
+    assert interval([1.0, 2.0], 0.5) == (1.0, 2.0)
+    assert interval([], 0.5) is None
+
+
+class Machine:
+    """Times of programs on a machine with slow phases, interruptions and noise."""
+
+    def __init__(self, seed: int, true: list[float], noise: float = 0.03) -> None:
+        """Starts in a fast phase."""
+        self.true, self.turns = true, [0] * len(true)
+        self._draw, self._noise, self._phase = random.Random(seed), noise, 1.0  # noqa: S311
+
+    def turn(self, program: int) -> float:
+        """Times a program once."""
+        self.turns[program] += 1
+        if self._draw.random() < 0.05:
+            self._phase = math.exp(0.6 * self._draw.random())
+        interrupted = 1 + 2 * self._draw.random() if self._draw.random() < 0.1 else 1
+        return self.true[program] * self._phase * interrupted * math.exp(self._draw.gauss(0, self._noise))
+
+
+@pytest.mark.parametrize(("spread", "noise"), [(0.1, 0.03), (0.02, 0.03), (0.5, 0.03), (0.1, 0.1), (0.1, 0.01)])
+def test_the_winner_is_as_good_as_is_said(spread: float, noise: float) -> None:
+    """In at least 95 of 100 races, though the winner is chosen from the same turns."""
+    draw = random.Random(2)  # noqa: S311
+    wrong, losses = 0, list[float]()
+    for seed in range(300):
+        machine = Machine(seed, [1 + spread * draw.random() for _ in range(8)], noise)
+        found = race(range(8), machine.turn)
+        assert found is not None
+        assert found.within is not None
+        losses.append(machine.true[found.winner] / min(machine.true) - 1)
+        wrong += losses[-1] > found.within
+    assert wrong / 300 <= 0.05
+    assert statistics.median(losses) <= 0.01
+
+
+def test_programs_that_cannot_win_have_no_further_turns() -> None:
+    machine = Machine(3, [1.0, 1.5, 1.2, 3.0])
+    found = race(range(4), machine.turn)
+    assert found is not None
+    assert (found.winner, found.within) == (0, 0.0)
+    assert machine.turns[3] < FEWEST_ROUNDS
+    assert max(machine.turns) < MOST_ROUNDS
+    # Without noise the fewest rounds suffice, and equal programs are equal.
+    for true in ([1.0, 1.0], [1.0, 1.0 - MARGIN / 2], [1.0]):
+        times = dict(enumerate(true))
+        found = race(times, times.__getitem__)
+        assert found is not None
+        assert len(found.turns[found.winner]) == FEWEST_ROUNDS
+        assert found.within is not None
+        assert found.within <= MARGIN
+
+
+def test_a_slow_phase_hits_all_alike() -> None:
+    """Times of those that are out early, or were timed in a slow phase, are compared with the same rounds."""
+    rounds = [0, 0]
+
+    def turn(program: int) -> float:
+        rounds[program] += 1
+        return (3.0 if rounds[program] < 4 else 1.0) * (1 + program)
+
+    found = race([0, 1], turn, kept=[1])
+    assert found is not None
+    assert found.winner == 0
+    assert found.seconds == {0: 2.0, 1: 4.0}
+    assert found.intervals == {0: (1.0, 3.0), 1: (4.0, 4.0)}
+    rounds = [0, 0]
+    found = race([0, 1], turn)
+    assert found is not None
+    assert len(found.turns[1]) == 2
+    assert found.seconds[1] == 2 * found.seconds[0]
+    assert found.intervals[1] is None
+
+
+def test_races_that_end_early() -> None:
+    found = race([1, 2], float, goes_on=lambda: False)
+    assert found is not None
+    assert (found.turns, found.winner, found.within) == ({1: [1.0], 2: [2.0]}, 1, None)
+    found = race([1, 2], lambda program: None if program == 1 else 2.0)
+    assert found is not None
+    assert (list(found.turns), found.winner, found.within) == ([2], 2, 0.0)
+    assert race([1, 2], lambda _: None) is None
+    # The last that is left cannot be timed any more: what others are kept for remains.
+    count = [0]
+
+    def breaks(program: int) -> float | None:
+        count[0] += program == 1
+        return None if program == 1 and count[0] > 3 else float(program)
+
+    found = race([1, 2], breaks, kept=[2])
+    assert found is not None
+    assert found.winner == 2
+
+
+class Fake:
+    """A timer whose times are made up: programs are fast in the order of their instances, or fail."""
+
+    def __init__(self, fails: int = 0, noise: float = 0.0) -> None:
+        """`fails`: the instances of the program that fails."""
+        self.asked: list[tuple[Spec, int]] = []
+        self._fails, self._noise, self._draw = fails, noise, random.Random(4)  # noqa: S311
+
+    def seconds(self, spec: Spec, _: str, __: int, ___: int, iterations: int, **____: object) -> tuple[float, ...]:
+        """Makes times up."""
+        self.asked.append((spec, iterations))
+        if spec.instances == self._fails:
+            raise WorldError("it ended")
+        true = 1e-3 * (1 + 0.1 * spec.instances)
+        return tuple(true * math.exp(self._draw.gauss(0, self._noise)) for _ in range(iterations))
+
+
+def test_the_faster_half_is_looked_at_again() -> None:
+    many = [replace(RING, instances=number) for number in range(1, 41)]
+    timer, failed = Fake(fails=7, noise=0.05), dict[str, str]()
+    point = Point(timer, PLACE, 0.02, math.inf, failed)  # pyright: ignore[reportArgumentType]
+    point.start(many[20:21])
+    point.look_at(many)
+    assert len(point.looks) == 39
+    assert len(timer.asked) == 41  # the first one was timed twice
+    finalists = point.halve()
+    assert len(timer.asked) == 41 + 19 + 9 + 8
+    assert len(finalists) == FINALISTS
+    assert set(finalists) <= set(many[:15])
+    found = point.race(finalists, ())
+    assert found is not None
+    assert found.winner == many[0]
+    assert failed == {str(many[6]): "it ended"}
+    assert not point.cut
+
+
+def tuned(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, Callable[[str], str]]:
+    """Runs `gc3 tune` at two sizes with a timer of seeded noise; the second value runs it with other options."""
+    draw = random.Random(5)  # noqa: S311
+
+    def seconds(_: object, spec: Spec, *given: object, **__: object) -> tuple[float, ...]:
+        assert isinstance(given[3], int)
+        true = 1e-5 * (1 + 0.2 * len(str(spec)))
+        return tuple(true * math.exp(draw.gauss(0, 0.05)) for _ in range(given[3]))
+
+    monkeypatch.setattr(RankTimer, "seconds", seconds)
+
+    def run(*more: str) -> str:
+        line = ["tune", "--collectives", "allgather", "--ranks", "2", "-b", "1KiB", "-e", "4KiB", *options, *more]
+        done = CliRunner().invoke(main, line)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run(), run
+
+
+def test_the_command_says_how_sure_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    said, run = tuned(monkeypatch, "-o", file)
+    first = said.splitlines()[0]
+    assert first.startswith("allgather, 2 ranks, 1 KiB: ")
+    assert " to " in first
+    assert " tried, none is faster" in first
+    data = json.loads(run("--json"))
+    for point in data["points"]:
+        assert 0 <= point["within"] < 0.1
+        best = min(point["times"], key=lambda each: each["median_us"])
+        low, high = best["interval_us"]
+        assert low <= best["median_us"] <= high
+    # They are kept.
+    known = Record(file, fresh=False).points
+    assert [point.within for point in known] == [point["within"] for point in data["points"]]
+    assert all(point.interval_of(point.best[0]) is not None for point in known)
+    old = Measured(*PLACE[:4], ((RING, 1.0),), RING, 1)
+    assert old.interval_of(RING) is None
+
+
+def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[Spec] = []
+
+    def seconds(_: object, spec: Spec, *__: object, **___: object) -> tuple[float, ...]:
+        timed.append(spec)
+        return (1.0,)
+
+    many = [replace(RING, instances=number) for number in range(1, 9)]
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: tuple(many))
+    monkeypatch.setattr(Predictor, "seconds", lambda _, spec, __: -spec.instances)  # pyright: ignore
+    monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
+    monkeypatch.setattr(RankTimer, "seconds", seconds)
+    tuner = Tuner(Goal(("allreduce",), (2,), (1 << 20, 2 << 20), time_limit=1000))
+    points = tuner.points()
+    next(points)
+    first = [spec for spec in timed if spec in many][: len(many)]
+    assert first == many[::-1]
+    # At a size near it, what was measured counts.
+    monkeypatch.setattr(Predictor, "seconds", None)
+    assert len(list(points)) == 1
+
+
+@pytest.mark.parametrize("engine", ["processes", "threads"])
+def test_the_simulator_knows_the_engines(engine: str) -> None:
+    predictor = Predictor("allreduce", 4, engine, in_place=False, skew=1.0)
+    small, large = (predictor.seconds(RING, size) for size in (1 << 10, 1 << 24))
+    assert 0 < small < large < math.inf
+    told = replace(RING, thresholds=(("spins", 3),))
+    assert predictor.seconds(told, 1 << 10) == small
+    assert predictor.seconds(replace(RING, algorithm="direct_alltoall", instances=99999), 1) == math.inf
+
+
+def test_brief_points_are_measured_again_in_the_time_that_others_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call at the large size takes long, so its share of the time does not suffice; the others leave theirs."""
+    clock = [0.0]
+
+    def seconds(_: object, spec: Spec, __: str, size: int, *___: object, **____: object) -> tuple[float, ...]:
+        clock[0] += 1.0 if size == 1 << 20 else 0.01
+        return (1.0 + spec.instances,)
+
+    many = tuple(replace(RING, instances=number) for number in range(1, 61))
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: many)
+    monkeypatch.setattr(search.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
+    monkeypatch.setattr(RankTimer, "seconds", seconds)
+    sizes = tuple(1 << power for power in (14, 16, 17, 18, 19, 20))
+    tuner = Tuner(Goal(("allreduce",), (2,), sizes, time_limit=200))
+    points = [(point.size, point.brief) for point in tuner.points()]
+    assert points[:2] == [(1 << 14, False), (1 << 20, True)]
+    assert points[-1] == (1 << 20, False)
+    assert len(points) == 7
+    assert tuner.found.finished
+    assert clock[0] < 220
