@@ -1,25 +1,47 @@
-"""How near the simulator's tuner comes to the fastest program of its whole space: `python benchmarks/tuner.py`.
+"""How near the tuner comes to the fastest program of its whole space: `python benchmarks/tuner.py`.
 
-Prints for each size the time of the best program of the space, which it finds by simulating all of them, that of the
-tuner's program, and the number of the tuner's simulations. It leaves out programs whose busiest link alone takes longer
-than the best so far.
+In the simulator, prints for each size the time of the best program of the space, which it finds by simulating all of
+them, that of the tuner's program, and the number of the tuner's simulations. It leaves out programs whose busiest link
+alone takes longer than the best so far. With --keep FILE each size of the exhaustive search is kept as it is done, so
+that an interrupted run continues. With --sample it is one of so many programs, drawn at random.
+
+    python benchmarks/tuner.py --engine processes --ranks 2 --collectives allreduce [--tuned FILE]
+
+On this machine, runs the tuner with a time limit, or takes the table that it has written to FILE. Then all candidates
+race at each size for 6 s, and the tuned program and the best of them have turns in random
+order. Printed is the ratio of the times of the program of the point, and of the row that serves the size, to that of
+the fastest of all: the median of the turns' ratios with its interval.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import random
 import statistics
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 from gc3 import errors, sim
 from gc3.cli.machine import load_machine
+from gc3.comm.selection import Spec
 from gc3.sim.nccl import Nccl
-from gc3.tune import Search
+from gc3.tune import Goal, Record, Search, Tuner, candidates
+from gc3.tune.point import Place, Point
+from gc3.tune.race import interval, race
+from gc3.tune.ranges import ranges
+from gc3.tune.timers import RankTimer, ThreadTimer
+
+_RACE_S = 6.0  # of the race of all candidates at a size; the round in which it ends is finished
+_TOGETHER = 4  # turns of the same ranks; others find other memory
+_LAST_TURNS = 16  # of the tuned programs and the best ones
+_LAST = 4  # best programs of the exhaustive search
 
 
-def compare(machine: str, nodes: int, collective: str, sizes: list[int]) -> list[float]:
+def compare(machine: str, nodes: int, collective: str, sizes: list[int], keep: str | None, sample: int) -> list[float]:
     """Prints the table for a collective on a machine; returns the ratios of the times."""
     on = sim.platform(load_machine(machine, nodes if nodes > 1 else None))
     ranks = on.topology.rank_count
@@ -33,34 +55,125 @@ def compare(machine: str, nodes: int, collective: str, sizes: list[int]) -> list
         nccl = None
     space = list(brute.space())
     print(f"# {machine}, {nodes} nodes, {collective}: {len(space)} programs; the tuner took {took:.1f} s")
-    print(f"# {'size':>10} {'best':>10} {'tuned':>10} {'ratio':>6} {'tried':>5} {'NCCL':>10}")
+    if 0 < sample < len(space):
+        space = random.Random(sample).sample(space, sample)  # noqa: S311
+    print(f"# {'size':>10} {'best':>10} {'tuned':>10} {'ratio':>6} {'tried':>5} {'NCCL':>10}", flush=True)
     ratios: list[float] = []
     for size in sizes:
-        best = math.inf
-        for spec in space:
-            best = min(best, brute.seconds(spec, size, below=best))
         (spec, tuned), *_ = found[size][0]
+        key = f"{machine} {nodes} {collective} {size} {len(space)}"
+        best = _kept(keep).get(key)
+        if best is None:
+            best = tuned  # it is one of the space
+            for other in space:
+                best = min(best, brute.seconds(other, size, below=best))
+            if keep:
+                Path(keep).write_text(json.dumps({**_kept(keep), key: best}, indent=1))
         ratios.append(tuned / best)
         other = f"{1e6 * nccl(size).time_s:10.2f}" if nccl else " " * 10
-        print(f"{size:>12} {1e6 * best:10.2f} {1e6 * tuned:10.2f} {ratios[-1]:6.3f} {found[size][1]:5} {other}  {spec}")
+        row = f"{size:>12} {1e6 * best:10.2f} {1e6 * tuned:10.2f} {ratios[-1]:6.3f} {found[size][1]:5} {other}  {spec}"
+        print(row, flush=True)
     return ratios
+
+
+def _kept(keep: str | None) -> dict[str, float]:
+    return json.loads(Path(keep).read_text()) if keep and Path(keep).exists() else {}
+
+
+def measure(engine: str, ranks: int, collective: str, sizes: list[int], limit: float, tuned: str | None) -> list[float]:
+    """Prints the table for a collective on this machine; returns the ratios of the points' programs."""
+    timer = ThreadTimer(ranks) if engine == "threads" else RankTimer(ranks)
+    began = time.perf_counter()
+    known = Record(tuned, fresh=False, engine=engine).points if tuned else ()
+    tuner = Tuner(Goal((collective,), (ranks,), tuple(sizes), engine=engine, time_limit=limit), known)
+    if not tuned:
+        list(tuner.points())
+    points = {point.size: point for point in tuner.found.points}
+    rows = {point.size: row.spec for row in ranges(points.values(), sizes) for point in row.points}
+    in_place = collective == "broadcast"
+    specs = candidates(
+        collective,
+        ranks,
+        in_place=in_place,
+        instances=timer.instances,
+        fifos=timer.fifos,
+        protocols=timer.protocols,
+    )
+    print(f"# {engine}, {ranks} ranks, {collective}: tuned in {time.perf_counter() - began:.0f} s")
+    print(f"# {'size':>10} {'tried':>5} {'best us':>10} {'point':>6} {'interval':>15} {'row':>6} {'interval':>15}")
+    ratios: list[float] = []
+    with timer:
+        for size in sizes:
+            place: Place = (collective, ranks, size, in_place, 1.0)
+            wanted = points[size].best[0], rows[size]
+            found = _exhaustive(timer, place, specs, wanted)
+            times = {spec: statistics.median(turns) for spec, turns in found.items()}
+            best = min(times, key=lambda spec: times[spec])
+            told = [_ratio(found[spec], found[best]) for spec in wanted]
+            ratios.append(told[0][0])
+            shown = "  ".join(f"{ratio:5.3f} {low:7.3f}-{high:.3f}" for ratio, low, high in told)
+            print(f"{size:>12} {points[size].tried:5} {1e6 * times[best]:10.2f} {shown}  {best}", flush=True)
+    return ratios
+
+
+def _exhaustive(
+    timer: RankTimer | ThreadTimer, place: Place, specs: tuple[Spec, ...], wanted: tuple[Spec, Spec]
+) -> dict[Spec, list[float]]:
+    """Seconds of the last turns of the tuned programs and the best of all."""
+    point = Point(timer, place, 0.005, math.inf, {})
+    varied = [v for spec in wanted for v in timer.variants(replace(spec, thresholds=()), place[2])]
+    everything = dict.fromkeys((*specs, *varied, *wanted))
+    point.start(wanted[:1])
+    point.look_at(everything)
+    end = time.monotonic() + _RACE_S
+    first = race(list(point.looks), point.turn, goes_on=lambda: time.monotonic() < end)
+    if first is None:
+        raise errors.error("RankLost", "no program could be timed")
+    ahead = sorted(first.seconds, key=lambda spec: first.seconds[spec])[:_LAST]
+    last: dict[Spec, list[float]] = {spec: [] for spec in dict.fromkeys((*wanted, *ahead))}
+    for number in range(_LAST_TURNS):
+        if number % _TOGETHER == 0:
+            timer.renew()
+        for spec in random.sample(list(last), len(last)):
+            last[spec].append(point.turn(spec) or math.inf)
+    return last
+
+
+def _ratio(times: list[float], others: list[float]) -> tuple[float, float, float]:
+    """The median of the turns' ratios, and its interval."""
+    found = [time / other for time, other in zip(times, others, strict=True)]
+    low, high = interval(found) or (0.0, math.inf)
+    return statistics.median(found), low, high
 
 
 def main() -> None:
     """Compares for the collectives and machines of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=("sim", "processes", "threads"), default="sim")
     parser.add_argument("--machines", default="ndv4,ndv5,mi300x")
     parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=2, help="of a real engine")
     parser.add_argument("--collectives", default="allreduce,allgather,alltoall,reducescatter")
-    parser.add_argument("--sizes", type=int, default=11, help="number of sizes from 1 KiB on, each four times the last")
+    parser.add_argument("--sizes", type=int, help="number of sizes from 1 KiB on  [default: 11; a real engine: 8]")
+    parser.add_argument("--factor", type=int, default=4, help="from each size to the next")
+    parser.add_argument("--keep", metavar="FILE", help="of the exhaustive search in the simulator")
+    parser.add_argument("--sample", type=int, default=0, help="programs of the exhaustive search in the simulator")
+    parser.add_argument("--time-limit", type=float, default=120, help="of the tuner on a real engine")
+    parser.add_argument(
+        "--tuned", metavar="TABLE", help="the tuner's table for a real engine, with its points beside it"
+    )
     given = parser.parse_args()
-    sizes = [1 << (10 + 2 * k) for k in range(given.sizes)]
+    count = given.sizes or (11 if given.engine == "sim" else 8)
+    sizes = [1024 * given.factor**k for k in range(count)]
     ratios: list[float] = []
-    for machine in given.machines.split(","):
-        for collective in given.collectives.split(","):
-            ratios += compare(machine, given.nodes, collective, sizes)
-            sys.stdout.flush()
+    for collective in given.collectives.split(","):
+        if given.engine != "sim":
+            ratios += measure(given.engine, given.ranks, collective, sizes, given.time_limit, given.tuned)
+            continue
+        for machine in given.machines.split(","):
+            ratios += compare(machine, given.nodes, collective, sizes, given.keep, given.sample)
     print(f"median {statistics.median(ratios):.4f}, worst {max(ratios):.4f} of {len(ratios)} points")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

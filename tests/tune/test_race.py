@@ -112,8 +112,13 @@ def test_a_slow_phase_hits_all_alike() -> None:
 
 
 def test_races_that_end_early() -> None:
-    found = race([1, 2], float, goes_on=lambda: False)
+    starts: list[int] = []
+    found = race([1, 2], float, goes_on=lambda: False, renew=lambda: starts.append(1))
     assert found is not None
+    assert len(starts) == 1
+    draw = random.Random(6)  # noqa: S311
+    race([1.0, 1.0001], lambda _: draw.random(), renew=lambda: starts.append(2))
+    assert starts == [1, 2, 2]  # a long race is one of ranks that have started twice
     assert (found.turns, found.winner, found.within) == ({1: [1.0], 2: [2.0]}, 1, None)
     found = race([1, 2], lambda program: None if program == 1 else 2.0)
     assert found is not None
@@ -137,7 +142,12 @@ class Fake:
     def __init__(self, fails: int = 0, noise: float = 0.0) -> None:
         """`fails`: the instances of the program that fails."""
         self.asked: list[tuple[Spec, int]] = []
+        self.starts = 0
         self._fails, self._noise, self._draw = fails, noise, random.Random(4)  # noqa: S311
+
+    def renew(self) -> None:
+        """Counts."""
+        self.starts += 1
 
     def seconds(self, spec: Spec, _: str, __: int, ___: int, iterations: int, **____: object) -> tuple[float, ...]:
         """Makes times up."""
@@ -163,6 +173,7 @@ def test_the_faster_half_is_looked_at_again() -> None:
     found = point.race(finalists, ())
     assert found is not None
     assert found.winner == many[0]
+    assert timer.starts in (1, 2)
     assert failed == {str(many[6]): "it ended"}
     assert not point.cut
 

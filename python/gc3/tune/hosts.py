@@ -64,6 +64,9 @@ class HostTimer:
         placed = {"ranks_per_node": [each, each]} if each else {}
         return {**row, "nodes": [nodes, nodes], **placed, "transport": self.comm.transport}
 
+    def renew(self) -> None:
+        """Does nothing: the ranks are those of the job."""
+
     def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
         """Returns none: thresholds are for messages inside a host."""
         return ()

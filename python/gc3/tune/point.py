@@ -18,7 +18,7 @@ Place: TypeAlias = tuple[str, int, int, bool, float]  # collective, ranks, size,
 FINALISTS = 8
 _LOOKING = 0.5  # of the share of time: after it no further programs are tried
 _BRIEF = 2  # iterations of a look
-_FEWEST, _MOST = 2, 500  # iterations of a turn
+_FEWEST, _MOST = 2, 2000  # iterations of a turn
 _TURN = 0.02  # of the share: one turn is no longer
 
 
@@ -44,7 +44,7 @@ class Point:
         self.cut = False
         self._timer = timer
         self._place = place
-        self._turn = min(seconds, share * _TURN)
+        self._seconds_of_turn = min(seconds, share * _TURN)
         self._share = share
         self._failed = failed
         self._began = 0.0
@@ -96,20 +96,21 @@ class Point:
 
     def race(self, finalists: Iterable[Spec], kept: Collection[Spec]) -> Outcome[Spec] | None:
         """Times finalists in turn; None: none can be timed."""
-        found = race(finalists, self._median, kept=kept, goes_on=lambda: self._used() <= 1)
+        found = race(finalists, self.turn, kept=kept, goes_on=lambda: self._used() <= 1, renew=self._timer.renew)
         self.cut |= found is not None and len(found.turns[found.winner]) < FEWEST_ROUNDS
         return found
+
+    def turn(self, spec: Spec) -> float | None:
+        """Returns the median of the calls of a turn of a program that was looked at; None: it cannot be timed."""
+        iterations = min(max(int(self._seconds_of_turn / max(self.looks[spec], 1e-7)), _FEWEST), _MOST)
+        took = self._seconds(spec, 1 + iterations // 8, iterations)
+        return None if took is None else statistics.median(took)
 
     def _fastest(self, programs: Collection[Spec]) -> list[Spec]:
         return sorted(programs, key=lambda spec: self.looks.get(spec, math.inf))
 
     def _used(self) -> float:
         return (time.monotonic() - self._began) / self._share
-
-    def _median(self, spec: Spec) -> float | None:
-        iterations = min(max(int(self._turn / max(self.looks[spec], 1e-7)), _FEWEST), _MOST)
-        took = self._seconds(spec, 1 + iterations // 8, iterations)
-        return None if took is None else statistics.median(took)
 
     def _seconds(self, spec: Spec, warmup: int, iterations: int) -> tuple[float, ...] | None:
         collective, _, size, in_place, skew = self._place

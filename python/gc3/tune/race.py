@@ -24,6 +24,7 @@ MARGIN = 0.02  # programs that differ by less are equal
 FEWEST_ROUNDS, MOST_ROUNDS = 6, 20  # the fewest that have an interval
 _FAR = 1.25  # a program that was slower by this in each of the first rounds is out before it has an interval
 _FIRST = 2
+_TOGETHER = 10  # rounds of the same ranks, since starting them takes as long as many turns
 
 K = TypeVar("K", bound=Hashable)
 
@@ -88,6 +89,7 @@ def race(
     *,
     kept: Collection[K] = (),
     goes_on: Callable[[], bool] = lambda: True,
+    renew: Callable[[], None] = lambda: None,
 ) -> Outcome[K] | None:
     """Times programs in turn until one is left, the rest is faster by MARGIN at most, or after MOST_ROUNDS.
 
@@ -96,6 +98,8 @@ def race(
         turn: Times one, in seconds; None: it cannot be timed, and is left out.
         kept: Those that have a turn in every round, though others are faster.
         goes_on: Whether there is time for another round; the first is always run.
+        renew: Lets ranks start anew, before some of the rounds. Where a rank's memory is can matter more than the
+            program, and other programs that have run there matter as well.
 
     Returns:
         None: none of them can be timed.
@@ -107,6 +111,8 @@ def race(
     for number in range(MOST_ROUNDS):
         if number and not goes_on():
             break
+        if number % _TOGETHER == 0:
+            renew()
         now = [program for program in turns if program in left or program in kept]
         for program in draw.sample(now, len(now)):
             took = turn(program)

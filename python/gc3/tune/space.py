@@ -18,7 +18,7 @@ _LAST_LL = 256 << 10
 _LAST_LL128 = 4 << 20
 _FIRST_INSTANCES = 16 << 10  # below this size, instances have too little data to share
 # Large slots are for large messages; small slots keep small messages in the cache.
-_FIRST_LARGE, _LARGE = 1 << 20, 1 << 20
+_FIRST_LARGE, _LARGE = 256 << 10, 1 << 20
 _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
 # Below the first size messages are never read from another rank's memory; above the last, waits are longer than spins.

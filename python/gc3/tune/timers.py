@@ -24,8 +24,8 @@ from gc3.tune.wire import Work
 if TYPE_CHECKING:
     from gc3.datatypes import Array
 
-# Engines of threads that exist at a time: one for each finalist of a point. Each has threads and FIFOs of its own.
-_ENGINES = 8
+# Engines of threads that exist at a time: one for each program of a race. Each has threads and FIFOs of its own.
+_ENGINES = 16
 
 
 class Timer(Protocol):
@@ -50,6 +50,10 @@ class Timer(Protocol):
         Raises:
             WorldError: The program cannot be timed.
         """
+        ...
+
+    def renew(self) -> None:
+        """Lets ranks start anew, where they can: they then find other memory, without that of other programs."""
         ...
 
     def __enter__(self) -> None:
@@ -103,6 +107,10 @@ class RankTimer:
         except WorldError:
             self._end()
             raise
+
+    def renew(self) -> None:
+        """Ends the ranks; they start on demand."""
+        self._end()
 
     def __enter__(self) -> None:
         """Does nothing: ranks start on demand."""
@@ -158,13 +166,18 @@ class ThreadTimer:
         except errors.Gc3Error as problem:
             raise WorldError(problem.message) from problem
 
+    def renew(self) -> None:
+        """Ends the engines; they are made on demand."""
+        for made in (self._ready, self._buffers):
+            made.cache_clear()
+
     def __enter__(self) -> None:
         """Does nothing: engines are made on demand."""
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         """Ends the engines."""
-        for made in (self._ready, self._compiled, self._buffers):
-            made.cache_clear()
+        self.renew()
+        self._compiled.cache_clear()
 
     def _copy(self, spec: Spec, in_place: bool) -> Program:
         """A program with an engine of its own."""
