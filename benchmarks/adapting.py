@@ -32,6 +32,8 @@ from gc3.comm.selection import Spec, Table
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
+PAIRS = 5  # of communicators
+BLOCK = 1024  # calls, among which there is a look
 LOADS = 2  # other processes, each of which uses a core and memory
 BUSY = "import numpy\na = numpy.ones(1 << 20)\nwhile True: a += 1"
 
@@ -98,35 +100,47 @@ def start(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
 
 
 def cost(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
-    """Of learning when there is nothing to learn."""
+    """Of learning when there is nothing to learn.
+
+    Where a communicator's memory is makes a difference of some per cent as well, so there are several pairs of them.
+    """
     for size in SIZES:
-        x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
-        with gc3.init(adapt=True) as new:
-            for _ in range(40):
-                block(new, x, y, 500)
-                if "the best of" in learned(new, size):
-                    break
-            text = learned(new, size)
-            with ExitStack() as stack:
-                if text.startswith("the row's program"):
-                    same = stack.enter_context(gc3.init(adapt=False))
-                else:
-                    spec = program_of(text, Table.default())
-                    same = stack.enter_context(gc3.init(table=table(folder, f"same{size}", spec.data()), adapt=False))
-                block(same, x, y, 500)
-                ratios: list[float] = []
-                until = time.monotonic() + seconds / len(SIZES)
-                turn = 0
-                while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
-                    pair = (new, same) if turn % 2 else (same, new)
-                    times = [block(comm, x, y, 256) for comm in pair]  # with one look each, as there is in 256 calls
-                    ratios.append(times[turn % 2 == 0] / times[turn % 2])
-                    turn += 1
-                here = slowest(me, [statistics.median(ratios)])[0]
-                say(
-                    f"{size:>8} B  learning takes {here:.4f} of the time without, median of {len(ratios)}; "
-                    f"{learned(new, size)}"
-                )
+        found: list[float] = []
+        for number in range(PAIRS):
+            found.append(pair(me, size, f"{folder}/{number}", seconds / len(SIZES) / PAIRS))
+        here = slowest(me, found)
+        say(
+            f"{size:>8} B  learning takes {statistics.median(here):.4f} of the time without, median of {PAIRS} pairs "
+            f"of communicators ({min(here):.4f} to {max(here):.4f})"
+        )
+
+
+def pair(me: gc3.Communicator, size: int, folder: str, seconds: float) -> float:
+    """Returns the ratio of the times of a communicator that has learned, and of one that runs the same program."""
+    Path(folder).mkdir(exist_ok=True)
+    x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+    with ExitStack() as stack:
+        new = stack.enter_context(gc3.init(adapt=True))
+        for _ in range(40):
+            block(new, x, y, 500)
+            if "the best of" in learned(new, size):
+                break
+        text = learned(new, size)
+        if text.startswith("the row's program"):
+            same = stack.enter_context(gc3.init(adapt=False))
+        else:
+            spec = program_of(text, Table.default())
+            same = stack.enter_context(gc3.init(table=table(folder, f"same{size}", spec.data()), adapt=False))
+        block(same, x, y, 500)
+        ratios: list[float] = []
+        until = time.monotonic() + seconds
+        turn = 0
+        while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+            order = (new, same) if turn % 2 else (same, new)
+            times = [block(comm, x, y, BLOCK) for comm in order]
+            ratios.append(times[turn % 2 == 0] / times[turn % 2])
+            turn += 1
+        return statistics.median(ratios)
 
 
 def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint32_t kFirstRest = 8;       // calls before the first look, in which memory is taken and caches fill
 constexpr std::uint32_t kShortRest = 32;      // calls between two looks when something is to be tried or confirmed
+constexpr std::uint64_t kExchangePart = 200;  // an exchange takes at most 1/200 of the time of the calls before it
 constexpr std::uint64_t kCreditCalls = 1000;  // trials may cost their share of so many calls in advance
 constexpr std::size_t kLoads = 4;             // that are remembered
 constexpr std::uint32_t kStrange = 3;         // looks in a row that are no accident
@@ -30,6 +31,11 @@ bool Learner::may_spend(std::uint64_t ns) const {
   return spent_ + ns <= all / 1'000'000 * share_ + all % 1'000'000 * share_ / 1'000'000;
 }
 
+std::uint32_t Learner::rest() const {
+  const std::uint64_t calls = exchange_ns_ * kExchangePart / best_ns_;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(calls, kRest, kMostRest));
+}
+
 Learner::Leg Learner::next(std::uint32_t ready) {
   const auto leg = [&](std::uint32_t arm, std::uint32_t calls, bool timed) {
     rested_ = !timed;
@@ -41,7 +47,7 @@ Learner::Leg Learner::next(std::uint32_t ready) {
   if (best_ns_ == 0) return leg(best_, kLook, true);
   if (settled_) {
     if (rested_) return leg(best_, kLook, true);
-    return leg(best_, strange_ == 0 ? kRest : kShortRest, false);
+    return leg(best_, strange_ == 0 ? rest() : kShortRest, false);
   }
   // The round's first leg is that of the program in force, so that all are compared with it at about the same time.
   std::uint32_t chosen = best_;
@@ -76,6 +82,7 @@ void Learner::exclude(std::uint32_t arm) {
 void Learner::heard(const Leg& leg, std::uint64_t ns, std::uint64_t exchange_ns) {
   ns = std::max<std::uint64_t>(ns, 1);
   total_ += ns * leg.calls + exchange_ns;
+  exchange_ns_ = exchange_ns_ == 0 ? exchange_ns : (3 * exchange_ns_ + exchange_ns) / 4;
   if (best_ns_ != 0) {
     if (!settled_) spent_ += exchange_ns;
     if (leg.arm != best_ && ns > best_ns_) spent_ += (ns - best_ns_) * leg.calls;

@@ -18,9 +18,11 @@ namespace gc3::select {
 
 class Learner {
  public:
-  static constexpr std::uint32_t kLook = 3;    // calls of a timed leg
-  static constexpr std::uint32_t kPeek = 2;    // calls of the first one of a program, which may be very slow
-  static constexpr std::uint32_t kRest = 250;  // calls between two of them when nothing is to be tried
+  static constexpr std::uint32_t kLook = 3;  // calls of a timed leg
+  static constexpr std::uint32_t kPeek = 2;  // calls of the first one of a program, which may be very slow
+  // Calls between two of them when nothing is to be tried: the more, the longer an exchange takes beside a call.
+  static constexpr std::uint32_t kRest = 250;
+  static constexpr std::uint32_t kMostRest = 1000;
   static constexpr std::size_t kMostArms = 12;
   static constexpr std::uint32_t kDefaultShare = 20'000;
 
@@ -70,6 +72,7 @@ class Learner {
   };
 
   bool may_spend(std::uint64_t ns) const;
+  std::uint32_t rest() const;
   void race(const Leg& leg, std::uint64_t ns);
   void end_round();
   void watch(std::uint64_t ns);
@@ -81,6 +84,7 @@ class Learner {
   std::vector<Load> loads_;  // the latest last
   std::uint32_t best_ = 0;
   std::uint64_t best_ns_ = 0;
+  std::uint64_t exchange_ns_ = 0;  // as long as exchanges take lately
   bool settled_ = false;
   std::uint32_t round_ = 0;
   std::uint32_t strange_ = 0;  // looks in a row that differ from what is known

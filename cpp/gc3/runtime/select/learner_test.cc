@@ -30,11 +30,14 @@ class Calls {
       spent += ns * leg.calls;
       ran.resize(times_.size());
       ran[leg.arm] += leg.calls;
-      if (leg.timed) learner.heard(leg, ns, 300);
+      if (leg.timed) learner.heard(leg, ns, exchange);
+      exchanges += leg.timed ? 1 : 0;
       done += leg.calls;
     }
   }
 
+  std::uint64_t exchange = 300;  // ns of one
+  std::uint64_t exchanges = 0;
   std::uint64_t spent = 0;  // ns of all calls
   std::vector<std::uint64_t> ran;
 
@@ -95,6 +98,26 @@ TEST_CASE("another load is noticed, and a known one is recognized") {
   calls.run(learner, 600);
   CHECK(learner.best() == 3);
   CHECK(calls.ran[2] == before[2]);
+}
+
+TEST_CASE("exchanges take less than 1 % of the time of short calls, and another load is noticed soon") {
+  Learner learner(2);
+  Calls calls({600, 500});
+  calls.exchange = 3000;
+  calls.run(learner, 5000);
+  REQUIRE(learner.settled());
+  calls.exchanges = 0;
+  calls.spent = 0;
+  calls.run(learner, 100'000);
+  CHECK(calls.exchanges * calls.exchange * 1000 < calls.spent * 7);
+  calls.set({600, 2000});
+  calls.run(learner, 1200);
+  CHECK(learner.changes() == 1);
+  // Where a call takes much longer than an exchange, looks are more frequent.
+  Learner slow(1);
+  Calls longer({100'000});
+  longer.run(slow, 100'000);
+  CHECK(longer.exchanges > 350);
 }
 
 TEST_CASE("programs that are not ready or cannot be run are not run") {
