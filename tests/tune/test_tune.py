@@ -189,7 +189,7 @@ def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
         tool.kill()
         tool.communicate(timeout=60)
     assert said[1].startswith("scatter, 2 ranks, 64 KiB: ")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
     assert done.returncode == 0, done.stderr
     sizes = [text.split(", ")[2].split(":")[0] for text in done.stdout.splitlines() if text.startswith("scatter")]
     assert sizes[-1] == "16 KiB"
