@@ -128,9 +128,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         (METADATA + message(b"\xff\xff\xff"), "is not a Chakra execution trace"),
         (METADATA + compute(7) + compute(7), "two nodes have one number"),
         (METADATA + ALLREDUCE, "node 300 waits for node 7, which does not exist"),
-        (METADATA + message(field(3, 7), attribute(b"comm_type", 9, 9)), "comm_type 9 is not known here"),
+        (METADATA + message(field(3, 7), attribute(b"comm_type", 9, 10)), "comm_type 10 is not known here"),
         (METADATA + message(field(3, 7), attribute(b"comm_type", 9, 0)), "comm_size is missing or invalid"),
         (METADATA + message(field(3, 5), attribute(b"comm_size", 29, b"x")), "comm_size is missing or invalid"),
+        (METADATA + message(field(3, 5), attribute(b"comm_size", 9, 8)), "comm_dst is missing or invalid"),
+        (METADATA + message(field(3, 6), attribute(b"comm_size", 9, 8)), "comm_src is missing or invalid"),
     ],
 )
 def test_files_that_are_no_traces_are_refused(data: bytes, says: str, tmp_path: Path) -> None:
@@ -140,6 +142,52 @@ def test_files_that_are_no_traces_are_refused(data: bytes, says: str, tmp_path: 
         chakra.read(str(path))
     assert caught.value.code == "GC3-S005"
     assert says in caught.value.message
+
+
+def test_forms_of_other_tools_are_read(tmp_path: Path) -> None:
+    """The attributes that public tools write; the data are made here.
+
+    ASTRA-sim (MIT), examples/workload/microbenchmarks/generator_scripts/all_gather.py; its symbolic_tensor_graph,
+    chakra_00_4_backend.py; MLCommons Chakra (MIT), src/converter/text_converter.py and mpi_converter.py.
+    """
+    schema = message(field(2, field(1, b"schema") + field(29, b"1.0.2-chakra.0.0.4")))  # metadata without a version
+    everywhere = attribute(b"involved_dim", 28, field(1, b"\x01\x01\x01"))
+    nodes = {
+        "benchmark": (
+            message(field(2, b"all_gather_4npus_1MB"), field(3, 7), attribute(b"is_cpu_op", 27, 0),
+                    attribute(b"comm_type", 9, 2), attribute(b"comm_size", 9, MIB)),
+            Node(0, "all_gather_4npus_1MB", COLLECTIVE, collective="allgather", size=MIB),
+        ),
+        "text": (
+            message(field(1, 3), field(3, 7), attribute(b"comm_type", 9, 6), attribute(b"comm_size", 9, 8)),
+            Node(3, "", COLLECTIVE, collective="alltoall", size=8),
+        ),
+        "symbolic": (
+            message(field(1, 4), field(3, 7), attribute(b"comm_size", 13, 64), attribute(b"comm_type", 9, 7),
+                    everywhere),
+            Node(4, "", COLLECTIVE, collective="reducescatter", size=64),
+        ),
+        "symbolic compute": (
+            message(field(1, 5), field(3, 4), attribute(b"num_ops", 13, 10**12), attribute(b"tensor_size", 13, 10)),
+            Node(5, "", COMPUTE),
+        ),
+        "symbolic message": (
+            message(field(1, 6), field(3, 5), attribute(b"comm_size", 13, 64), attribute(b"comm_tag", 11, 9),
+                    attribute(b"comm_dst", 11, 2)),
+            Node(6, "", SEND, size=64, peer=2, tag=9),
+        ),
+        "mpi receive": (
+            message(field(1, 7), field(3, 6), attribute(b"comm_size", 13, 64), attribute(b"comm_dst", 9, 1),
+                    attribute(b"comm_src", 9, 3), attribute(b"comm_tag", 13, 9), attribute(b"comm_group", 9, 0)),
+            Node(7, "", RECEIVE, size=64, peer=3, tag=9),
+        ),
+        "mpi barrier": (  # its size is an identifier, or a time
+            message(field(1, 8), field(3, 7), attribute(b"comm_type", 9, 9), attribute(b"comm_size", 13, 10**9)),
+            Node(8, "", COLLECTIVE, collective="allreduce", size=4),
+        ),
+    }  # fmt: skip
+    (tmp_path / "t.et").write_bytes(schema + b"".join(text for text, _ in nodes.values()))
+    assert chakra.read(str(tmp_path / "t.et")) == tuple(node for _, node in nodes.values())
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
@@ -255,6 +303,26 @@ def test_groups_are_of_the_ranks_that_name_them_or_of_a_file() -> None:
         step.simulate(ON, traces, ring, {"low": [0, 1, 2, 3]})
 
 
+def test_a_collective_of_one_rank_takes_no_time(tmp_path: Path) -> None:
+    traces = [(work(0, 10), reduction(1, 0, group=f"only {rank}"), work(2, 5, 1)) for rank in range(8)]
+
+    def never(what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        raise AssertionError((what, ranks, size))
+
+    found = step.simulate(ON, traces, never)
+    assert found.time_s == pytest.approx(15 * US)
+    assert found.exposed_s == 0
+    assert [call.ranks for call in found.calls] == [(rank,) for rank in range(8)]
+    base = str(tmp_path / "t")
+    chakra.write_all(base, [(*trace, reduction(3, 2)) for trace in traces])
+    for more in ("", "--use allreduce=ring_allreduce:instances=8"):
+        data = json.loads(gc3_sim(f"step {base} -t ndv4 --json {more}").stdout)
+        alone, together = sorted(data["collectives"], key=lambda row: row["ranks"])
+        assert (alone["calls"], alone["ranks"], alone["program"]) == (8, 1, "nothing to do")
+        assert (alone["alone_us"], alone["mean_us"], alone["exposed_us"]) == (0, 0, 0)
+        assert together["mean_us"] > 0
+
+
 def test_one_node_computes_at_a_time_on_gpu_and_host() -> None:
     found = step.simulate(ON, [(work(0, 10), work(1, 20), work(2, 25, on_cpu=True))] * 8, fixed)
     assert found.time_s == pytest.approx(30 * US)
@@ -362,6 +430,25 @@ def test_the_example_is_what_its_script_writes(tmp_path: Path, monkeypatch: pyte
 
     chakra.write(str(tmp_path / "t.et"), transformer_step.trace(transformer_step.Model()))
     assert (tmp_path / "t.et").read_bytes() == (ROOT / "examples" / "transformer.et").read_bytes()
+
+
+def test_the_command_simulates_the_step_that_was_recorded() -> None:
+    example = ROOT / "examples" / "torch"
+    traces = chakra.read_all(str(example), 2)
+    compute_us = [1e6 * sum(node.duration_s for node in trace) for trace in traces]
+    reduced = [node.size for node in traces[0] if node.kind == COLLECTIVE]
+    times: dict[str, float] = {}
+    for machine in ("ethernet_hosts:N=2,G=1", "infiniband_hosts:N=2,G=1"):
+        line = f"step {example} -t {machine} --use allreduce=ring_allreduce --json"
+        data = json.loads(gc3_sim(line).stdout)
+        assert [call["size"] for call in data["calls"]] == reduced
+        assert [rank["compute_us"] for rank in data["ranks"]] == pytest.approx(compute_us)
+        assert data["untimed_nodes"] == 0
+        assert max(compute_us) < data["time_us"] < sum(compute_us)
+        assert data["exposed_us"] < sum(rank["communication_us"] for rank in data["ranks"]) / 2
+        times[machine] = data["time_us"]
+    ethernet, infiniband = times.values()
+    assert infiniband < ethernet
 
 
 def test_the_command_simulates_the_example(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.sim_calibrate import calibrate
+from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
 from gc3.sim import Disturbance, Simulation, platform, v_counts
@@ -392,5 +393,6 @@ def _data(
 
 
 sim.add_command(calibrate)
+sim.add_command(convert)
 sim.add_command(sim_step)
 sim.add_command(together)

@@ -109,7 +109,8 @@ def sim_step(
         output.remark(f"--use {collective} changes nothing: the traces have no {collective}")
     if out is not None:
         chakra.write_all(out, found.traces)
-    alone = {(c.what, c.ranks, c.size): choose.alone_s(c.what, c.ranks, c.size) for c in found.calls}
+    asked = {(c.what, c.ranks, c.size) for c in found.calls}
+    alone = {each: choose.alone_s(*each) if len(each[1]) > 1 else 0.0 for each in asked}
     rows = _rows(found, alone)
     if as_json:
         output.emit(_data(on, found, rows) | changes.data())

@@ -2,7 +2,8 @@
 
 A file has the nodes of one rank: messages of et_def.proto (https://github.com/mlcommons/chakra, schema/protobuf), each
 after its length as a varint, first the metadata. The fields that are needed here are described below by their numbers;
-others are skipped. Sizes are in the attribute comm_size: the bytes that a rank gives to a collective.
+others are skipped. Sizes are in the attribute comm_size: the bytes that a rank gives to a collective. A barrier is read
+as an AllReduce of one element, as PyTorch's ProcessGroupNCCL executes it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ COLLECTIVES: Mapping[int, str] = {  # CollectiveCommType
     6: "alltoall",
     7: "reducescatter",
     8: "reducescatter",
+    9: "allreduce",  # BARRIER
 }
+BARRIER_BYTES = 4
+_BARRIER = 9
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7  # NodeType; 0 to 3 and 8 on are metadata, memory and storage
 _METADATA = 1
 _VERSION = "0.0.4"
@@ -182,11 +186,20 @@ def write_groups(path: str, groups: Mapping[str, Sequence[int]]) -> None:
     files.write_text(path, json.dumps({name: list(ranks) for name, ranks in groups.items()}) + "\n")
 
 
+def need_protobuf() -> None:
+    """Raises `gc3.UserError` if the package protobuf is missing, without which nothing here can be read or written."""
+    _messages()
+
+
 def _node(made: Any, path: str) -> Node:
     attributes = {a.name: getattr(a, a.WhichOneof("value")) for a in made.attr if a.WhichOneof("value")}
     numbers = {name: attributes.get(name, 0) for name in ("comm_size", "comm_src", "comm_dst", "comm_tag")}
     wrong = [name for name, value in numbers.items() if not isinstance(value, int) or value < 0]
+    peer = {SEND: "comm_dst", RECEIVE: "comm_src"}.get(made.type)
+    wrong += [peer] if peer and peer not in attributes else []
     kind = attributes.get("comm_type")
+    if made.type == COLLECTIVE and kind == _BARRIER:
+        numbers["comm_size"] = BARRIER_BYTES
     if made.type == COLLECTIVE and kind not in COLLECTIVES:
         raise _bad(path, f"node {made.id} '{errors.shown(made.name)}': comm_type {kind} is not known here")
     if wrong or (made.type in (SEND, RECEIVE, COLLECTIVE) and numbers["comm_size"] == 0):
@@ -204,7 +217,7 @@ def _node(made: Any, path: str) -> Node:
         COLLECTIVES[cast("int", kind)] if made.type == COLLECTIVE else "",
         numbers["comm_size"],
         str(attributes.get("pg_name", "")),
-        numbers["comm_dst" if made.type == SEND else "comm_src"],
+        numbers[peer or "comm_src"],
         numbers["comm_tag"],
     )
 

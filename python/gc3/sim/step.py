@@ -2,7 +2,8 @@
 
 A rank computes one node at a time on its GPU and one on its host, of those that are ready the one with the lowest
 number. Collectives of a group are called in the order of their numbers, one after another, as on a stream of NCCL;
-those of different groups, and messages between two ranks, may be under way at once and share the links.
+those of different groups, and messages between two ranks, may be under way at once and share the links. A collective of
+one rank takes no time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Chosen:
     simulation: Simulation | None
     time_s: float = 0.0
 
+
+_ONE_RANK = Chosen("nothing to do", None)
 
 # From the name of a collective or `MESSAGE`, the ranks in their order, and S in bytes.
 Choose = Callable[[str, tuple[int, ...], int], Chosen]
@@ -125,7 +128,7 @@ def simulate(
     Args:
         on: The machine.
         traces: Of each rank; see `gc3.sim.chakra.read_all`.
-        choose: Names what executes a collective.
+        choose: Names what executes a collective of several ranks.
         groups: The ranks of each group; None: of every group, the ranks whose traces name it.
         disturbance: Ranks that begin the step late, or whose compute and threadblocks take longer.
 
@@ -311,7 +314,8 @@ class _Replay:
     def _begin_call(self, at: int, rank: int, node: Node) -> None:
         call = self._call_of[rank, node.number]
         if call.chosen is None:
-            call.chosen = self._choose(call.what, call.ranks, call.size)
+            many = len(call.ranks) > 1
+            call.chosen = self._choose(call.what, call.ranks, call.size) if many else _ONE_RANK
             if call.chosen.simulation is not None:
                 call.number = self._session.add(call.chosen.simulation, call.size)
                 self._in_session.append(call)

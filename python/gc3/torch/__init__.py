@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gc3 import errors
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gc3.runtime.program import Program
 
 FLOOR = (2, 14)  # the first version that was tested
-__all__ = ["FLOOR", "build", "communicator", "explain", "load", "register", "tier"]
+__all__ = ["FLOOR", "build", "communicator", "explain", "load", "record", "register", "tier"]
 
 
 def register() -> None:
@@ -106,6 +107,28 @@ def explain(collective: str, count: int, dtype: Any = "float32", group: Any = No
     """
     in_place = collective == "allreduce"  # as PyTorch calls it
     return communicator(group).explain(collective, count, str(dtype).removeprefix("torch."), in_place=in_place)
+
+
+def record(step: Callable[[], Any], path: str) -> None:
+    """Records a training step of this job as an execution trace of Chakra, for ``gc3 sim step`` and others' tools.
+
+    All ranks call it. Each writes PATH.RANK.et; rank 0 also writes PATH.groups.json if the step has groups beside the
+    default one. The step is executed twice: once to observe its operators, once to measure their times. Both must call
+    the same operators; so do a few steps before, until buckets, caches and compiled code are what they stay.
+
+    Args:
+        step: Executes one step. Any backend serves, and DDP, FSDP2 or calls of `torch.distributed`.
+        path: The beginning of the names of the files.
+
+    Raises:
+        gc3.UserError: PyTorch or protobuf is missing, there is no default group, the two steps differ, or a file cannot
+            be written. If the steps of one rank differ, all ranks raise it, and nothing is written.
+    """
+    distributed = _distributed()
+    if not distributed.is_initialized():
+        message = "gc3.torch.record needs a job: call torch.distributed.init_process_group first"
+        raise errors.error("BadArgument", message)
+    importlib.import_module("gc3.torch.recording").record(step, path)
 
 
 def _torch() -> Any:
