@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -14,6 +15,8 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "arrays.h"
@@ -230,6 +233,19 @@ void bind_processes(nb::module_& m) {
   m.def(
       "kept_probes", [](const std::string& folder) { return core::list_kept(folder); }, "folder"_a,
       "A line for each kept measurement of how messages move between processes.");
+  m.def(
+      "kept_thresholds",
+      [](const std::string& folder, std::uint32_t ranks) {
+        std::map<std::string, std::optional<std::uint64_t>> found;
+        const auto kept = core::read_kept(folder, core::ProbeConditions::here(core::Cores::own().count(), ranks));
+        if (!kept.found) return found;
+        for (std::size_t i = 0; i < kThresholds.size(); ++i) {
+          const std::uint64_t value = *kept.found->thresholds.values[i];
+          found[std::string(kThresholds[i].name)] = value == Thresholds::kNever ? std::nullopt : std::optional(value);
+        }
+        return found;
+      },
+      "folder"_a, "ranks"_a, "The thresholds that so many ranks have measured on this machine; None: never.");
   m.attr("T") = nb::type_var("T");
   // The first line is for inspect.signature.
   nb::class_<Handle>(m, "Handle", "Handle()\n--\n\nA running call. Its arrays must not be used until it has finished.",

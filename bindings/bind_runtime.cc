@@ -1,11 +1,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "call_buffers.h"
@@ -29,9 +32,30 @@ std::unique_ptr<cpu::ThreadsEngine> make_engine(const ir::Program& program, std:
   return unwrap(cpu::ThreadsEngine::create(program, {slots, slot_bytes, workers, timeout, seed, pin}));
 }
 
+// By rank, the blocks that a run copies before and after its steps: in calls whose blocks are divided evenly into
+// chunks, and in others.
+std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> blocks_copied(const ir::Program& program) {
+  const interp::Plan plan = unwrap(interp::Plan::create(program));
+  std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> found;
+  const std::uint64_t even = plan.collective.chunks();
+  for (std::uint32_t r = 0; r < plan.ranks.size(); ++r) {
+    const auto blocks = [&](std::uint64_t count) {
+      std::uint32_t sum = 0;
+      for (const interp::Copied& copy : plan.copies(r, count, false)) sum += copy.blocks + copy.results;
+      return sum;
+    };
+    found.first.push_back(blocks(even));
+    found.second.push_back(blocks(even + 1));
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
+  m.def("blocks_copied", &blocks_copied, "program"_a,
+        "By rank, the blocks that a run on the CPU engines copies before and after its steps: where blocks are divided "
+        "evenly into chunks, and elsewhere.");
   nb::class_<interp::Recording>(m, "Recording",
                                 "The steps of the threadblocks in a run; times in ns of the steady clock.")
       .def_ro("begin", &interp::Recording::begin)

@@ -101,14 +101,15 @@ void bind_inputs(nb::module_& m) {
           [](sim::ProtocolTiming* self, std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t slices,
              std::uint64_t min_slice_bytes, bool cut_through, std::uint64_t line_bytes, double op_s,
              const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
-             bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes, std::uint64_t rendezvous_bytes) {
-            new (self) sim::ProtocolTiming{slot_bytes, slots,       slices,      min_slice_bytes,  cut_through,
-                                           line_bytes, op_s,        lend_bytes,  lend_bytes_per_s, rendezvous_bytes,
-                                           split,      bytes_per_s, memory_bytes};
+             std::uint64_t lend_combined_bytes, bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes,
+             std::uint64_t rendezvous_bytes) {
+            new (self) sim::ProtocolTiming{slot_bytes,       slots, slices,      min_slice_bytes,  cut_through,
+                                           line_bytes,       op_s,  lend_bytes,  lend_bytes_per_s, lend_combined_bytes,
+                                           rendezvous_bytes, split, bytes_per_s, memory_bytes};
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
-          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "split"_a = false,
-          "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(), "rendezvous_bytes"_a = 0,
+          "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "lend_combined_bytes"_a = 0,
+          "split"_a = false, "memory_bytes"_a = std::array<double, ir::kOpcodeCount>(), "rendezvous_bytes"_a = 0,
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
@@ -199,23 +200,23 @@ void bind_sim(nb::module_& m) {
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
              double launch_s, std::vector<double> delay_s, std::vector<double> slowdown, bool max_min, bool record,
-             std::uint64_t elem_bytes, const std::vector<std::uint64_t>& counts) {
+             std::uint64_t elem_bytes, const std::vector<std::uint64_t>& counts, std::vector<std::uint64_t> copied) {
             sim::Options options;
             options.protocol = protocol;
             options.start = {launch_s, std::move(delay_s), std::move(slowdown)};
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
             return unwrap(long_work([&]() -> Result<sim::Outcome> {
-              GC3_ASSIGN(const sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
+              GC3_ASSIGN(sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
+              call.copied = std::move(copied);
               return simulator.run(call, options);
             }));
           },
           "chunk_bytes"_a, "protocol"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
           "slowdown"_a = std::vector<double>(), "max_min"_a = false, "record"_a = false, "elem_bytes"_a = 4,
-          "counts"_a = std::vector<std::uint64_t>(),
+          "counts"_a = std::vector<std::uint64_t>(), "copied"_a = std::vector<std::uint64_t>(),
           "Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose "
-          "blocks "
-          "have these lengths.")
+          "blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program.")
       .def_prop_ro(
           "most_chunks", [](const sim::Simulator& s) { return s.wiring().max_count; },
           "The largest number of chunks that an instruction sends.")
@@ -225,6 +226,12 @@ void bind_sim(nb::module_& m) {
             return s.work({chunk_bytes, 4}, protocol);
           },
           "chunk_bytes"_a, "protocol"_a, "The approximate number of slice operations of a run.")
+      .def(
+          "slot_bytes",
+          [](const sim::Simulator& s, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol) {
+            return s.slot_bytes({chunk_bytes, 4}, protocol);
+          },
+          "chunk_bytes"_a, "protocol"_a, "The bytes of all slots that data goes through.")
       .def(
           "step_name",
           [](const sim::Simulator& s, std::uint32_t tb, std::uint32_t step) {

@@ -747,7 +747,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], rendezvous_bytes: int = 0) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, lend_combined_bytes: int = 0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], rendezvous_bytes: int = 0) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:
@@ -808,9 +808,9 @@ class Simulator:
         Rank r of the program is rank places[r] of the machine; without places, rank r.
         """
 
-    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = []) -> SimOutcome:
+    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = [], copied: Sequence[int] = []) -> SimOutcome:
         """
-        Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths.
+        Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program.
         """
 
     @property
@@ -819,6 +819,9 @@ class Simulator:
 
     def work(self, chunk_bytes: int, protocol: SimProtocol) -> int:
         """The approximate number of slice operations of a run."""
+
+    def slot_bytes(self, chunk_bytes: int, protocol: SimProtocol) -> int:
+        """The bytes of all slots that data goes through."""
 
     def step_name(self, tb: int, step: int) -> str:
         """The name of a step; `tb` counts threadblocks over all ranks."""
@@ -882,6 +885,11 @@ def grow_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence
 def place_hops(hops: Sequence[tuple[int, int, Sequence[int]]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
     """
     Assigns steps to hops (edge, turn, previous hops); none if the time was over.
+    """
+
+def blocks_copied(program: Program) -> tuple[list[int], list[int]]:
+    """
+    By rank, the blocks that a run on the CPU engines copies before and after its steps: where blocks are divided evenly into chunks, and elsewhere.
     """
 
 class Recording:
@@ -1189,6 +1197,11 @@ def host_memory() -> str:
 def kept_probes(folder: str) -> list[str]:
     """
     A line for each kept measurement of how messages move between processes.
+    """
+
+def kept_thresholds(folder: str, ranks: int) -> dict[str, int | None]:
+    """
+    The thresholds that so many ranks have measured on this machine; None: never.
     """
 
 T = TypeVar("T")

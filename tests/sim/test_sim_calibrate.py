@@ -12,13 +12,10 @@ from click.testing import CliRunner
 
 import gc3
 from gc3 import algorithms, sim, topologies
-from gc3.cli import engines
 from gc3.cli.main import main
-from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 from gc3.sim.nccl import Nccl
-from gc3.sim.parameters import Parameters
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 KIB, MIB = 1 << 10, 1 << 20
@@ -284,49 +281,6 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(gc3.UserError, match="GC3-S001"):
             preset_file.read(str(tmp_path / "bad.json"))
-
-
-def test_an_engine_of_this_machine() -> None:
-    """A small calibration end to end: measured, fitted and predicted times agree."""
-    few = [cpu.Sample("ring_allreduce", p, (("R", 2),)) for p in ("Simple", "LL", "LL128")]
-    names: list[str] = []
-    cases = cpu.measured(
-        few,
-        lambda: engines.timer("threads", EngineOptions()),
-        sizes=(4 * KIB, 256 * KIB),
-        iterations=3,
-        turns=2,
-        begin=names.append,
-    )
-    assert len(cases) == 6
-    assert names == 2 * [f"ring_allreduce {p}" for p in ("Simple", "LL", "LL128")]
-    fit = cpu.fit(cpu.start("threads", 2), cases, cases, source="test", evaluations=30)
-
-    def squares(of: Parameters) -> float:
-        times = calibrate.predictions(cpu.platform(8, of), cases)
-        return sum(math.log(t / case.seconds) ** 2 for t, case in zip(times, cases, strict=True))
-
-    # A fit makes the squares smaller. The mean error can become larger if times of three runs are far from the model.
-    assert squares(fit.parameters) <= squares(cpu.start("threads", 2))
-    assert fit.parameters.evidence.in_sample == calibrate.error(cpu.platform(8, fit.parameters), cases)
-    assert fit.median_error == cpu.median_error(fit.parameters, cases)
-
-
-def test_processes_lend_large_messages() -> None:
-    start = cpu.start("processes", 2)
-    assert {name: timing.lend_bytes for name, timing in start.protocols.items()} == {
-        "Simple": 32 * KIB,
-        "LL": 0,
-        "LL128": 0,
-    }
-    broadcast = gc3.compile(algorithms.load("chain_broadcast"), R=2)
-    lent, fast = cpu.platform(2, start), settings.parse("Simple.lend_rate=*4")
-    for size, faster in ((16 * KIB, False), (MIB, True)):
-        times = [sim.Simulation(broadcast, on).run(size).time_s for on in (lent, settings.apply(lent, [fast]))]
-        assert (times[1] < times[0]) == faster
-    measured = [calibrate.Case(broadcast, MIB, 1e-4)]
-    fit = cpu.fit(start, measured, measured, source="test", evaluations=30)
-    assert fit.parameters.protocols["Simple"].lend_rate != 5e9
 
 
 def test_ranks_on_one_processor_take_turns() -> None:

@@ -16,6 +16,7 @@ from gc3.comm import kept
 from gc3.comm.selection import Spec, Table, parse
 from gc3.comm.tool_ranks import Ranks
 from gc3.comm.world import WorldError
+from gc3.runtime import kept_files
 from gc3.tune.timers import ThreadTimer
 
 _ROW = {"collective": "gather", "ranks": [3, 3], "program": {"algorithm": "chain_gather"}}
@@ -65,7 +66,7 @@ def test_what_was_tuned_on_threads_is_used_on_threads(cache: Path, monkeypatch: 
     # Neither the engine of processes nor another machine or version uses it.
     assert kept.read("processes") is None
     assert json.loads(cli(*ran, "--engine", "processes"))["chosen_by"].startswith("default.json")
-    monkeypatch.setattr(kept, "_conditions", lambda: "0123")
+    monkeypatch.setattr(kept_files, "_conditions", lambda: "0123")
     assert gc3.select("scatter", **call).explanation.source.startswith("default.json")
     monkeypatch.undo()
     monkeypatch.setenv("GC3_CACHE", "off")

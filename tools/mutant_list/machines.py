@@ -65,15 +65,15 @@ MUTANTS = (
     Mutant(
         "serial-line-later-than-the-rest",
         "cpp/gc3/sim/serial.h",
-        "std::min(start + line + kind.latency, last)",
-        "start + line + kind.latency",
+        "std::min(start + line + hop, last)",
+        "start + line + hop",
         _SIM,
     ),
     Mutant(
         "fluid-credit-at-once",
         "cpp/gc3/sim/fluid.cc",
-        "give_back(transfer.in, end + latency / 2,",
-        "give_back(transfer.in, end + 0 * latency,",
+        "end + latency(transfer.in) / 2,",
+        "end + 0 * latency(transfer.in),",
         _SIM,
     ),
     Mutant(
@@ -103,6 +103,27 @@ MUTANTS = (
         "      load(wire.into, traffic[end].chunks);\n",
         "",
         _SIM,
+    ),
+    Mutant(
+        "the-first-core-has-the-odd-rank",
+        "cpp/gc3/sim/cores.h",
+        "std::size_t{count} * (r + std::size_t{1}) - 1",
+        "std::size_t{count} * r",
+        _SIM,
+    ),
+    Mutant(
+        "a-calibration-is-not-used-by-itself",
+        "python/gc3/sim/presets.py",
+        'kept("threads") if name == CPU else None',
+        "None",
+        ("tests/sim/test_sim_engine.py -k by_itself",),
+    ),
+    Mutant(
+        "an-interrupted-calibration-begins-again",
+        "python/gc3/sim/cpu_samples.py",
+        "rest = [sample for sample in in_order if sample.name not in known]",
+        "rest = in_order",
+        ("tests/sim/test_sim_engine.py -k interrupted",),
     ),
     Mutant(
         "minimize-accepts-the-worst",

@@ -19,7 +19,9 @@ class Cores {
     const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(machine.cores, ranks));
     cores_.resize(count);
     for (std::uint32_t r = 0; r < due_.size(); ++r) {
-      core_of_.push_back(machine.cores_dealt ? r % count : static_cast<std::uint32_t>(std::size_t{r} * count / ranks));
+      // The last processors have one more rank if the ranks cannot be divided evenly, as the workers of the engine do.
+      const auto in_a_row = static_cast<std::uint32_t>((std::size_t{count} * (r + std::size_t{1}) - 1) / ranks);
+      core_of_.push_back(machine.cores_dealt ? r % count : in_a_row);
       Core& core = cores_[core_of_.back()];
       if (core.rank == kNone) {
         core.rank = r;

@@ -69,6 +69,7 @@ class Execution {
         rendezvous_(options.protocol.rendezvous_bytes),
         lend_rate_{per_byte(options.protocol.lend_bytes_per_s)},
         cores_(simulator.machine().data(), program_.ranks.size()) {
+    for (const LinkClass& c : simulator.machine().data().classes) latency_.push_back(picoseconds(c.latency_s));
     for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) rates_[i] = per_byte(options.protocol.bytes_per_s[i]);
     outcome_.use.resize(simulator.machine().data().resources.size());
     make_blocks();
@@ -223,6 +224,8 @@ class Execution {
       prepare(t);
     }
   }
+  // From the last byte sent on a connection to the last byte usable.
+  Time latency(std::uint32_t c) const { return connections_[c].near ? Time{0} : latency_[connections_[c].link_class]; }
   // The threadblock's own time for its slice of `bytes`; decides whether a message is lent.
   Time work_of(const Block& b, const ir::Instruction& i, std::uint64_t bytes) {
     const ir::OpcodeInfo& does = ir::info(i.opcode);
@@ -233,7 +236,8 @@ class Execution {
       // The sender only tells the address, unless the data is not stored in a buffer; the receiver reads the data
       // there.
       const bool borrowed = does.receives && lent_[unit(b.receiving, connections_[b.receiving].consumed)] != 0;
-      const bool lends = does.keeps_sent() && bytes >= options_.protocol.lend_bytes;
+      const bool combined = wiring_.combined[b.first_instruction + b.step] != 0;
+      const bool lends = does.keeps_sent() && options_.protocol.lends(bytes, combined);
       if (does.sends) lent_[unit(b.sending, connections_[b.sending].next())] = lends ? 1 : 0;
       if (lends) rest = kWithoutSending[static_cast<std::size_t>(rest)];
       if (borrowed) work += lend_rate_.of(bytes);
@@ -281,6 +285,7 @@ class Execution {
   const std::uint64_t rendezvous_;
   std::array<PerByte, ir::kOpcodeCount> rates_{};
   const PerByte lend_rate_;
+  std::vector<Time> latency_;  // by link class
   Cores cores_;
   EventQueue queue_;
   std::vector<Block> blocks_;
@@ -305,6 +310,7 @@ class Execution {
     for (std::size_t r = 0; r < outcome_.rank_end.size(); ++r) {
       outcome_.rank_end[r] = picoseconds(start.launch_s + (start.delay_s.empty() ? 0 : start.delay_s[r]));
     }
+    copy_buffers();
     blocks_.resize(program_.threadblocks.size());
     queue_.reserve(blocks_.size() + 1);
     for (std::uint32_t t = 0; t < blocks_.size(); ++t) {
@@ -324,16 +330,30 @@ class Execution {
     if (options_.record) latest_.assign(blocks_.size(), kNone);
   }
 
+  // Ranks that share a processor make their copies one after the other, before any of them runs.
+  void copy_buffers() {
+    if (call_.copied.empty()) return;
+    const PerByte rate = rates_[static_cast<std::size_t>(ir::Opcode::copy)];
+    for (std::uint32_t r = 0; r < call_.copied.size(); ++r) {
+      for (std::uint32_t other = 0; other < call_.copied.size(); ++other) {
+        const bool waits = cores_.count() == 0 ? other == r : cores_.core_of(other) == cores_.core_of(r);
+        if (waits) outcome_.rank_end[other] += rate.of(call_.copied[r]);
+      }
+    }
+  }
+
   void make_connections() {
     connections_.resize(wiring_.wires.size());
     units_.resize(connections_.size() * capacity_);
-    if (options_.protocol.lend_bytes != 0) lent_.resize(units_.size());
+    if (options_.protocol.lends_any()) lent_.resize(units_.size());
     for (std::size_t c = 0; c < connections_.size(); ++c) {
       const Wire& wire = wiring_.wires[c];
       Connection& connection = connections_[c];
       connection.send_tb = wire.send_tb;
       connection.recv_tb = wire.recv_tb;
       connection.link_class = static_cast<std::uint16_t>(wire.link_class);
+      connection.near = cores_.count() != 0 &&
+                        cores_.core_of(wiring_.rank_of[wire.send_tb]) == cores_.core_of(wiring_.rank_of[wire.recv_tb]);
       connection.out = wire.out;
       connection.into = wire.into;
     }

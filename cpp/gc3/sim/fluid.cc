@@ -153,8 +153,7 @@ class Fluid : public Execution<Fluid> {
     transfer.out_unit = &sent_unit(out);
     if (options_.protocol.cut_through && !kind.staged) {
       transfer.posted = true;
-      post(out, transfer.start + transfer.line + picoseconds(kind.latency_s), kPending, transfer.last_slice,
-           transfer.record);
+      post(out, transfer.start + transfer.line + latency(out), kPending, transfer.last_slice, transfer.record);
     } else {
       reserve(out, transfer.last_slice);
     }
@@ -178,16 +177,14 @@ class Fluid : public Execution<Fluid> {
       transfer.ended = true;
       if (options_.record) outcome_.records[transfer.record].end = end;
       if (transfer.in != kNone) {
-        const Time latency = picoseconds(machine_.classes[connections_[transfer.in].link_class].latency_s);
-        give_back(transfer.in, end + latency / 2, transfer.last_slice, transfer.record);
+        give_back(transfer.in, end + latency(transfer.in) / 2, transfer.last_slice, transfer.record);
       }
       end_at(transfer.tb, end);
     }
     if (!transfer.ended || transfer.delivered == kPending) return;
     if (options_.record) outcome_.records[transfer.record].delivered = transfer.delivered;
     if (transfer.out == kNone) return;
-    const Time last =
-        transfer.delivered + picoseconds(machine_.classes[connections_[transfer.out].link_class].latency_s);
+    const Time last = transfer.delivered + latency(transfer.out);
     if (!transfer.posted) {
       post(transfer.out, last, last, transfer.last_slice, transfer.record);
       return;

@@ -21,8 +21,8 @@ class Serial : public Execution<Serial> {
     }
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
-      classes_.push_back({picoseconds(c.latency_s), per_byte(rate), picoseconds(c.connection_message_s),
-                          rate > 0 || c.connection_message_s > 0, c.staged});
+      classes_.push_back(
+          {per_byte(rate), picoseconds(c.connection_message_s), rate > 0 || c.connection_message_s > 0, c.staged});
     }
   }
 
@@ -94,15 +94,12 @@ class Serial : public Execution<Serial> {
     }
     if (does.sends) {
       const Class& kind = classes_[connections_[b.sending].link_class];
-      const Time last = delivered + kind.latency;
-      const Time first =
-          options_.protocol.cut_through && !kind.staged ? std::min(start + line + kind.latency, last) : last;
+      const Time hop = latency(b.sending);
+      const Time last = delivered + hop;
+      const Time first = options_.protocol.cut_through && !kind.staged ? std::min(start + line + hop, last) : last;
       post(b.sending, first, last, last_slice, record);
     }
-    if (does.receives) {
-      const Class& kind = classes_[connections_[b.receiving].link_class];
-      give_back(b.receiving, end + kind.latency / 2, last_slice, record);
-    }
+    if (does.receives) give_back(b.receiving, end + latency(b.receiving) / 2, last_slice, record);
     end_at(t, end);
   }
 
@@ -114,7 +111,6 @@ class Serial : public Execution<Serial> {
     Time message = 0;
   };
   struct Class {
-    Time latency = 0;
     PerByte rate;
     Time message = 0;
     bool limited = false;

@@ -1,5 +1,6 @@
 #include "gc3/sim/simulator.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -42,6 +43,18 @@ Status Simulator::check_work(const Call& call, const ProtocolTiming& protocol) c
 std::uint64_t Simulator::work(const Call& call, const ProtocolTiming& protocol) const {
   const Tiles tiles = cut(call, protocol, wiring_.max_count);
   return tiles.count * wiring_.instructions * (tiles.count == 0 ? 0 : tiles.message(0, wiring_.max_count).slices);
+}
+
+std::uint64_t Simulator::slot_bytes(const Call& call, const ProtocolTiming& protocol) const {
+  const Tiles tiles = cut(call, protocol, wiring_.max_count);
+  if (tiles.count == 0) return 0;
+  std::uint64_t bytes = 0;
+  for (const Wire& wire : wiring_.wires) {
+    const std::uint64_t chunks =
+        (protocol.lends(tiles.bytes, false) ? 0 : wire.moved) + (protocol.lends(tiles.bytes, true) ? 0 : wire.combined);
+    bytes += std::min(protocol.slots * protocol.slot_bytes, chunks * call.chunk_bytes);
+  }
+  return bytes;
 }
 
 }  // namespace gc3::sim

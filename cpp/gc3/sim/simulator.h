@@ -25,6 +25,8 @@ class Simulator {
   Status check_work(const Call& call, const ProtocolTiming& protocol) const;
   // About how many slice operations `run` will execute.
   std::uint64_t work(const Call& call, const ProtocolTiming& protocol) const;
+  // The bytes of all slots that data goes through.
+  std::uint64_t slot_bytes(const Call& call, const ProtocolTiming& protocol) const;
 
   const ir::Program& program() const { return *program_; }
   const Machine& machine() const { return *machine_; }

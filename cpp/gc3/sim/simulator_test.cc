@@ -8,6 +8,7 @@
 #include "gc3/base/errors/model.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/sim/alpha_beta.h"
+#include "gc3/sim/cores.h"
 #include "gc3/sim/explain.h"
 #include "gc3/sim/simulator.h"
 #include "gc3/sim/test_machines.h"
@@ -319,9 +320,8 @@ TEST_CASE("ranks that share a core take turns, late and slow ranks delay the oth
   o = options();
   o.start.slowdown = {1, 4};
   CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == alone + 6 * kMicrosecond);
-  // Four messages: with a core for both, each waits for the other's work.
-  const Time apart = run(chain(2, 4), line(2), {200, 4}, options()).time;
-  CHECK(run(chain(2, 4), line(2, 1), {200, 4}, options()).time > apart);
+  // Four messages, which both ranks move in 1.1 us each: on one core one after the other.
+  CHECK(run(chain(2, 4), line(2, 1), {200, 4}, options()).time == 5 * kMicrosecond + 8 * 1'100'000);
 }
 
 TEST_CASE("a rank keeps its core until it has no work") {
@@ -348,13 +348,68 @@ TEST_CASE("a rank keeps its core until it has no work") {
   CHECK(stuck.error().code == ErrorCode::SimulatedDeadlock);
 }
 
+TEST_CASE("ranks are on the cores of the engine's workers") {
+  const auto cores_of = [](std::uint32_t ranks, bool dealt) {
+    MachineData data = line(ranks, 2).data();
+    data.cores_dealt = dealt;
+    const Cores cores(data, ranks);
+    std::string found;
+    for (std::uint32_t r = 0; r < ranks; ++r) found += std::to_string(cores.core_of(r));
+    return found;
+  };
+  CHECK(cores_of(4, false) == "0011");
+  CHECK(cores_of(5, false) == "00111");  // a worker of w has ranks w * 5 / 2 to (w + 1) * 5 / 2
+  CHECK(cores_of(7, false) == "0001111");
+  CHECK(cores_of(5, true) == "01010");
+}
+
+TEST_CASE("a message between ranks of one core has no latency") {
+  for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
+    // Four steps of 1.1 us; the link's 0.2 us are shorter. Two ranks on each core: one of the three hops is between
+    // cores.
+    CHECK(run(chain(4, 1), line(4, 1), {200, 4}, options(sharing)).time == 5 * kMicrosecond + 4 * 1'100'000);
+    CHECK(run(chain(4, 1), line(4, 2), {200, 4}, options(sharing)).time == 7 * kMicrosecond + 4 * 1'100'000);
+  }
+}
+
+TEST_CASE("ranks of one core copy their buffers one after the other before they run") {
+  const Call call{200, 4, {}, {}, {2000, 4000, 0, 6000}};
+  // 1, 2, 0 and 3 us. Rank 0 begins with its core's copies, rank 2 with those of the other one.
+  const Time each = 1'100'000;
+  CHECK(run(chain(4, 1), line(4), call, options()).time == (5 + 3 * 2 + 1) * kMicrosecond + 4 * each);
+  CHECK(run(chain(4, 1), line(4, 2), call, options()).time == (5 + 3 + 2) * kMicrosecond + 4 * each);
+  CHECK(run(chain(4, 1), line(4, 1), call, options()).time == (5 + 6) * kMicrosecond + 4 * each);
+  const ir::Program program = chain(4, 1);
+  const Machine machine = line(4);
+  CHECK_FALSE(Simulator::create(program, machine).value().run({200, 4, {}, {}, {1}}, options()).ok());
+}
+
+TEST_CASE("slots count as far as data goes through them") {
+  const ir::Program program = chain(3, 3);
+  const Machine machine = line(3);
+  const Simulator simulator = std::move(Simulator::create(program, machine).value());
+  ProtocolTiming protocol = options().protocol;
+  CHECK(simulator.slot_bytes({1000, 4}, protocol) == 2 * 3000);
+  CHECK(simulator.slot_bytes({100'000, 4}, protocol) == 2 * 8000);
+  protocol.lend_bytes = 1000;  // what the last rank only stores
+  CHECK(simulator.slot_bytes({1000, 4}, protocol) == 3000);
+  protocol.lend_combined_bytes = 500;
+  CHECK(simulator.slot_bytes({1000, 4}, protocol) == 0);
+  CHECK(simulator.slot_bytes({0, 4}, protocol) == 0);
+}
+
 TEST_CASE("a lent message is not copied by its sender, but read by its receiver") {
   Options o = options();
-  o.protocol.lend_bytes = 1000;
+  o.protocol.lend_bytes = o.protocol.lend_combined_bytes = 1000;
   o.protocol.lend_bytes_per_s = 4e9;
   // Reading 2000 bytes takes 0.5 us in addition to the 1 us of a step; links take 2 us and 2 us of latency.
   CHECK(run(chain(3, 1), line(3), {2000, 4}, o).time == 5 * kMicrosecond + 2 * 4 * kMicrosecond + 1'500'000);
   CHECK(run(chain(3, 1), line(3), {900, 4}, o).time == run(chain(3, 1), line(3), {900, 4}, options()).time);
+  // What is reduced or sent on has a limit of its own: rank 1 reads its message in a slot, where rank 0 has copied it.
+  o.protocol.lend_combined_bytes = 0;
+  CHECK(run(chain(3, 1), line(3), {2000, 4}, o).time == 5 * kMicrosecond + 2 * 4 * kMicrosecond + 1'500'000);
+  CHECK(run(chain(2, 1), line(2), {2000, 4}, o).time == 5 * kMicrosecond + 4 * kMicrosecond + 1'500'000);
+  o.protocol.lend_combined_bytes = 1000;
   // A sum that is only sent on has no buffer: it is copied, in 1 us, and stored from there.
   ir::Program adding = chain(3, 1);
   adding.instructions[1].opcode = Opcode::recv_reduce_send;

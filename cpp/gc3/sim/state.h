@@ -55,6 +55,7 @@ struct Connection {
   Slice out;
   Slice into;
   std::uint16_t link_class = 0;
+  bool near = false;  // both ends are on one processor
   bool receiver_waits = false;
   bool sender_waits = false;
 };

@@ -113,7 +113,7 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   }
   const auto traffic = [](double x) { return std::isfinite(x) && x >= 0 && x <= kMostTraffic; };
   if (!std::ranges::all_of(p.memory_bytes, traffic)) return bad("the memory traffic of a byte is from 0 to 1000 bytes");
-  if (p.lend_bytes != 0 && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
+  if (p.lends_any() && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
     return bad("the rate of reading lent data is a number of bytes per second above 0");
   }
   const Start& start = options.start;
@@ -124,6 +124,7 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
   if (!std::ranges::all_of(start.slowdown, sensible)) return bad("a slowdown is a factor above 0");
   if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad("an element has from 1 to 64 bytes");
+  if (!call.copied.empty() && call.copied.size() != ranks) return bad("expected what each rank copies, or nothing");
   if (call.chunk_bytes > std::uint64_t{1} << 50U) return bad("a chunk of more than 2^50 bytes");
   return {};
 }

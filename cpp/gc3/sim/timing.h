@@ -21,9 +21,11 @@ struct ProtocolTiming {
   std::uint64_t line_bytes = 0;  // what a threadblock moves at a time, with cut-through
   double op_s = 0;               // of every slice of every instruction that moves data
   // Messages of at least this many bytes are not copied into a slot. The sender tells the address, and the receiver
-  // reads the data there at this rate, and then processes it. 0: no message is lent.
+  // reads the data there at this rate, and then processes it. 0: no message is lent. The second number is for messages
+  // that the receiver reduces or sends on.
   std::uint64_t lend_bytes = 0;
   double lend_bytes_per_s = 0;
+  std::uint64_t lend_combined_bytes = 0;
   // Messages of at least this many bytes are sent by rendezvous, as in MPI: the sender asks, the receiver answers once
   // it has reached the receive, and then the data is sent. Both ends also handle these two messages. 0: all are sent at
   // once.
@@ -35,6 +37,12 @@ struct ProtocolTiming {
   std::array<double, ir::kOpcodeCount> bytes_per_s{};  // of one threadblock, per opcode; that of nop is unused
   // What it reads and writes in its rank's memory, in bytes for each of data, per opcode.
   std::array<double, ir::kOpcodeCount> memory_bytes{};
+
+  bool lends_any() const { return lend_bytes != 0 || lend_combined_bytes != 0; }
+  bool lends(std::uint64_t bytes, bool combined) const {
+    const std::uint64_t least = combined ? lend_combined_bytes : lend_bytes;
+    return least != 0 && bytes >= least;
+  }
 };
 
 // The part of the call that affects times.
@@ -44,6 +52,9 @@ struct Call {
   // Of a v-form: the bytes of every chunk that an instruction moves, from first[instruction] on. None: all nominal.
   std::vector<std::uint32_t> first = {};
   std::vector<std::uint64_t> lengths = {};
+  // The bytes that each rank copies before its threadblocks run, at the rate of opcode `copy`; none: no rank copies
+  // any.
+  std::vector<std::uint64_t> copied = {};
 };
 // A call whose blocks differ in length: all counts, in elements, in the order of model::Collective::v_count. An error
 // if the program does not serve such calls.

@@ -29,6 +29,7 @@ class Builder {
     out_.sending.assign(tbs, kNone);
     out_.receiving.assign(tbs, kNone);
     out_.instructions = program_.instructions.size();
+    out_.combined.resize(program_.instructions.size());
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) {
       const ir::RankProgram& rank = program_.ranks[r];
       for (std::uint32_t t = 0; t < rank.tb_count; ++t) out_.rank_of[rank.first_tb + t] = r;
@@ -81,7 +82,23 @@ class Builder {
     out_.sending[c.send_tb] = id;
     out_.receiving[c.recv_tb] = id;
     out_.wires.push_back({c.send_tb, c.recv_tb, route->link_class, intern(route->out), intern(route->into)});
+    follow(out_.wires.back());
     return {};
+  }
+
+  // Finds the receive of each send.
+  void follow(Wire& wire) {
+    const ir::Threadblock& to = program_.threadblocks[wire.recv_tb];
+    const ir::Threadblock& from = program_.threadblocks[wire.send_tb];
+    std::uint32_t taken = to.first_instruction;
+    for (std::uint32_t k = from.first_instruction; k != from.first_instruction + from.instruction_count; ++k) {
+      const ir::Instruction& sent = program_.instructions[k];
+      if (!ir::info(sent.opcode).sends) continue;
+      while (!ir::info(program_.instructions[taken].opcode).receives) ++taken;
+      const ir::OpcodeInfo& use = ir::info(program_.instructions[taken++].opcode);
+      out_.combined[k] = use.reduces || use.sends ? 1 : 0;
+      (out_.combined[k] != 0 ? wire.combined : wire.moved) += sent.count;
+    }
   }
 
   Slice intern(std::span<const std::uint32_t> way) {

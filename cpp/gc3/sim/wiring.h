@@ -23,6 +23,8 @@ struct Wire {
   std::uint32_t link_class = 0;
   Slice out;  // of Wiring::resources: those that the sender's side of the route occupies
   Slice into;
+  std::uint64_t moved = 0;     // chunks that are sent, and only stored by the receiver
+  std::uint64_t combined = 0;  // others
 };
 
 struct Wiring {
@@ -31,6 +33,7 @@ struct Wiring {
   std::vector<std::uint32_t> receiving;  // likewise
   std::vector<std::uint32_t> resources;  // of all routes; identical exits from a rank, or entries into it, share them
   std::vector<std::uint32_t> rank_of;    // per threadblock
+  std::vector<std::uint8_t> combined;    // per instruction: whether what it sends is reduced or sent on by its receiver
   std::vector<std::uint32_t> memory;     // per rank: the resource of its memory; none if the machine has none
   std::uint32_t max_count = 1;           // chunks in the largest message
   std::uint64_t instructions = 0;

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from gc3 import collectives, errors
-from gc3.cli import engines, options, output, sizes, variants, what_if
+from gc3.cli import options, output, sizes, variants, what_if
+from gc3.cli.calibrate_engine import calibrate_engine
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
-from gc3.runtime.program import EngineOptions
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, nccl_tests, platform, preset_file, settings
 from gc3.sim.nccl import Nccl
@@ -22,10 +21,7 @@ from gc3.support.words import counted
 from gc3.topologies import load
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from gc3.cli.options import CompileOptions
-    from gc3.runtime.measure import Timer
     from gc3.runtime.program import Program
     from gc3.topologies import Topology
 
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
         "--fit launch,LL.rate,LL.hop -o mine.json",
         "gc3 sim calibrate --from 2nodes.log 4nodes.log -t ndv4 -p two_step_alltoall "
         "--fit nic.message,Simple.network_hop -o mine.json",
-        "gc3 sim calibrate --engine threads -o here.json",
+        "gc3 sim calibrate --engine threads",
     ],
 )
 @click.argument("paths", metavar="[FILE.csv]", nargs=-1)
@@ -53,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--engine",
     type=click.Choice(cpu.ENGINES),
-    help="Instead of a file: measure this engine on this machine, and test on programs outside the fit.",
+    help="Instead of a file: measure this engine on this machine, in about a minute, and keep the preset for it.",
 )
 @click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
 @machine_option(
@@ -108,11 +104,15 @@ def calibrate(
 
     With --from, each log says how many GPUs took part, which determines the nodes of the machine. If the logs are of
     several numbers of nodes, each number is predicted from a fit to the others.
+
+    With --engine, programs are run on this machine; half of the algorithms are fitted, and the error is that on the
+    others. Ctrl-C keeps what has been measured. `gc3 sim -t cpu` uses the preset from then on (of threads), and
+    `--preset here-threads` and `here-processes` do.
     """
     if engine is not None:
         if paths or logs or column or machine or programs or names:
             raise click.UsageError("--engine measures by itself: leave out FILE.csv and its options")
-        return _calibrate_engine(engine, evaluations, target, as_json=as_json)
+        return calibrate_engine(engine, target, as_json=as_json)
     if logs:
         if column or not machine or not programs or not names:
             raise click.UsageError("--from needs --topology, --program and --fit, and no --column")
@@ -219,41 +219,6 @@ def _of_ranks(machine: str, ranks: int, path: str) -> Topology:
             "a machine of any number of nodes, as ndv4",
         )
     return load(machine, N=ranks // each)
-
-
-def _calibrate_engine(engine: str, evaluations: int, target: str | None, *, as_json: bool) -> int:
-    cores = len(os.sched_getaffinity(0))
-
-    def timing() -> AbstractContextManager[Timer]:
-        return engines.timer(engine, EngineOptions())
-
-    runs = cpu.TURNS * (len(cpu.TRAINING) + len(cpu.UNSEEN))
-    with output.progress("measuring", runs, printing=False) as begin:
-        measured = [cpu.measured(samples, timing, begin=begin) for samples in (cpu.TRAINING, cpu.UNSEEN)]
-    with output.working("fitting"):
-        source = f"measured on {cores} cores of this machine by gc3 sim calibrate"
-        fit = cpu.fit(cpu.start(engine, cores), *measured, source=source, evaluations=evaluations)
-    if target is not None:
-        write_text(target, preset_file.dumps(fit.parameters))
-    evidence = fit.parameters.evidence
-    if as_json:
-        output.emit(
-            {
-                "engine": engine,
-                "cores": cores,
-                "cases": len(fit.trained),
-                "unseen_cases": len(fit.unseen),
-                "error_in_sample": evidence.in_sample,
-                "error_held_out": evidence.held_out,
-                "median_error_unseen": fit.median_error,
-            }
-        )
-    else:
-        click.echo(
-            f"{engine} on {cores} cores: fitted to {len(fit.trained)} measurements; median error on {len(fit.unseen)} "
-            f"of programs not fitted: {100 * fit.median_error:.1f}%"
-        )
-    return 0
 
 
 def _chosen(

@@ -1,27 +1,22 @@
 """The tables kept for this machine: of `gc3 tune` for each engine, and what `gc3.init(adapt=True)` has learned.
 
-They are files in the user's cache folder. The name of a file contains the conditions of the measurement: engine,
-processor, cores, memory, kernel and version of gc3. If one of these changes, the name changes and the table is not
-found. A table for several hosts is kept on each of them.
+They are files of the user's cache folder that hold for this machine and version: see `gc3.runtime.kept_files`. A table
+for several hosts is kept on each of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 
-from gc3 import _core, errors
 from gc3.comm.selection import Row, Table, parse
-from gc3.runtime.measure import machine
-from gc3.support import files, knobs
+from gc3.runtime import kept_files
+from gc3.runtime.kept_files import folder
+
+__all__ = ["HOSTS", "Kept", "folder", "for_job", "in_force", "learned_path", "path", "read", "read_learned"]
 
 HOSTS = "hosts"  # in place of an engine: processes on several hosts
-_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +32,9 @@ class Kept:
     digest: int
 
 
-def folder() -> Path | None:
-    """Returns the folder for what is kept, which may not exist yet; None if GC3_CACHE says that nothing is."""
-    found = _core.cache_folder(knobs.read(tell=False).cache)
-    return Path(found) if found else None
-
-
 def path(engine: str = "processes") -> Path | None:
     """Returns the file of this machine's table for an engine, which may not exist yet; None if none is kept."""
-    place = folder()
-    return None if place is None else place / _name(f"tuned-{engine}")
+    return kept_files.path(f"tuned-{engine}")
 
 
 def read(engine: str = "processes") -> Kept | None:
@@ -72,8 +60,7 @@ def for_job(*, several: bool) -> Kept | None:
 
 def learned_path() -> Path | None:
     """Returns the file of what was learned while calls ran, which may not exist yet; None if nothing is kept."""
-    place = folder()
-    return None if place is None else place / _name("learned-processes")
+    return kept_files.path("learned-processes")
 
 
 def read_learned() -> tuple[Row, ...]:
@@ -88,21 +75,12 @@ def read_learned() -> tuple[Row, ...]:
 
 def _rows(what: str, maker: str) -> tuple[tuple[Row, ...], int] | None:
     """The rows of a kept table, and its digest."""
-    place = folder()
-    if place is None or not os.path.isdir(place):
-        return None  # before the properties of the machine are read, which takes time
-    file = place / _name(what)
-    try:
-        about = file.stat()
-    except FileNotFoundError:
+    found = kept_files.read(what, maker, "BadTable")
+    if found is None:
         return None
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{file}': {problem.strerror}") from problem
-    told = f"other users can write to '{file}', which {maker} has kept: remove it, or set GC3_CACHE=off"
-    files.check_own(about, told, "BadTable")
-    text = files.read_text(file, "BadTable")
+    file, text = found
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
-    rows = parse(text, str(file), place)
+    rows = parse(text, str(file), file.parent)
     if what != f"tuned-{HOSTS}":  # measured on one host
         rows = tuple(replace(row, nodes=(1, 1)) for row in rows)
     return rows, digest or 1
@@ -116,14 +94,3 @@ def in_force(engine: str) -> Table:
     """
     tuned = read(engine)
     return Table.default() if tuned is None else tuned.table
-
-
-def _name(what: str) -> str:
-    return f"{what}-{_conditions()}.json"
-
-
-@lru_cache(maxsize=1)
-def _conditions() -> str:
-    """What a table holds for, made once, before this process is restricted to some cores."""
-    holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
-    return hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]

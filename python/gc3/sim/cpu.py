@@ -6,21 +6,25 @@ rank, the time until another processor sees a message, and switches between rank
 
 from __future__ import annotations
 
-import random
+import math
 import statistics
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from importlib import metadata
+from itertools import combinations
 
-from gc3 import algorithms, collectives, datatypes, lang, topologies
-from gc3.runtime import measure
-from gc3.runtime.measure import Timer
-from gc3.runtime.program import Program
-from gc3.sim import calibrate
+from gc3 import _core, datatypes, topologies
+from gc3.runtime import kept_files
+from gc3.runtime.measure import machine
+from gc3.sim import calibrate, preset_file, settings
 from gc3.sim.calibrate import Case
-from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
+from gc3.sim.least_squares import least_squares
+from gc3.sim.nccl.baseline import Nccl
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.sim.platform import Platform
+from gc3.sim.presets import kept_name
+from gc3.support import files
 
 ENGINES = ("threads", "processes")
 # The fitted parameters; the layout of the FIFOs is the engine's own.
@@ -29,9 +33,12 @@ FITTED = (
     *("Simple.op", "LL.op", "LL128.op", "core.switch", "cache.bytes", "cache.slowdown"),
     *(f"*.{opcode}" for opcode in opcode_factors()),
 )
-_LEAST_LOAN = 32 << 10  # with fewer cores than ranks: docs/processes.md
-_ITEM = 4
+_LEAST_LOAN = 32 << 10  # assumed where nothing was measured, with fewer cores than ranks: docs/processes.md
 MOST_RANKS = 8  # of the programs measured
+# A fit: its weight of the start, the error above which measurements count less, and its steps.
+_PRIOR, _DISTURBED = 0.002, 0.3
+STEPS = 15
+_APART = 0.05  # two programs have an order if their measured times differ by more than this part
 
 
 def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameters:
@@ -51,11 +58,16 @@ def _protocol(rate: float, slot_bytes: int, *, lines: bool) -> ProtocolParameter
     )
 
 
-def start(engine: str, cores: int) -> Parameters:
-    """Returns the start of a fit: the engines' default FIFOs and round numbers."""
+def start(engine: str, cores: int, thresholds: Mapping[str, int | None] | None = None) -> Parameters:
+    """Returns the start of a fit: the engines' default FIFOs and round numbers.
+
+    `thresholds`: of processes, what they have measured when they met; None: it is not known.
+    """
     simple = _protocol(5e9, 128 << 10, lines=False)
     if engine == "processes":
-        simple = replace(simple, lend_bytes=_LEAST_LOAN, lend_rate=5e9)
+        known = thresholds or {"read_moved": _LEAST_LOAN, "read_combined": _LEAST_LOAN}
+        moved, combined = (known[name] or 0 for name in ("read_moved", "read_combined"))
+        simple = replace(simple, lend_bytes=moved, lend_combined_bytes=combined, lend_rate=5e9)
     protocols = {
         "Simple": simple,
         "LL": _protocol(2e9, 32 << 10, lines=True),
@@ -80,101 +92,28 @@ def platform(ranks: int, parameters: Parameters) -> Platform:
     return Platform(topologies.load("cpu", R=ranks), parameters)
 
 
+def probed(ranks: int) -> dict[str, int | None]:
+    """Returns the thresholds that so many processes have measured on this machine and kept; none: there are none."""
+    folder = kept_files.folder()
+    return _core.kept_thresholds(str(folder), ranks) if folder else {}
+
+
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """A program to measure: an algorithm with its parameters, and how it is compiled."""
+class SizeError:
+    """How good predictions are at a size, or at all sizes.
 
-    algorithm: str
-    protocol: str
-    parameters: tuple[tuple[str, int], ...]
-    instances: int = 1
-
-    def compile(self) -> Program:
-        """Returns the program."""
-        chosen = algorithms.load(self.algorithm)
-        given: dict[str, Any] = dict(self.parameters)
-        return lang.compile(chosen, protocol=self.protocol, instances=self.instances, **given)
-
-
-def _samples(names: Sequence[tuple[str, dict[str, int]]], protocols: Sequence[str]) -> tuple[Sample, ...]:
-    return tuple(Sample(name, protocol, tuple(given.items())) for name, given in names for protocol in protocols)
-
-
-# Always fitted: each kind of work, few and many threadblocks, 2 to 8 ranks.
-_BASE = (
-    ("ring_allreduce", {"R": 4}),
-    ("ring_allreduce", {"R": 8, "channels": 4}),
-    ("allpairs_allreduce", {"R": 4}),
-    ("direct_allgather", {"R": 8}),
-    ("chain_broadcast", {"R": 2}),
-)
-# Half of these algorithms are fitted and the other half predicted. The draw was fixed before any of them was measured.
-_DRAWN = (
-    ("recursive_halving_doubling_allreduce", {"R": 8}),
-    ("binomial_tree_allreduce", {"R": 5}),
-    ("direct_allreduce", {"R": 3}),
-    ("ring_allgather", {"R": 6}),
-    ("bruck_allgather", {"R": 5}),
-    ("recursive_doubling_allgather", {"R": 4}),
-    ("direct_reducescatter", {"R": 4}),
-    ("recursive_halving_reducescatter", {"R": 8}),
-    ("pairwise_alltoall", {"R": 5}),
-    ("two_step_alltoall", {"N": 2, "G": 2}),
-    ("inplace_alltoall", {"R": 3}),
-    ("chain_reduce", {"R": 4}),
-    ("binomial_reduce", {"R": 6}),
-    ("flat_broadcast", {"R": 7}),
-    ("scatter_allgather_broadcast", {"R": 4}),
-    ("flat_gather", {"R": 5}),
-)
-_FITTED_TOO = frozenset(random.Random(5).sample(range(len(_DRAWN)), len(_DRAWN) // 2))  # noqa: S311  not a secret
-TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], datatypes.PROTOCOLS)
-UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], datatypes.PROTOCOLS)
-SIZES = tuple(1 << k for k in range(10, 24, 2))  # 1 KiB to 4 MiB
-TURNS = 3
-
-
-def measured(
-    samples: Sequence[Sample],
-    timing: Callable[[], AbstractContextManager[Timer]],
-    *,
-    sizes: Sequence[int] = SIZES,
-    iterations: int = 40,
-    turns: int = TURNS,
-    begin: Callable[[str], None] = lambda _: None,
-) -> list[Case]:
-    """Returns the time of each sample at each size on an engine of this machine: that of the fastest run.
-
-    Slower runs are affected by other work of the machine and by the placement of threads on processors, which lasts for
-    a while. Hence there are several turns, each through all samples.
-
-    Args:
-        samples: The programs to run.
-        timing: Opens the engine, for one sample in one turn.
-        sizes: S in bytes.
-        iterations: Timed runs of each in a turn, after a quarter as many to warm up; a third of that from 1 MiB on.
-        turns: Through the samples.
-        begin: Called with the name of each before it runs.
+    Attributes:
+        size: S in bytes, rounded to a power of two; 0: all.
+        cases: The number of measurements.
+        median: The median of |predicted / measured - 1|.
+        ordered: The part of the pairs of programs of the same collective and ranks, measured more than 5 % apart, that
+            are predicted in the right order; None: there are none.
     """
-    programs = [sample.compile() for sample in samples]
-    fastest: list[dict[int, float]] = [{} for _ in samples]
-    for _ in range(turns):
-        for sample, program, found in zip(samples, programs, fastest, strict=True):
-            begin(f"{sample.algorithm} {sample.protocol}")
-            with timing() as timer:
-                for size in sizes:
-                    runs = max(iterations if size < 1 << 20 else iterations // 3, 1)
-                    count = max(collectives.count_for(program.collective, size, _ITEM), 1)
-                    row = measure.measure(
-                        program, count, warmup=iterations // 4, iterations=runs, check=False, timer=timer
-                    )
-                    actual = collectives.size_for(program.collective, count, _ITEM)
-                    found[actual] = min(row.min_us, found.get(actual, row.min_us))
-    return [
-        Case(program, size, us * 1e-6)
-        for program, found in zip(programs, fastest, strict=True)
-        for size, us in found.items()
-    ]
+
+    size: int
+    cases: int
+    median: float
+    ordered: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,29 +124,119 @@ class CpuFit:
         parameters: The preset; its held-out error is that on programs the fit has not seen.
         trained: The measurements in the fit.
         unseen: The measurements outside the fit.
-        median_error: The median of |predicted / measured - 1| on the latter.
+        before: The errors on the latter of the preset that gc3 brings.
+        errors: Those of this one, by size, and of all sizes at the end.
     """
 
     parameters: Parameters
     trained: tuple[Case, ...]
     unseen: tuple[Case, ...]
-    median_error: float
+    before: tuple[SizeError, ...]
+    errors: tuple[SizeError, ...]
 
 
 def fit(
-    parameters: Parameters, trained: Sequence[Case], unseen: Sequence[Case], *, source: str, evaluations: int = 500
+    engine: str,
+    first: Parameters,
+    trained: Sequence[Case],
+    unseen: Sequence[Case],
+    shipped: Parameters,
+    *,
+    steps: int = STEPS,
+    begin: Callable[[str], None] = lambda _: None,
 ) -> CpuFit:
-    """Fits the parameters of an engine to measurements, and computes the error on programs outside the fit."""
+    """Fits the parameters of an engine to measurements, and computes the error on programs outside the fit.
+
+    Args:
+        engine: Its name.
+        first: The start.
+        trained: What is fitted.
+        unseen: What is predicted.
+        shipped: The preset to compare with.
+        steps: Most steps of the fit.
+        begin: Called with the number of each before it.
+    """
+    on = platform(MOST_RANKS, first)
     # If no message is lent, the rate of lending cannot be fitted.
-    lends = any(timing.lend_bytes for timing in parameters.protocols.values())
+    lends = any(timing.lend_bytes or timing.lend_combined_bytes for timing in first.protocols.values())
     names = (*FITTED, "Simple.lend_rate") if lends else FITTED
-    fitted = calibrate.fit_once(platform(MOST_RANKS, parameters), trained, names, evaluations=evaluations)
-    evidence = Evidence(source, calibrate.error(fitted, trained), calibrate.error(fitted, unseen))
-    result = replace(fitted.parameters, evidence=evidence)
-    return CpuFit(result, tuple(trained), tuple(unseen), median_error(result, unseen))
+    values = [settings.get(on, name) for name in names]
+
+    def scaled(logs: Sequence[float]) -> Platform:
+        factors = [math.exp(max(-5.0, min(5.0, x))) for x in logs]
+        return settings.apply(on, [settings.Setting(n, v * f) for n, v, f in zip(names, values, factors, strict=True)])
+
+    def misses(logs: Sequence[float]) -> list[float]:
+        times = calibrate.predictions(scaled(logs), trained)
+        return [math.log(t / case.seconds) for t, case in zip(times, trained, strict=True)]
+
+    found = least_squares(misses, [0.0] * len(names), prior=_PRIOR, limit=_DISTURBED, steps=steps, begin=begin)
+    fitted = scaled(found)
+    about = machine()
+    source = (
+        f"{engine} on {about['cores']} cores of {about['cpu']}, gc3 {metadata.version('gc3')}, measured "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}"
+    )
+    evidence = Evidence(
+        source, calibrate.error(fitted, trained), calibrate.error(fitted, unseen), scope_of([*trained, *unseen])
+    )
+    result = replace(fitted.parameters, name=kept_name(engine), evidence=evidence)
+    return CpuFit(result, tuple(trained), tuple(unseen), quality(shipped, unseen), quality(result, unseen))
 
 
-def median_error(parameters: Parameters, cases: Sequence[Case]) -> float:
-    """Returns the median of |predicted / measured - 1|."""
+def scope_of(cases: Sequence[Case]) -> Scope:
+    """Returns what measurements of programs cover."""
+    models = [(_model(case), case.size) for case in cases]
+    sizes: dict[str, tuple[int, int]] = {}
+    for model, size in models:
+        low, high = sizes.get(model.name, (size, size))
+        # Sizes are rounded down to whole elements in every block.
+        sizes[model.name] = min(low, _power(size)), max(high, _power(size))
+    ranks = [model.ranks for model, _ in models]
+    return Scope((min(ranks), max(ranks)), datatypes.PROTOCOLS, sizes)
+
+
+def quality(parameters: Parameters, cases: Sequence[Case]) -> tuple[SizeError, ...]:
+    """Returns how good the predictions of a preset are, by size, and for all sizes at the end."""
     times = calibrate.predictions(platform(MOST_RANKS, parameters), cases)
-    return statistics.median(abs(t / c.seconds - 1) for t, c in zip(times, cases, strict=True))
+    sizes = sorted({_power(case.size) for case in cases})
+    both = list(zip(cases, times, strict=True))
+    return tuple(
+        _quality(size, [(case, t) for case, t in both if size in (0, _power(case.size))]) for size in (*sizes, 0)
+    )
+
+
+def _quality(size: int, both: Sequence[tuple[Case, float]]) -> SizeError:
+    median = statistics.median(abs(t / case.seconds - 1) for case, t in both)
+    pairs = [
+        (one.seconds < other.seconds) == (t < u)
+        for (one, t), (other, u) in combinations(both, 2)
+        if _alike(one, other) and abs(one.seconds - other.seconds) > _APART * min(one.seconds, other.seconds)
+    ]
+    return SizeError(size, len(both), median, statistics.fmean(pairs) if pairs else None)
+
+
+def _alike(one: Case, other: Case) -> bool:
+    first, second = _model(one), _model(other)
+    return (first.name, first.ranks, _power(one.size)) == (second.name, second.ranks, _power(other.size))
+
+
+def _model(case: Case) -> _core.Collective:
+    if isinstance(case.program, Nccl):
+        raise TypeError("NCCL does not run on processors")
+    return case.program.core.collective
+
+
+def _power(size: int) -> int:
+    """The power of two that a size was rounded down from."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
+def keep(engine: str, parameters: Parameters) -> str | None:
+    """Keeps the preset for this machine; returns the file, or None if nothing is kept."""
+    path = kept_files.path(kept_name(engine))
+    if path is None:
+        return None
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.replace_text(str(path), preset_file.dumps(parameters))
+    return str(path)

@@ -58,6 +58,7 @@ class ProtocolParameters:
         lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
             place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
+        lend_combined_bytes: As `lend_bytes`, of messages that the receiver reduces or sends on.
         rendezvous_bytes: Messages of at least this many bytes of data are sent only after the receiver has reached the
             receive and has answered, as in MPI. 0: all are sent at once.
         split: Whether an instruction of several chunks that exceed a slot sends several messages, as in MSCCL's kernels
@@ -80,6 +81,7 @@ class ProtocolParameters:
     line_bytes: int = 0
     lend_bytes: int = 0
     lend_rate: float = 0.0
+    lend_combined_bytes: int = 0
     rendezvous_bytes: int = 0
     split: bool = False
     egress_rate: float = 0.0
@@ -98,6 +100,7 @@ class ProtocolParameters:
             [self.rate / slowdown * self.factors.get(op.name, 1.0) for op in _core.opcodes()],
             self.lend_bytes,
             self.lend_rate / slowdown,
+            self.lend_combined_bytes,
             self.split,
             [self._memory_bytes(op) for op in _core.opcodes()],
             self.rendezvous_bytes,
@@ -117,18 +120,18 @@ class Scope:
     """What measurements cover; all of them are of one node that lacks nothing.
 
     Attributes:
-        ranks: Number of ranks.
+        ranks: The least and the greatest number of ranks.
         protocols: Names.
         sizes: Least and greatest S in bytes, by collective.
     """
 
-    ranks: int
+    ranks: tuple[int, int]
     protocols: tuple[str, ...]
     sizes: Mapping[str, tuple[int, int]]
 
     def elsewhere(self, ranks: int) -> str | None:
         """Returns why a number of ranks is not covered; None: it is."""
-        return None if ranks == self.ranks else f"{ranks} ranks"
+        return None if self.ranks[0] <= ranks <= self.ranks[1] else f"{ranks} ranks"
 
     def outside(self, collective: str, protocol: str, least: int, most: int) -> list[str]:
         """Returns what of a program, called with sizes from `least` to `most`, the measurements do not cover."""
@@ -182,7 +185,8 @@ class Parameters:
         cores_dealt: Whether rank r has processor r modulo their number, as processes have, or each processor as many
             ranks in a row as the others.
         core_switch_s: Seconds that a processor takes to turn from one rank to another.
-        cache_bytes: Size of buffers, of all ranks together, of which half lie outside the caches; 0: all lie inside.
+        cache_bytes: Size of buffers and slots, of all ranks together, of which half lie outside the caches of the
+            processors; 0: all lie inside.
         cache_slowdown: How many times longer a byte takes a threadblock there.
         memory_rate: Bytes per second that all threadblocks of a rank read and write in its memory; 0: no limit.
         threadblocks: Most threadblocks that a rank holds at once, all of which must be resident; 0: no limit.
@@ -209,7 +213,7 @@ class Parameters:
         object.__setattr__(self, "protocols", MappingProxyType(dict(self.protocols)))
 
     def slowdown(self, footprint: int) -> float:
-        """Returns how many times longer a byte takes a threadblock if all buffers together have `footprint` bytes."""
+        """Returns how many times longer a byte takes a threadblock if buffers and slots have `footprint` bytes."""
         if self.cache_bytes <= 0:
             return 1.0
         return 1.0 + (self.cache_slowdown - 1.0) * footprint / (footprint + self.cache_bytes)

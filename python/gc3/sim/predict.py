@@ -138,13 +138,14 @@ def platform(topology: str | Topology, preset: str | Parameters | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the core is told of a call: S and the longest chunk in bytes, an element's bytes, all counts, the FIFOs."""
+    """What the core is told of a call: S and the longest chunk in bytes, an element's bytes, counts, FIFOs, copies."""
 
     size: int
     chunk_bytes: int
     itemsize: int
     counts: list[int]
     protocol: _core.SimProtocol
+    copied: list[int]
 
 
 class Simulation:
@@ -204,6 +205,18 @@ class Simulation:
         return self._timing.core()
 
     @cached_property
+    def _copied(self) -> tuple[list[int], list[int]]:
+        """By rank, the blocks that the CPU engines copy besides the program's steps: if chunks are even, and if not."""
+        return _core.blocks_copied(self.program)
+
+    def _copied_bytes(self, count: int, itemsize: int) -> list[int]:
+        """By rank, the bytes that the CPU engines copy before a call of `count` elements in a block."""
+        if not self.platform.parameters.cores or self._counts is not None:
+            return []
+        blocks = self._copied[1 if count % self.program.collective.chunks else 0]
+        return [n * count * itemsize for n in blocks] if any(blocks) else []
+
+    @cached_property
     def _names(self) -> list[str]:
         return self.platform.resource_names(self.program.protocol)
 
@@ -246,10 +259,11 @@ class Simulation:
         itemsize = datatypes.dtype(dtype).itemsize
         counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
         parameters, protocol = self.platform.parameters, self._protocol
+        copied = self._copied_bytes(collectives.count_for(self.program.collective, actual, itemsize), itemsize)
         if parameters.cache_bytes:
-            slowdown = parameters.slowdown(collectives.footprint(self.program.collective, actual))
-            protocol = self._timing.core(slowdown)
-        return Call(actual, chunk_bytes, itemsize, counts, protocol)
+            buffers = collectives.footprint(self.program.collective, actual) + sum(copied)
+            protocol = self._timing.core(parameters.slowdown(buffers + self.core.slot_bytes(chunk_bytes, protocol)))
+        return Call(actual, chunk_bytes, itemsize, counts, protocol, copied)
 
     def run(
         self,
@@ -287,6 +301,7 @@ class Simulation:
             explain,
             call.itemsize,
             call.counts,
+            call.copied,
         )
         busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
         algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gc3 import errors
-from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
+from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.support import files
 
 _FORMAT = "gc3_sim_preset"
@@ -17,7 +17,6 @@ _FORMAT = "gc3_sim_preset"
 def dumps(parameters: Parameters) -> str:
     """Returns the JSON of a preset; times in seconds, rates in bytes per second."""
     data: dict[str, Any] = {_FORMAT: 1, "name": parameters.name, "evidence": asdict(parameters.evidence)}
-    data["evidence"].pop("scope")  # it describes measurements that a reader of the file does not have
     data |= {
         "launch_s": parameters.launch_s,
         "connection_rate": parameters.connection_rate,
@@ -49,7 +48,24 @@ def read(path: str) -> Parameters:
     Raises:
         gc3.UserError: The file cannot be read or is no preset.
     """
-    data: dict[str, Any] = files.read_json(path, "BadSimulation")
+    return parse(files.read_text(path, "BadSimulation"), path)
+
+
+def _scope(data: dict[str, Any] | None) -> Scope | None:
+    if data is None:
+        return None
+    low, high = data["ranks"]
+    sizes = {str(name): (int(least), int(most)) for name, (least, most) in data["sizes"].items()}
+    return Scope((int(low), int(high)), tuple(map(str, data["protocols"])), sizes)
+
+
+def parse(text: str, path: str) -> Parameters:
+    """Returns the preset in the text of the file at `path`.
+
+    Raises:
+        gc3.UserError: It is no preset.
+    """
+    data: dict[str, Any] = files.parse_json(text, "BadSimulation", path)
     try:
         if data.pop(_FORMAT) != 1:
             raise KeyError(_FORMAT)
@@ -58,11 +74,14 @@ def read(path: str) -> Parameters:
             # A preset that was written when there were fewer opcodes has no factors for the new ones.
             factors = opcode_factors()
             given: dict[str, float] = timing.pop("factors")
+            timing.setdefault("lend_combined_bytes", timing.get("lend_bytes", 0))  # which was for all messages
             if unknown := given.keys() - factors.keys():
                 raise KeyError(*sorted(unknown))
             _check_numbers(given | timing)
             protocols[name] = ProtocolParameters(factors=factors | given, **timing)
-        evidence, name = Evidence(**data.pop("evidence")), str(data.pop("name"))
+        about: dict[str, Any] = data.pop("evidence")
+        scope = _scope(about.pop("scope", None))
+        evidence, name = Evidence(scope=scope, **about), str(data.pop("name"))
         _check_numbers(data)
         _check_numbers({k: v for k, v in asdict(evidence).items() if k not in ("source", "scope") and v is not None})
         return Parameters(name=name, protocols=protocols, evidence=evidence, **data)

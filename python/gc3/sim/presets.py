@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from gc3 import errors
+from gc3.runtime import kept_files
 from gc3.sim import preset_file
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.topologies.model import Topology
@@ -87,7 +88,7 @@ _A100 = Parameters(
         "8 A100 of an NDv4, AllReduce by MSCCL (microsoft/msccl-leaderboard)",
         0.039,
         0.070,
-        Scope(8, ("LL", "LL128"), {"allreduce": (_KIB, 16 * _MIB)}),
+        Scope((8, 8), ("LL", "LL128"), {"allreduce": (_KIB, 16 * _MIB)}),
     ),
     connection_rate=13.1e9,
 )
@@ -104,7 +105,7 @@ _H100 = Parameters(
         0.043,
         0.056,
         Scope(
-            8,
+            (8, 8),
             ("Simple", "LL", "LL128"),
             {"allgather": (_KIB, 1024 * _MIB), "allreduce": (_KIB, 8 * _MIB)},
         ),
@@ -175,10 +176,17 @@ _IDEAL = Parameters(
 )
 
 
-# The CPU engines, from files that `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes.
-_CPU_THREADS, _CPU_PROCESSES = (
-    preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json")) for engine in ("threads", "processes")
-)
+def _of_engine(engine: str) -> Parameters:
+    """Returns an engine as on the machine that was measured for gc3, which is another one than the user's.
+
+    From a file that `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes.
+    """
+    fitted = preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json"))
+    source = f"another machine, {fitted.evidence.source}; `gc3 sim calibrate --engine {engine}` measures this one"
+    return replace(fitted, name=f"cpu-{engine}", evidence=Evidence(source))
+
+
+_CPU_THREADS, _CPU_PROCESSES = map(_of_engine, ("threads", "processes"))
 
 
 def _on_hosts(name: str, network_hop_s: float, connection_rate: float, told: str) -> Parameters:
@@ -243,8 +251,28 @@ PRESETS: Mapping[str, Parameters] = MappingProxyType(
 )
 
 
+def kept_name(engine: str) -> str:
+    """Returns the name of the preset of a CPU engine that was calibrated on this machine."""
+    return f"here-{engine}"
+
+
+_KEPT = MappingProxyType({kept_name(engine): engine for engine in ("threads", "processes")})
+
+
+def kept(engine: str) -> Parameters | None:
+    """Returns the preset of a CPU engine that `gc3 sim calibrate` has kept for this machine; None: there is none.
+
+    Raises:
+        gc3.UserError: The file is damaged, or other users can write to it.
+    """
+    found = kept_files.read(kept_name(engine), "gc3 sim calibrate", "BadSimulation")
+    return None if found is None else preset_file.parse(found[1], str(found[0]))
+
+
 def get(name: str) -> Parameters:
     """Returns the preset called `name`, or the preset in a file if `name` ends in .json.
+
+    "here-threads" and "here-processes" are those that were calibrated on this machine.
 
     Raises:
         gc3.UserError: There is no such preset.
@@ -254,16 +282,26 @@ def get(name: str) -> Parameters:
     """
     if name.endswith(".json"):
         return preset_file.read(name)
+    if engine := _KEPT.get(name):
+        if (found := kept(engine)) is not None:
+            return found
+        raise errors.error(
+            "BadSimulation",
+            f"no calibration of the engine {engine} is kept for this machine and version: "
+            f"`gc3 sim calibrate --engine {engine}` makes one in about a minute",
+        )
     try:
         return PRESETS[name]
     except KeyError:
         raise errors.error(
-            "BadSimulation", f"there is no preset '{name}'; expected one of {', '.join(PRESETS)}"
+            "BadSimulation", f"there is no preset '{name}'; expected one of {', '.join((*PRESETS, *_KEPT))}"
         ) from None
 
 
 def for_topology(topology: Topology) -> Parameters:
     """Returns the preset of a machine, by the class of its processors.
+
+    Ranks of class "cpu" are those of the threads engine: as calibrated on this machine, if that was done.
 
     Raises:
         gc3.UserError: The class is not known or has no preset, or ranks are of different classes.
@@ -273,7 +311,7 @@ def for_topology(topology: Topology) -> Parameters:
     'a100'
     """
     name = topology.processor
-    known = _OF_PROCESSOR.get(name or "")
+    known = (kept("threads") if name == CPU else None) or _OF_PROCESSOR.get(name or "")
     if known is not None:
         return known
     if name is None:

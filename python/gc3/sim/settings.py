@@ -10,6 +10,7 @@
     LL.link_efficiency  LL.network_efficiency  parts of the line rate
     LL.slot_bytes  LL.slots  LL.slices  LL.min_slice_bytes  LL.line_bytes
     Simple.lend_bytes  Simple.lend_rate      size from which messages are read where they lie, and how fast
+    Simple.lend_combined_bytes  that size for messages that are reduced or sent on
     Simple.rendezvous_bytes                  size from which a message waits for its receiver
     LL.egress                 of all direct links of a rank together
     LL.recv_reduce_copy       factors of the rate, by opcode
@@ -53,6 +54,7 @@ _OF_PROTOCOL = {
     "line_bytes": ("line_bytes", "size"),
     "lend_bytes": ("lend_bytes", "size"),
     "lend_rate": ("lend_rate", "rate"),
+    "lend_combined_bytes": ("lend_combined_bytes", "size"),
     "rendezvous_bytes": ("rendezvous_bytes", "size"),
     "egress": ("egress_rate", "rate"),
 }
@@ -73,7 +75,16 @@ _OF_PLATFORM = {
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
-_WHOLE = ("slot_bytes", "slots", "slices", "min_slice_bytes", "line_bytes", "lend_bytes", "rendezvous_bytes")
+_WHOLE = (
+    "slot_bytes",
+    "slots",
+    "slices",
+    "min_slice_bytes",
+    "line_bytes",
+    "lend_bytes",
+    "lend_combined_bytes",
+    "rendezvous_bytes",
+)
 _MOST = 1 << 30  # of each of these
 _FACTORS = tuple(opcode_factors())
 

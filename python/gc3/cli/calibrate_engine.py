@@ -1,0 +1,129 @@
+"""gc3 sim calibrate --engine: measures an engine on this machine, and keeps its preset."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from gc3.cli import output, sizes
+from gc3.comm.selection import Spec
+from gc3.runtime.measure import cores
+from gc3.sim import cpu, preset_file, presets
+from gc3.sim.cpu_samples import SECONDS, SIZES, TRAINING, TURNS, UNSEEN, Sample, Timed, Times, measure
+from gc3.support.files import write_text
+from gc3.support.words import counted
+from gc3.tune.timers import RankTimer, ThreadTimer
+
+_DISTURBED = 0.15  # the spread of turns from which other work is likely
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Ranks = Callable[[int], AbstractContextManager[Timed]]
+
+
+@contextmanager
+def _ranks(engine: str, count: int) -> Generator[Timed, None, None]:
+    """Yields what times samples on so many ranks of an engine."""
+    timer = ThreadTimer(count) if engine == "threads" else RankTimer(count)
+    with timer:
+
+        def timed(sample: Sample, size: int, warmup: int, iterations: int) -> Sequence[float]:
+            spec = Spec(sample.algorithm, sample.parameters, sample.instances, sample.protocol)
+            model = sample.compile().collective
+            return timer.seconds(spec, model.name, size, warmup, iterations, in_place=model.in_place)
+
+        yield timed
+
+
+def calibrate_engine(engine: str, target: str | None, *, as_json: bool) -> int:
+    """Measures an engine on this machine, fits its preset, and keeps that for later simulations."""
+    times = Times.kept(engine)
+    if times.count:
+        output.remark(
+            f"{counted(times.count, 'measurement')} of an interrupted calibration are in '{times.path}': it goes on"
+        )
+    samples = (*TRAINING, *UNSEEN)
+    run(engine, times, samples, partial(_ranks, engine))
+    thresholds = cpu.probed(4) if engine == "processes" else None
+    with output.progress("fitting", cpu.STEPS, printing=False) as begin:
+        fit = cpu.fit(
+            engine,
+            cpu.start(engine, cores(), thresholds),
+            times.cases(TRAINING),
+            times.cases(UNSEEN),
+            presets.get(f"cpu-{engine}"),
+            begin=begin,
+        )
+    kept = cpu.keep(engine, fit.parameters)
+    times.forget()
+    if target is not None:
+        write_text(target, preset_file.dumps(fit.parameters))
+    _report(engine, fit, kept, times.spread(), as_json=as_json)
+    return 0
+
+
+def run(engine: str, times: Times, samples: Sequence[Sample], ranks: Ranks, seconds: float = SECONDS) -> None:
+    """Measures what is missing, and says on Ctrl-C what is kept."""
+    with output.progress(f"measuring {engine}", TURNS * len(samples) - times.count, printing=False) as begin:
+        try:
+            measure(samples, ranks, times, sizes=SIZES, seconds=seconds, begin=begin)
+        except KeyboardInterrupt:
+            if times.path is not None:
+                output.remark(
+                    f"{counted(times.count, 'measurement')} of {TURNS * len(samples)} are kept in '{times.path}'; the "
+                    "same command goes on"
+                )
+            raise
+
+
+def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, as_json: bool) -> None:
+    evidence = fit.parameters.evidence
+    if spread > _DISTURBED:
+        output.remark(
+            f"the machine was busy: the same runs took {spread:.0%} longer in one turn than in the other (median); the "
+            "same command measures again"
+        )
+    if as_json:
+        output.emit(
+            {
+                "engine": engine,
+                "cores": fit.parameters.cores,
+                "cases": len(fit.trained),
+                "unseen_cases": len(fit.unseen),
+                "error_in_sample": evidence.in_sample,
+                "error_held_out": evidence.held_out,
+                "median_error_unseen": fit.errors[-1].median,
+                "unseen": [asdict(x) for x in fit.errors],
+                "unseen_before": [asdict(x) for x in fit.before],
+                "spread_of_turns": spread,
+                "preset": fit.parameters.name,
+                "kept": kept,
+            }
+        )
+        return
+    click.echo(
+        f"{engine} on {counted(fit.parameters.cores, 'core')}: fitted to {counted(len(fit.trained), 'measurement')}. "
+        f"{counted(len(fit.unseen), 'measurement')} of programs that were not fitted:"
+    )
+    click.echo(
+        f"# {'size':>10} {'median error':>14} {'right order':>12} {'cpu-' + engine + ':':>18} {'right order':>12}"
+    )
+    for now, before in zip(fit.errors, fit.before, strict=True):
+        size = sizes.format_size(now.size) if now.size else "all"
+        rows = f"{now.median:>14.1%} {_part(now.ordered):>12} {before.median:>18.1%} {_part(before.ordered):>12}"
+        click.echo(f"{size:>12} {rows}")
+    if kept is None:
+        output.remark("GC3_CACHE is off, so this is not kept: give -o FILE.json")
+        return
+    uses = "gc3 sim -t cpu and " if engine == "threads" else ""
+    click.echo(f"kept for this machine: {uses}--preset {fit.parameters.name} use it ({kept})")
+
+
+def _part(ordered: float | None) -> str:
+    return "-" if ordered is None else f"{ordered:.0%}"
