@@ -199,14 +199,14 @@ def test_nodes_of_different_sizes(solvers: Solvers, name: str) -> None:
     ("name", "chunks", "above"), [("allgather", 16, 0.01), ("alltoall", 64, 0.0), ("allreduce", 512, 0.06)]
 )
 def test_phases_overlap(solvers: Solvers, name: str, chunks: int, above: float) -> None:
-    """One after the other, the phases take 18 to 59 % more rounds than the bound."""
+    """One after the other, the phases take 9 to 59 % more rounds than the bound."""
     task = Task(session(solvers, Network.of(topologies.load("ndv4:N=8"), 25e9)), name)
     bound = task.any_steps().rounds * chunks
     apart, together = task.hierarchical(chunks), task.hierarchical(chunks, overlapped=True)
     assert apart.result is not None
     assert together.result is not None
     assert "overlapped" in together.how
-    assert apart.result.schedule.total_rounds > 1.15 * bound
+    assert apart.result.schedule.total_rounds > 1.08 * bound
     assert together.result.schedule.total_rounds <= (1 + above) * bound
 
 

@@ -274,6 +274,14 @@ def test_hierarchical_nics() -> None:
     assert (one.rails(0, 4), many.rails(0, 2)) == (1, 2)
 
 
+def test_racks_have_tapered_uplinks() -> None:
+    machine = topologies.load("hierarchical:N=4,G=4,nics=2,rack=2,taper=2")
+    assert topologies.cut_bandwidth(machine, range(4)) == pytest.approx(50 * GB)  # a node
+    assert topologies.cut_bandwidth(machine, range(8)) == pytest.approx(50 * GB)  # a rack
+    paths = [machine.path(0, there) for there in (1, 4, 8)]
+    assert [path and path.link_class for path in paths] == ["wire", "nic", "spine"]
+
+
 # The relation.
 
 
@@ -315,6 +323,8 @@ def test_specifications_agree() -> None:
         ("dgx1:pcie=2", {}, "GC3-L017", "pcie=2"),
         ("torus:X=1024,Y=1024", {}, "GC3-L017", r"X\*Y\*Z=1048576"),
         ("fat_tree:R=8,leaf=4,taper=3", {}, "GC3-L017", "taper=3"),
+        ("hierarchical:N=4,G=4,rack=2,taper=3", {}, "GC3-L017", "taper=3"),
+        ("hierarchical:N=4,G=4,taper=2", {}, "GC3-L017", "taper=2"),
         ("gb200_nvl72:G=6", {}, "GC3-L017", "G=6: a tray has 4 GPUs"),
         ("missing.json", {}, "GC3-I001", "missing.json"),
         ("missing.json", {"N": 2}, "GC3-L017", "takes no parameters"),

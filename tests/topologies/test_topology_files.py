@@ -44,6 +44,37 @@ def test_least_that_a_file_says() -> None:
     assert machine.ranks[1].kind == "gpu"
 
 
+def test_levels() -> None:
+    """A file may say which nodes are in a rack, and which racks in a pod; without it there are only nodes."""
+    machine = topologies.load("hierarchical:N=5,G=2,rack=2,taper=2")
+    assert machine.levels == (topologies.Level("rack", (0, 0, 1, 1, 2)),)
+    data = json.loads(topologies.dumps(machine))
+    data["levels"].append({"name": "pod", "groups": [0, 0, 0, 0, 1]})
+    assert document.from_data(data).rank_levels[2] == ("pod", (0, 0, 0, 0, 0, 0, 0, 0, 1, 1))
+    del data["levels"]
+    assert document.from_data(data).rank_levels == (("node", (0, 0, 1, 1, 2, 2, 3, 3, 4, 4)),)
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ([("rack", [0, 0, 1])], r"\$.levels\[0\].groups: it has 3 numbers; expected the group of each of 4 nodes"),
+        ([("rack", [0, 0, 2, 2])], r"\$.levels\[0\].groups: the groups are \[0, 2\]; expected numbers from 0"),
+        ([("node", [0, 0, 1, 1])], r"\$.levels\[0\].name: 'node'; expected another name"),
+        ([("rack", [0, 0, 1, 1])] * 2, r"\$.levels\[1\].name: 'rack' is already the name of levels\[0\]"),
+        (
+            [("rack", [0, 0, 1, 1]), ("pod", [0, 1, 1, 1])],
+            r"\$.levels\[1\].groups: nodes 0 and 1 are in rack 0, but in pods 0 and 1; expected each rack in one pod",
+        ),
+    ],
+)
+def test_levels_must_be_nested(levels: list[tuple[str, list[int]]], message: str) -> None:
+    data = json.loads(topologies.dumps(topologies.load("hierarchical:N=4,G=1")))
+    data["levels"] = [{"name": name, "groups": groups} for name, groups in levels]
+    with pytest.raises(UserError, match=message):
+        document.from_data(data)
+
+
 def good() -> dict[str, Any]:
     return json.loads(topologies.dumps(topologies.load("ndv4:N=2")))
 

@@ -39,6 +39,12 @@ def test_a_rank_leaves_the_switches_of_its_machine() -> None:
     assert part.path(0, 14) is not None
 
 
+def test_a_node_and_a_rack_without_ranks_are_lost() -> None:
+    left = topologies.load("hierarchical:N=4,G=2,rack=2:without=0+1+2")
+    assert left.rank_levels == (("node", (0, 1, 1, 2, 2)), ("rack", (0, 1, 1, 1, 1)))
+    assert topologies.load("hierarchical:N=4,G=1,rack=2:without=0+1").levels[0].groups == (0, 0)
+
+
 def test_it_follows_a_file_and_is_one(tmp_path: Path) -> None:
     file = tmp_path / "machine.json"
     file.write_text(topologies.dumps(topologies.load("ring:R=5")))

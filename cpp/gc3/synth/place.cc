@@ -11,16 +11,40 @@
 namespace gc3::synth {
 namespace {
 
+// What goes first, apart from the longest way to go.
+enum class First : std::uint8_t {
+  kDue,      // what is due; if that is equal, the edge with the lower number
+  kFullest,  // edges in the bound that has the most left to carry
+  kFull,     // edges whose bounds together have the most left to carry; if that is equal, another edge in each step
+  kAny,      // another edge in each step
+};
 // How a schedule chooses among sends. Some prefer those with the longest way to go, others those that are due: a longer
-// way makes a send due earlier, by `lead` turns for every hop. With `fullest`, edges of the bounds that have the most
-// left to carry come first.
+// way makes a send due earlier, by `lead` turns for every hop.
 struct Choice {
   std::uint64_t lead = 0;
-  bool fullest = false;
+  First first = First::kDue;
 };
 constexpr std::uint64_t kLongest = std::uint64_t{1} << 32U;
-constexpr std::array<Choice, 7> kChoices = {
-    {{0, false}, {1, false}, {3, false}, {10, false}, {kLongest, false}, {10, true}, {kLongest, true}}};
+constexpr std::array<Choice, 7> kChoices = {{{0, First::kDue},
+                                             {1, First::kDue},
+                                             {3, First::kDue},
+                                             {10, First::kDue},
+                                             {kLongest, First::kDue},
+                                             {10, First::kFullest},
+                                             {kLongest, First::kFullest}}};
+// Where many bounds are full, always preferring the same edges leaves others idle. These are tried if there may be much
+// to gain.
+constexpr std::array<Choice, 2> kMixedChoices = {{{0, First::kFull}, {kLongest, First::kAny}}};
+constexpr double kMuch = 0.02;
+
+// A number that differs from edge to edge and from step to step.
+constexpr std::uint64_t mixed(std::uint64_t edge, std::uint64_t step) {
+  std::uint64_t hash = (edge * 0x9E3779B97F4A7C15U) ^ (step * 0xC2B2AE3D27D4EB4FU);
+  hash ^= hash >> 29U;
+  hash *= 0xBF58476D1CE4E5B9U;
+  return hash >> 54U;
+}
+constexpr Amount kMixed = 1024;  // of such numbers
 
 constexpr Amount kScale = 64;  // of fractions
 
@@ -66,20 +90,24 @@ class Placing {
     std::vector<Amount> left;
     std::vector<std::uint32_t> sent;
     std::vector<Amount> load = load_;  // that hops without a step put on each bound
-    const auto urgency = [&](std::uint32_t e) {
+    const auto urgency = [&](std::uint32_t e, std::uint32_t now) {
+      if (choice.first == First::kDue) return Amount{0};
       Amount most = 0;
+      Amount sum = 0;
       for (const auto& [b, times] : loads_[e]) {
-        if (choice.fullest && room_[b] > 0) most = std::max(most, kScale * load[b] / room_[b]);
+        if (choice.first == First::kAny || room_[b] <= 0) continue;
+        most = std::max(most, kScale * load[b] / room_[b]);
+        sum += kScale * load[b] / room_[b];
       }
-      return -most;
+      return choice.first == First::kFullest ? -most : static_cast<Amount>(mixed(e, now)) - (sum * kMixed);
     };
     for (std::uint32_t now = 0; placed < hops_.size(); ++now) {
       if (Clock::now() > deadline) return std::nullopt;
       left = room_;
       sent.clear();
-      using First = std::tuple<Amount, Waiting, std::uint32_t>;
-      std::priority_queue<First, std::vector<First>, std::greater<>> first;  // of each edge
-      for (const std::uint32_t e : active) first.emplace(urgency(e), ready[e].top(), e);
+      using Front = std::tuple<Amount, Waiting, std::uint32_t>;
+      std::priority_queue<Front, std::vector<Front>, std::greater<>> first;  // of each edge
+      for (const std::uint32_t e : active) first.emplace(urgency(e, now), ready[e].top(), e);
       while (!first.empty()) {
         const std::uint32_t e = std::get<2>(first.top());
         first.pop();
@@ -92,7 +120,7 @@ class Placing {
         ready[e].pop();
         step[i] = now;
         sent.push_back(i);
-        if (!ready[e].empty()) first.emplace(urgency(e), ready[e].top(), e);
+        if (!ready[e].empty()) first.emplace(urgency(e, now), ready[e].top(), e);
       }
       if (sent.empty()) return std::nullopt;  // a bound carries nothing
       placed += sent.size();
@@ -115,6 +143,15 @@ class Placing {
     return steps;
   }
 
+  // About the fewest steps: what the fullest bound carries, and the longest way.
+  double least() const {
+    double most = 0;
+    for (std::size_t b = 0; b < room_.size(); ++b) {
+      if (room_[b] > 0) most = std::max(most, static_cast<double>(load_[b]) / static_cast<double>(room_[b]));
+    }
+    return most + static_cast<double>(most_);
+  }
+
  private:
   const std::vector<Hop>& hops_;
   std::vector<std::vector<Load>> loads_;
@@ -134,12 +171,17 @@ std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hop
       Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
   const Placing placing(hops, bounds_of, room);
   std::optional<std::vector<std::uint32_t>> best;
-  for (const Choice choice : kChoices) {
+  // Whether another may need fewer steps.
+  const auto attempt = [&](Choice choice) {
     std::optional<std::vector<std::uint32_t>> found = placing.run(choice, deadline);
-    if (!found) continue;
-    if (found->empty()) return found;
-    if (!best || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
-    if (std::ranges::max(*best) + std::size_t{1} <= placing.fewest()) break;
+    if (!found) return true;
+    const bool nothing = found->empty();
+    if (nothing || !best || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
+    return !nothing && std::ranges::max(*best) + std::size_t{1} > placing.fewest();
+  };
+  const bool open = std::ranges::all_of(kChoices, attempt);
+  if (open && best && std::ranges::max(*best) > (1 + kMuch) * placing.least()) {
+    for (const Choice choice : kMixedChoices) attempt(choice);
   }
   return best;
 }

@@ -298,6 +298,7 @@ def _summary(topology: Topology) -> dict[str, Any]:
         "name": topology.name,
         "ranks": topology.rank_count,
         "nodes": topology.node_count,
+        "levels": {level.name: len(set(level.groups)) for level in topology.levels},
         "processors": list(_processors(topology)),
         "links": len(topology.links),
         "fabrics": len(topology.fabrics),
@@ -315,6 +316,7 @@ def _headline(topology: Topology) -> str:
     parts = (
         counted(topology.rank_count, "rank"),
         counted(topology.node_count, "node"),
+        *(counted(len(set(level.groups)), level.name) for level in topology.levels),
         counted(len(topology.links), "link"),
         counted(len(topology.fabrics), "fabric"),
         counted(len(topology.resources), "shared resource"),
@@ -336,6 +338,15 @@ def _describe(topology: Topology) -> None:
         f"{counted(count, 'rank')} of class {name or 'unknown'}" for name, count in _processors(topology).items()
     )
     click.echo(f"  processors: {', '.join(classes)}")
+    name, inner = "node", range(topology.node_count)
+    for level in topology.levels:
+        members: dict[int, list[int]] = {}
+        for small, group in dict(zip(inner, level.groups, strict=True)).items():
+            members.setdefault(group, []).append(small)
+        sizes = sorted({len(listed) for listed in members.values()})
+        each = counted(sizes[0], name) if len(sizes) == 1 else f"{sizes[0]} to {counted(sizes[-1], name)}"
+        click.echo(f"  {counted(len(members), level.name)} of {each}")
+        name, inner = level.name, level.groups
     click.echo("\nclasses (one lane, one direction)")
     for c in topology.classes:
         rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / _GB:g} GB/s"

@@ -83,15 +83,20 @@ def parts_bound(network: Network, demand: Demand, parts: Sequence[Sequence[int]]
     if need == 0:
         return Bound(Fraction(0), "nothing has to move")
     room = room_between(network, parts)
-    what = f"{need} arrivals at the {len(parts)} {'ranks' if len(parts) == network.ranks else 'nodes'}"
+    names = {len(set(groups)): f"{name}s" for name, groups in network.levels} | {network.ranks: "ranks"}
+    what = f"{need} arrivals at the {len(parts)} {names[len(parts)]}"
     return Bound(need / room if room else Fraction(UNREACHABLE), what)
 
 
 def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
     """Returns an upper bound on the chunks that can go from part to part in a round."""
     part_of = {rank: i for i, part in enumerate(parts) for rank in part}
-    crosses = [part_of[src] != part_of[dst] for src, dst in network.edges]
-    used = {b for b, (members, _) in enumerate(network.bounds) if any(crosses[e] for e in members)}
+    return room_of(network, (e for e, (src, dst) in enumerate(network.edges) if part_of[src] != part_of[dst]))
+
+
+def room_of(network: Network, edges: Iterable[int]) -> Fraction:
+    """Returns an upper bound on the chunks that cross some edges together in a round."""
+    used = {b for e in edges for b in network.bounds_of[e]}
     return min(
         (sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network)),
         default=Fraction(0),
@@ -99,10 +104,10 @@ def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
 
 
 def plain_parts(network: Network) -> list[list[list[int]]]:
-    """Returns the single ranks, and the nodes, if there are several."""
+    """Returns the single ranks, and the groups of each level: nodes, racks, and so on."""
     found = [[[rank] for rank in range(network.ranks)]]
-    if network.nodes:
-        found.append([[r for r, n in enumerate(network.nodes) if n == node] for node in sorted(set(network.nodes))])
+    for _, groups in network.levels:
+        found.append([[r for r, g in enumerate(groups) if g == group] for group in sorted(set(groups))])
     return found
 
 
@@ -163,14 +168,7 @@ def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
 
 def exact_room(network: Network, inside: Flags) -> Fraction:
     """Returns what `rooms` does for a single set of ranks, exactly."""
-    used = {b for b, (members, _) in enumerate(network.bounds) if any(_leaves(network, e, inside) for e in members)}
-    rooms_of = (sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network))
-    return min(rooms_of, default=Fraction(0))
-
-
-def _leaves(network: Network, edge: int, inside: Flags) -> bool:
-    src, dst = network.edges[edge]
-    return bool(inside[src]) and not inside[dst]
+    return room_of(network, (e for e, (src, dst) in enumerate(network.edges) if inside[src] and not inside[dst]))
 
 
 def families(network: Network) -> list[list[int]]:

@@ -1,18 +1,19 @@
 """Schedules for machines of several nodes, composed of schedules inside nodes and between them.
 
-Ranks with the same position in their nodes that reach each other are a *rail*; a rank of a smaller node has several
-positions. Every chunk that leaves its node uses a
-rail. First it goes to the rail's rank in its node, then once to the rail's rank in each node that needs it, and then to
-its targets inside. Each of the three stages is a separate problem, small enough to be solved if the whole is not: node
-by node, and rails that share no bound one by one. Equal problems are solved once. Data that stays in a node is
-distributed while other data crosses, if nodes and rails share no bound.
+Nodes may be in racks, and so on: the levels of a network are nested groups of ranks. Every chunk that leaves its group
+of a level uses a rail (see `rails`). First it goes to a rank of the rail in its group, then once to a rank of the rail
+in each group that needs it, and then to its targets inside. What happens inside a group is composed in the same way, of
+what happens between and inside the groups of the next level; inside nodes it is a problem that is solved as a whole.
+
+Each stage consists of separate problems, small enough to be solved if the whole is not: group by group, and rails that
+share no bound one by one. Equal problems are solved once. Data that stays in a group is distributed while other data
+crosses, if the two share no bound.
 
 The composition fits the network by construction, and is checked like every schedule. It need not be optimal.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,18 +22,11 @@ from gc3 import errors
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.network import UNREACHABLE, Network
+from gc3.synth.rails import Choice, Errand, Machine
 from gc3.synth.schedule import Schedule, Send
 
 Solve: TypeAlias = Callable[[Network, Demand], Schedule]
-
-
-@dataclass(frozen=True, slots=True)
-class _Errand:
-    """A chunk that has to get from one rank to others in one of the stages."""
-
-    chunk: int
-    source: int
-    targets: frozenset[int]
+_Named: TypeAlias = "tuple[str, Schedule]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,7 @@ class Composition:
 
 
 def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_leisure) -> Composition:
-    """Returns a schedule that is composed of schedules inside nodes and between them.
+    """Returns a schedule that is composed of schedules inside nodes and between groups of each level.
 
     Args:
         network: A network of several nodes.
@@ -61,99 +55,58 @@ def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_le
         TimeUp: The time limit was reached.
         gc3.UserError: The network has no nodes, or their differences leave no rails.
     """
-    nodes = _nodes(network)
-    rails = _rails(network, nodes)
-    gather, cross, spread, near = _errands(network, demand, rails, hurry)
-    inside = {(a, b) for a, b in network.edges if network.nodes[a] == network.nodes[b]}
-    between = {(a, b) for rail in rails for a in rail for b in rail if a != b} & set(network.edges)
-    shared = any({network.edges[e] in inside for e in members} == {True, False} for members, _ in network.bounds)
-    solver = _Stage(network, solve)
-    first = solver.stage(gather, inside)
-    second = solver.stage(cross, between)
-    candidates = [[("to the rails", first), ("between nodes", second), ("inside nodes", [*spread, *near])]]
-    if not shared:
-        meanwhile = _parallel([second, solver.stage(near, inside)])
-        candidates.append([("to the rails", first), ("between nodes", meanwhile), ("inside nodes", spread)])
-    best: Composition | None = None
-    for stages in candidates:
-        made = [(name, s if isinstance(s, Schedule) else solver.stage(s, inside)) for name, s in stages]
-        parts = tuple((name, len(s.rounds), s.total_rounds) for name, s in made if s.rounds)
-        whole = Schedule(
-            tuple(r for _, s in made for r in s.rounds), tuple(sends for _, s in made for sends in s.steps)
+    stages = _Composer(network, demand, solve, hurry).inside(_errands(demand), 0)
+    made = [(name, s) for name, s in stages if s.rounds]
+    return Composition(_sequence(made), tuple((name, len(s.rounds), s.total_rounds) for name, s in made))
+
+
+def _errands(demand: Demand) -> list[Errand]:
+    pieces = ((chunk, demand.pieces[i]) for chunk, i in enumerate(demand.piece_of))
+    return [Errand(chunk, piece.source, piece.targets) for chunk, piece in pieces if piece.targets]
+
+
+class _Composer:
+    """Composes stages, from the largest groups to the smallest."""
+
+    def __init__(self, network: Network, demand: Demand, solve: Solve, hurry: Hurry) -> None:
+        self._machine = Machine(network)
+        self._turn = [c - demand.first[i] for c, i in enumerate(demand.piece_of)]
+        self._solver = _Stage(network, solve)
+        self._hurry = hurry
+        self._between = [self._machine.between(level) for level in range(self._machine.depth)]
+
+    def inside(self, errands: list[Errand], level: int) -> list[_Named]:
+        """Returns the stages of errands within groups; `level` is that of the groups in these."""
+        if level == self._machine.depth:
+            return [("inside nodes", self._solver.stage(errands, self._machine.within(level - 1)))]
+        if not errands:
+            return []
+        made = Choice(self._machine, level).stages(errands, self._turn, self._hurry)
+        groups = f"{self._machine.names[level]}s"
+        first = _sequence(self.inside(made.gather, level + 1))
+        second = self._solver.stage(made.cross, self._between[level])
+        before = [("to the rails" if groups == "nodes" else f"to the rails between {groups}", first)]
+        candidates = [[*before, (f"between {groups}", second), *self.inside([*made.spread, *made.near], level + 1)]]
+        if made.near and made.cross and not self._shared(level):
+            meanwhile = _parallel([second, _sequence(self.inside(made.near, level + 1))])
+            candidates.append([*before, (f"between {groups}", meanwhile), *self.inside(made.spread, level + 1)])
+        return min(candidates, key=lambda stages: sum(s.total_rounds for _, s in stages))
+
+    def _shared(self, level: int) -> bool:
+        """Whether links between groups of a level share bounds with links inside them."""
+        network = self._machine.network
+        within = self._machine.within(level)
+        return any(
+            any(network.edges[e] in within for e in members)
+            and any(network.edges[e] in self._between[level] for e in members)
+            for members, _ in network.bounds
         )
-        if best is None or whole.total_rounds < best.schedule.total_rounds:
-            best = Composition(whole, parts)
-    assert best is not None  # noqa: S101 - there is a candidate
-    return best
 
 
-def _nodes(network: Network) -> list[list[int]]:
-    found: dict[int, list[int]] = {}
-    for rank, node in enumerate(network.nodes):
-        found.setdefault(node, []).append(rank)
-    if len(found) <= 1:
-        raise errors.error("BadArgument", f"'{network.name}' is not made of several nodes: leave out --hierarchical")
-    return list(found.values())
-
-
-def _rails(network: Network, nodes: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The ranks, one of each node, with the same position in their nodes that reach each other over their own links."""
-    rails: list[list[int]] = []
-    for place in range(max(map(len, nodes))):
-        ranks = [members[place % len(members)] for members in nodes]
-        here, _ = _part(network, ranks, {(a, b) for a in ranks for b in ranks if a != b})
-        if all(d < UNREACHABLE for row in here.distance for d in row):
-            rails.append(ranks)
-    if not rails:
-        raise errors.error(
-            "NoPath", f"no ranks of '{network.name}' reach those of the same place in other nodes: no rails to cross by"
-        )
-    return rails
-
-
-def _errands(
-    network: Network, demand: Demand, rails: Sequence[Sequence[int]], hurry: Hurry
-) -> tuple[list[_Errand], list[_Errand], list[_Errand], list[_Errand]]:
-    """The chunks to send to the rails, across, from the rails to targets, and within each node."""
-    node_of = [list(dict.fromkeys(network.nodes)).index(node) for node in network.nodes]
-    load: Counter[tuple[int, int]] = Counter()  # from a rank to a node (~n), and from a node to a rank
-    gather: list[_Errand] = []
-    cross: list[_Errand] = []
-    spread: list[_Errand] = []
-    near: list[_Errand] = []
-    order = sorted(range(demand.chunk_count), key=lambda c: c - demand.first[demand.piece_of[c]])
-    for chunk in order:  # sources alternate
-        hurry()
-        piece = demand.pieces[demand.piece_of[chunk]]
-        home = node_of[piece.source]
-        wanted: dict[int, set[int]] = {}
-        for target in piece.targets:
-            wanted.setdefault(node_of[target], set()).add(target)
-        stays = frozenset(wanted.pop(home, set[int]()))
-        if stays:
-            near.append(_Errand(chunk, piece.source, stays))
-        if not wanted:
-            continue
-
-        def cost(
-            rail: Sequence[int], home: int = home, own: int = piece.source, wanted: dict[int, set[int]] = wanted
-        ) -> tuple[int, ...]:
-            ends = sum(rail[n] not in targets for n, targets in wanted.items())
-            fullest = max(max(load[rail[home], ~n], load[~home, rail[n]]) for n in wanted)
-            return fullest, int(rail[home] != own), ends
-
-        rail = min(rails, key=cost)
-        entry = rail[home]
-        if entry != piece.source:
-            gather.append(_Errand(chunk, piece.source, frozenset({entry})))
-        cross.append(_Errand(chunk, entry, frozenset(rail[n] for n in wanted)))
-        for n, targets in wanted.items():
-            load[entry, ~n] += 1
-            load[~home, rail[n]] += 1
-            rest = frozenset(targets - {rail[n]})
-            if rest:
-                spread.append(_Errand(chunk, rail[n], rest))
-    return gather, cross, spread, near
+def _sequence(stages: Iterable[_Named]) -> Schedule:
+    """Schedules one after the other."""
+    made = [s for _, s in stages]
+    return Schedule(tuple(r for s in made for r in s.rounds), tuple(sends for s in made for sends in s.steps))
 
 
 class _Stage:
@@ -164,17 +117,17 @@ class _Stage:
         self._solve = solve
         self._known: dict[object, Schedule] = {}
 
-    def stage(self, errands: Sequence[_Errand], edges: set[tuple[int, int]]) -> Schedule:
+    def stage(self, errands: Sequence[Errand], edges: set[tuple[int, int]]) -> Schedule:
         """Returns a schedule that runs errands over some of the edges; parts that share no bound run in parallel."""
         if not errands:
             return Schedule((), ())
         part_of = _components(self._network, edges)
-        listed: dict[int, list[_Errand]] = {}
+        listed: dict[int, list[Errand]] = {}
         for errand in errands:
             listed.setdefault(part_of[errand.source], []).append(errand)
         return _parallel([self._part(mine, edges, part_of, part) for part, mine in listed.items()])
 
-    def _part(self, errands: list[_Errand], edges: set[tuple[int, int]], part_of: Sequence[int], part: int) -> Schedule:
+    def _part(self, errands: list[Errand], edges: set[tuple[int, int]], part_of: Sequence[int], part: int) -> Schedule:
         ranks = [r for r in range(self._network.ranks) if part_of[r] == part]
         small, number = _part(self._network, ranks, edges)
         alike: dict[tuple[int, frozenset[int]], list[int]] = {}
@@ -188,7 +141,8 @@ class _Stage:
         if key not in self._known:
             if any(small.distance[p.source][t] == UNREACHABLE for p in pieces for t in p.targets):
                 raise errors.error(
-                    "NoPath", f"ranks of a node of '{self._network.name}' do not all reach each other inside it"
+                    "NoPath",
+                    f"ranks of a group of '{self._network.name}' do not all reach each other over its own links",
                 )
             self._known[key] = self._solve(small, Demand("part", small.ranks, 1, 0, pieces))
         found = self._known[key]

@@ -20,6 +20,8 @@ from gc3.topologies.relation import rates
 Edge: TypeAlias = "tuple[int, int]"
 # Chunks in a round: whole numbers are ints. The capacity of several rounds is rounded down as a whole.
 Capacity: TypeAlias = "int | Fraction"
+# What a group is, and the group of each rank.
+Level: TypeAlias = "tuple[str, tuple[int, ...]]"
 
 _Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -36,23 +38,35 @@ class Network:
         edges: The pairs that can communicate, (from, to), in ascending order.
         bounds: Sets of edges, as indices into `edges`, with the chunks that they carry together in a round; in r
             rounds of a step r times as many, rounded down. Every edge is in at least one.
-        nodes: The node of each rank; empty if there are none, or only one.
+        levels: Nested groups of ranks, the smallest first: nodes, and for example racks. Each level has a name and the
+            group of each rank. Empty if there is only one node.
     """
 
     name: str
     ranks: int
     edges: tuple[Edge, ...]
     bounds: tuple[tuple[tuple[int, ...], Capacity], ...]
-    nodes: tuple[int, ...] = ()
+    levels: tuple[Level, ...] = ()
 
     @staticmethod
     def of_relation(
-        name: str, ranks: int, relation: Iterable[tuple[Iterable[Edge], Capacity]], nodes: Sequence[int] = ()
+        name: str,
+        ranks: int,
+        relation: Iterable[tuple[Iterable[Edge], Capacity]],
+        nodes: Sequence[int] = (),
+        above: Iterable[Level] = (),
     ) -> Network:
         """Returns the network of a bandwidth relation; pairs with a bound of zero cannot communicate.
 
+        Args:
+            name: Its name in messages.
+            ranks: Number of ranks.
+            relation: Sets of pairs of ranks, each with the chunks that they carry together in a round.
+            nodes: The node of each rank, if there are several.
+            above: Levels of groups of nodes, the smallest first. Those that add nothing to the one before are left out.
+
         Raises:
-            gc3.UserError: The relation names a rank that does not exist, or a bound is negative.
+            gc3.UserError: The relation names a rank that does not exist, a bound is negative, or levels are not nested.
 
         >>> Network.of_relation("pair", 2, [([(0, 1)], 2), ([(1, 0)], 1)]).edges
         ((0, 1), (1, 0))
@@ -75,7 +89,7 @@ class Network:
             if members:
                 exact = int(chunks) if chunks == int(chunks) else chunks
                 least[members] = min(exact, least.get(members, exact))
-        return Network(name, ranks, edges, tuple(least.items()), tuple(nodes) if len(set(nodes)) > 1 else ())
+        return Network(name, ranks, edges, tuple(least.items()), _nested(name, [("node", tuple(nodes)), *above]))
 
     @staticmethod
     def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
@@ -92,8 +106,13 @@ class Network:
             relation = ((b.pairs, b.chunks) for b in topologies.relation(topology))
         else:
             relation = rates(topology, chunk_bytes_per_s)
-        nodes = [rank.node for rank in topology.ranks]
-        return Network.of_relation(topology.name, topology.rank_count, relation, nodes)
+        (_, nodes), *above = topology.rank_levels
+        return Network.of_relation(topology.name, topology.rank_count, relation, nodes, above)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The node of each rank; empty if there is only one."""
+        return self.levels[0][1] if self.levels else ()
 
     @cached_property
     def point_to_point(self) -> bool:
@@ -174,7 +193,7 @@ class Network:
             return self
         edges = tuple(zip(dst[order].tolist(), src[order].tolist(), strict=True))
         bounds = tuple((tuple(m.tolist()), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True))
-        return Network(self.name, self.ranks, edges, bounds, self.nodes)
+        return Network(self.name, self.ranks, edges, bounds, self.levels)
 
     @cached_property
     def ends(self) -> tuple[_Numbers, _Numbers]:
@@ -243,6 +262,24 @@ class Network:
         for e, edge in enumerate(self.edges):
             found[edge[end]].append(e)
         return tuple(tuple(f) for f in found)
+
+
+def _nested(network: str, levels: Iterable[Level]) -> tuple[Level, ...]:
+    """The levels that divide the ranks further than the next and less far than the one before."""
+    found: list[Level] = []
+    for name, groups in levels:
+        if len(set(groups)) <= 1:
+            break
+        if found:
+            inner, before = found[-1]
+            if len(set(zip(before, groups, strict=True))) > len(set(before)):
+                raise errors.error(
+                    "BadArgument", f"'{network}' has a {inner} in several {name}s: levels must be nested"
+                )
+            if len(set(groups)) == len(set(before)):
+                continue
+        found.append((name, groups))
+    return tuple(found)
 
 
 def _distances(onward: Sequence[Sequence[int]], start: int) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.problem import Item
 
 _ALL_PARTITIONS = 7  # ranks of which every partition is tried
-_ALL_UNIONS = 10  # nodes of which every union is tried
+_ALL_UNIONS = 10  # groups of a level of which every union is tried
 _MOST_SETS = 1024  # of ranks that contribute to a chunk or need it
 _LEAST = 1e-9
 
@@ -72,7 +72,7 @@ def _by_cuts(network: Network, items: Sequence[Item]) -> Bound:
         involved = list({s: None for item in items for s in (item.before, item.after) if 0 < len(s) < ranks})
         some = [
             np.eye(ranks, dtype=bool),
-            *([_unions(network)] if network.nodes else []),
+            *(_unions(groups) for _, groups in network.levels),
             *([np.array([[r in s for r in range(ranks)] for s in involved[:_MOST_SETS]])] if involved else []),
         ]
         inside = np.concatenate([flags for each in some for flags in (each, ~each)])
@@ -93,14 +93,14 @@ def _by_cuts(network: Network, items: Sequence[Item]) -> Bound:
     return Bound(int(need[at]) / cuts.exact_room(network, inside[at]), proof)
 
 
-def _unions(network: Network) -> Flags:
-    """Nodes, and if there are few, all of their proper unions."""
-    nodes = sorted(set(network.nodes))
-    member = np.array(network.nodes)
-    if len(nodes) > _ALL_UNIONS:
-        return np.array([member == node for node in nodes])
-    chosen = (np.arange(1, (1 << len(nodes)) - 1)[:, None] >> np.arange(len(nodes))) & 1 == 1
-    return chosen[:, np.searchsorted(nodes, member)]
+def _unions(groups: Sequence[int]) -> Flags:
+    """The groups of a level, and if there are few, all of their proper unions."""
+    several = sorted(set(groups))
+    member = np.array(groups)
+    if len(several) > _ALL_UNIONS:
+        return np.array([member == group for group in several])
+    chosen = (np.arange(1, (1 << len(several)) - 1)[:, None] >> np.arange(len(several))) & 1 == 1
+    return chosen[:, np.searchsorted(several, member)]
 
 
 def _partitions(network: Network) -> Iterator[list[list[int]]]:

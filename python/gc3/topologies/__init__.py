@@ -18,7 +18,7 @@ from gc3.topologies.bounds import cut_bandwidth, diameter, egress, ingress
 from gc3.topologies.build import Builder
 from gc3.topologies.document import dumps, read
 from gc3.topologies.model import Topology
-from gc3.topologies.parts import Bound, Fabric, Link, LinkClass, Path, Port, Rank, Resource
+from gc3.topologies.parts import Bound, Fabric, Level, Link, LinkClass, Path, Port, Rank, Resource
 from gc3.topologies.preset import Preset, topology
 from gc3.topologies.program import check
 from gc3.topologies.relation import relation
@@ -29,6 +29,7 @@ __all__ = [
     "Bound",
     "Builder",
     "Fabric",
+    "Level",
     "Link",
     "LinkClass",
     "Path",

@@ -58,8 +58,61 @@ def network(
         uplink: The class of the connection from a GPU to its NICs, if it is modelled.
         slot: The class of a NIC's slot, if it can be slower than the NIC.
     """
-    ports: list[Port] = []
+    ports = [port for listed in _ports(build, gpus, nic, nics, rails, uplink, slot) for port in listed]
+    build.fabric("network", nic, ports, across_nodes=True)
+
+
+def leaf_spine(
+    build: Builder,
+    gpus: Sequence[Sequence[int]],
+    nic: LinkClass,
+    nics: int,
+    rails: Rails,
+    *,
+    rack: int,
+    lanes: int,
+    spine: LinkClass,
+) -> None:
+    """Joins nodes by leaf switches, one for each rack, under a spine.
+
+    Args:
+        build: The topology to add it to.
+        gpus: The ranks of each node.
+        nic: The class of a NIC.
+        nics: NICs per node.
+        rails: The NICs of each GPU of a node.
+        rack: Nodes of a rack; the last one may have fewer.
+        lanes: The lanes of class `spine` from a leaf to the spine.
+        spine: The class of paths between racks.
+    """
+    nodes = _ports(build, gpus, nic, nics, rails, None, None)
+    uplinks = [build.duplex(f"rack{r}.up", "switch", spine, lanes) for r in range(-(-len(nodes) // rack))]
+    for r in range(len(uplinks)):
+        ports = [port for listed in nodes[r * rack : (r + 1) * rack] for port in listed]
+        build.fabric(f"rack{r}.leaf", nic, ports, across_nodes=True)
+    racks = [n // rack for n in range(len(nodes))]
+    above = [
+        Port(port.rank, (*port.out, uplinks[r][0]), (uplinks[r][1], *port.into))
+        for r, listed in zip(racks, nodes, strict=True)
+        for port in listed
+    ]
+    build.fabric("spine", spine, above, across_nodes=True)
+    build.level("rack", racks)
+
+
+def _ports(
+    build: Builder,
+    gpus: Sequence[Sequence[int]],
+    nic: LinkClass,
+    nics: int,
+    rails: Rails,
+    uplink: LinkClass | None,
+    slot: LinkClass | None,
+) -> list[list[Port]]:
+    """Adds the NICs of each node, and returns the ports of its ranks to them."""
+    found: list[list[Port]] = []
     for node, members in enumerate(gpus):
+        ports: list[Port] = []
         cards: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         for i in range(nics):
             sending, receiving = build.duplex(f"node{node}.nic{i}", "nic", nic)
@@ -73,7 +126,8 @@ def network(
             for i in rails(g):
                 out, into = cards[i]
                 ports.append(Port(rank, (*above[:1], *out), (*into, *above[1:])))
-    build.fabric("network", nic, ports, across_nodes=True)
+        found.append(ports)
+    return found
 
 
 def switched(build: Builder, name: str, ranks: Sequence[int], link_class: LinkClass, lanes: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gc3 import errors
 from gc3.topologies.model import Topology
-from gc3.topologies.parts import Fabric, Link, LinkClass, Port, Rank, Resource
+from gc3.topologies.parts import Fabric, Level, Link, LinkClass, Port, Rank, Resource
 
 
 class Builder:
@@ -31,6 +31,7 @@ class Builder:
         self._resources: list[Resource] = []
         self._links: list[Link] = []
         self._fabrics: list[Fabric] = []
+        self._levels: list[Level] = []
 
     def rank(
         self,
@@ -73,6 +74,10 @@ class Builder:
         """Adds a switched network."""
         self._fabrics.append(Fabric(name, self._class(link_class), tuple(ports), across_nodes))
 
+    def level(self, name: str, groups: Iterable[int]) -> None:
+        """Adds a level of groups; `groups` has the group of each node. Levels of smaller groups come first."""
+        self._levels.append(Level(name, tuple(groups)))
+
     def build(self) -> Topology:
         """Returns the topology."""
         return Topology(
@@ -82,6 +87,7 @@ class Builder:
             resources=tuple(self._resources),
             links=tuple(self._links),
             fabrics=tuple(self._fabrics),
+            levels=tuple(self._levels),
             summary=self._summary,
             source=self._source,
         )

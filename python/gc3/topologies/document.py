@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gc3 import errors
 from gc3.support.files import parse_json, read_text
 from gc3.topologies.model import Topology
-from gc3.topologies.parts import Bound, Fabric, Link, LinkClass, Port, Rank, Resource
+from gc3.topologies.parts import Bound, Fabric, Level, Link, LinkClass, Port, Rank, Resource
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -89,6 +89,7 @@ def to_data(topology: Topology) -> dict[str, Any]:
             }
             for f in topology.fabrics
         ],
+        "levels": [{"name": v.name, "groups": list(v.groups)} for v in topology.levels],
         "bounds": None
         if topology.bounds is None
         else [{"pairs": [list(pair) for pair in b.pairs], "chunks": b.chunks} for b in topology.bounds],
@@ -158,6 +159,7 @@ def _topology(data: Any) -> Topology:
             for k in data.get("links", ())
         ),
         fabrics=tuple(_fabric(f) for f in data.get("fabrics", ())),
+        levels=tuple(Level(v["name"], tuple(int(g) for g in v["groups"])) for v in data.get("levels", ())),
         bounds=None
         if bounds is None
         else tuple(Bound(tuple((int(s), int(d)) for s, d in b["pairs"]), int(b["chunks"])) for b in bounds),

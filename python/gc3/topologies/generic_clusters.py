@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gc3 import errors
-from gc3.topologies._clusters import gpu_nodes, network, switched
+from gc3.topologies._clusters import gpu_nodes, leaf_spine, network, switched
 from gc3.topologies.build import Builder
 from gc3.topologies.generic import wire
 from gc3.topologies.model import Topology
@@ -55,12 +55,19 @@ def hierarchical(
     latency_ns: int = 700,
     nic_GBps: int = 25,
     nic_latency_ns: int = 2600,
+    rack: int = 0,
+    taper: int = 1,
+    spine_latency_ns: int = 2600,
 ) -> Topology:
-    """N nodes of G ranks on a switch, each node with some NICs; a rank uses the NICs nearest to it."""
+    """N nodes of G ranks on a switch, with NICs; with rack > 0, racks of nodes on leaf switches under a spine."""
     require("N", N, 1, _MOST)
     require("G", G, 1, _MOST)
     require("N*G", N * G, 1, _MOST)
     require("nics", nics, 1, 1024)
+    require("rack", rack, 0, N)
+    require("taper", taper, 1, max(rack * nics, 1))
+    if rack * nics % taper:
+        raise errors.error("BadArgument", f"taper={taper}; expected a divisor of rack*nics={rack * nics}")
     build = Builder("hierarchical", processor=IDEAL)
     link = wire(GBps, latency_ns)
     nic = replace(wire(nic_GBps, nic_latency_ns), name="nic", source="parameters nic_GBps and nic_latency_ns")
@@ -73,5 +80,11 @@ def hierarchical(
             return [g * nics // G]
         return list(range(g * nics // G, (g + 1) * nics // G))
 
-    network(build, gpus, nic, nics, rails)
+    if rack:
+        spine = replace(
+            wire(nic_GBps, spine_latency_ns), name="spine", source="parameters nic_GBps and spine_latency_ns"
+        )
+        leaf_spine(build, gpus, nic, nics, rails, rack=rack, lanes=rack * nics // taper, spine=spine)
+    else:
+        network(build, gpus, nic, nics, rails)
     return build.build()

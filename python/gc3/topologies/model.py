@@ -41,6 +41,17 @@ class Topology(Parts):
         """Number of nodes."""
         return len({rank.node for rank in self.ranks})
 
+    @cached_property
+    def rank_levels(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The name of each level, nodes first, and the group of each rank on it.
+
+        >>> from gc3 import topologies
+        >>> topologies.load("hierarchical:N=4,G=1,rack=2").rank_levels
+        (('node', (0, 1, 2, 3)), ('rack', (0, 0, 1, 1)))
+        """
+        nodes = tuple(rank.node for rank in self.ranks)
+        return (("node", nodes), *((v.name, tuple(v.groups[node] for node in nodes)) for v in self.levels))
+
     def _repr_html_(self) -> str:
         """Shows it in a notebook."""
         rows = [

@@ -7,7 +7,8 @@ A topology is made of
 * resources, which several transfers share: a GPU's egress and ingress, a NIC, a PCIe switch, an X-Bus, and so on;
 * links: each has a direction, from one rank to another, a number of lanes, and the resources that it goes via;
 * fabrics, which are switched networks: each port reaches each other port through the resources of the two ports, so
-  that a fabric of n ranks takes n ports instead of n * (n - 1) links.
+  that a fabric of n ranks takes n ports instead of n * (n - 1) links;
+* levels, which say which nodes are near each other, for example in the same rack.
 
 All bandwidths are of one direction. Everything is immutable.
 """
@@ -131,6 +132,19 @@ class Fabric:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """Groups of nodes, such as the racks of a cluster.
+
+    Attributes:
+        name: What a group is, in the singular, such as "rack".
+        groups: The group of each node, from 0.
+    """
+
+    name: str
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """An entry of SCCL's bandwidth relation: in a round, at most `chunks` cross all of `pairs` together."""
 
@@ -162,6 +176,7 @@ class Parts(ABC):
         resources: The parts that transfers share.
         links: Direct connections.
         fabrics: Switched networks. The first one that joins two ranks carries their transfers.
+        levels: Groups of nodes, the smallest groups first. A group consists of whole groups of the level before.
         bounds: SCCL's bandwidth relation if it differs from the one that links and resources imply; see `relation`.
         parameters: The parameters of its preset.
         summary: One line that describes it.
@@ -174,6 +189,7 @@ class Parts(ABC):
     resources: tuple[Resource, ...] = ()
     links: tuple[Link, ...] = ()
     fabrics: tuple[Fabric, ...] = ()
+    levels: tuple[Level, ...] = ()
     bounds: tuple[Bound, ...] | None = None
     parameters: tuple[tuple[str, int], ...] = ()
     summary: str = ""

@@ -25,6 +25,7 @@ def _defects(topology: Parts) -> Iterator[Defect]:
     nodes = {rank.node for rank in topology.ranks}
     if nodes and nodes != set(range(len(nodes))):
         yield "$.ranks", f"the nodes are {sorted(nodes)[:8]}; expected numbers from 0 without gaps"
+    yield from _level_defects(topology, len(nodes))
     yield from _class_defects(topology)
     for what, items in (
         ("classes", topology.classes),
@@ -41,6 +42,32 @@ def _defects(topology: Parts) -> Iterator[Defect]:
     yield from _link_defects(topology)
     yield from _fabric_defects(topology)
     yield from _bound_defects(topology)
+
+
+def _level_defects(topology: Parts, nodes: int) -> Iterator[Defect]:
+    """Levels must be nested: the nodes of a group are together on all later levels."""
+    yield from _repeated("levels", [level.name for level in topology.levels])
+    name, inner = "node", tuple(range(nodes))
+    for i, level in enumerate(topology.levels):
+        place, groups = f"$.levels[{i}].groups", level.groups
+        if level.name in ("node", "rank"):
+            yield f"$.levels[{i}].name", f"'{level.name}'; expected another name, since every machine has {level.name}s"
+        if len(groups) != nodes:
+            yield place, f"it has {len(groups)} numbers; expected the group of each of {nodes} nodes"
+            return
+        if set(groups) != set(range(len(set(groups)))):
+            yield place, f"the groups are {sorted(set(groups))[:8]}; expected numbers from 0 without gaps"
+        first: dict[int, int] = {}  # of each group of the level before, its first node
+        for node, group in enumerate(inner):
+            other = first.setdefault(group, node)
+            if groups[other] != groups[node]:
+                yield (
+                    place,
+                    f"nodes {other} and {node} are in {name} {group}, but in {level.name}s {groups[other]} and "
+                    f"{groups[node]}; expected each {name} in one {level.name}",
+                )
+                return
+        name, inner = level.name, groups
 
 
 def _class_defects(topology: Parts) -> Iterator[Defect]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gc3 import errors
 from gc3.topologies.model import Topology
-from gc3.topologies.parts import Bound, Fabric, Port
+from gc3.topologies.parts import Bound, Fabric, Level, Port
 
 
 def without(topology: Topology, links: Iterable[tuple[int, int]] = (), ranks: Iterable[int] = ()) -> Topology:
@@ -17,7 +17,8 @@ def without(topology: Topology, links: Iterable[tuple[int, int]] = (), ranks: It
     Args:
         topology: The whole machine.
         links: Pairs of ranks; their direct links are lost in both directions.
-        ranks: Ranks that are lost with their links and ports. Later ranks get lower numbers.
+        ranks: Ranks that are lost with their links and ports. Later ranks get lower numbers; a node without ranks is
+            lost, too, and later nodes get lower numbers.
 
     Raises:
         gc3.UserError: There is no such link or rank, a switch joins the two ranks, or no rank is left.
@@ -37,10 +38,12 @@ def without(topology: Topology, links: Iterable[tuple[int, int]] = (), ranks: It
         raise errors.error("BadArgument", f"no rank of '{topology.name}' is left")
     place = {old: new for new, old in enumerate(r for r in range(topology.rank_count) if r not in lost)}
     text = "+".join([*("-".join(map(str, sorted(pair))) for pair in sorted(cut, key=sorted)), *map(str, sorted(lost))])
+    nodes = sorted({topology.ranks[old].node for old in place})  # those that are left
     return replace(
         topology,
         name=f"{topology.name}:without={text}",
-        ranks=tuple(topology.ranks[old] for old in place),
+        ranks=tuple(replace(topology.ranks[old], node=nodes.index(topology.ranks[old].node)) for old in place),
+        levels=tuple(Level(v.name, _from_0([v.groups[node] for node in nodes])) for v in topology.levels),
         links=tuple(
             replace(link, src=place[link.src], dst=place[link.dst])
             for link in topology.links
@@ -69,6 +72,12 @@ def parse(text: str) -> tuple[list[tuple[int, int]], list[int]]:
         else:
             links.append((int(found[1]), int(found[2])))
     return links, ranks
+
+
+def _from_0(groups: list[int]) -> tuple[int, ...]:
+    """Numbers groups without gaps, in the same order."""
+    left = sorted(set(groups))
+    return tuple(left.index(group) for group in groups)
 
 
 def _fabric(fabric: Fabric, place: dict[int, int]) -> Fabric:
