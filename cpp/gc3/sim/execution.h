@@ -24,35 +24,9 @@
 #include "gc3/sim/outcome.h"
 #include "gc3/sim/simulator.h"
 #include "gc3/sim/state.h"
+#include "gc3/sim/work.h"
 
 namespace gc3::sim {
-
-// A rate, as the time per byte.
-struct PerByte {
-  double ps = 0;
-  Time of(std::uint64_t bytes) const { return static_cast<Time>(static_cast<double>(bytes) * ps + 0.5); }
-};
-// 0: no limit.
-inline PerByte per_byte(double bytes_per_s) {
-  return {bytes_per_s > 0 ? static_cast<double>(kPicosecondsPerSecond) / bytes_per_s : 0};
-}
-
-// The rest of an opcode for a threadblock whose send takes no time: the opcode that does the same without the send; nop
-// if that would store nothing.
-constexpr ir::Opcode without_sending(const ir::OpcodeInfo& op) {
-  for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) {
-    const ir::OpcodeInfo& rest = ir::kOpcodes[i];
-    const bool same_data = rest.receives == op.receives && rest.reads_local == op.reads_local;
-    const bool same_result = rest.writes_local == op.writes_local && rest.reduces == op.reduces;
-    if (!rest.sends && same_data && same_result) return static_cast<ir::Opcode>(i);
-  }
-  return ir::Opcode::nop;
-}
-inline constexpr std::array<ir::Opcode, ir::kOpcodeCount> kWithoutSending = [] {
-  std::array<ir::Opcode, ir::kOpcodeCount> rest{};
-  for (std::size_t i = 0; i < ir::kOpcodeCount; ++i) rest[i] = without_sending(ir::kOpcodes[i]);
-  return rest;
-}();
 
 template <class Engine>
 class Execution {
@@ -69,9 +43,9 @@ class Execution {
         rendezvous_(options.protocol.rendezvous_bytes),
         lend_rate_{per_byte(options.protocol.lend_bytes_per_s)},
         cores_(simulator.machine().data(), program_.ranks.size()) {
-    for (const LinkClass& c : simulator.machine().data().classes) latency_.push_back(picoseconds(c.latency_s));
+    for (const LinkClass& c : machine_.classes) latency_.push_back(picoseconds(c.latency_s));
     for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) rates_[i] = per_byte(options.protocol.bytes_per_s[i]);
-    outcome_.use.resize(simulator.machine().data().resources.size());
+    outcome_.use.resize(machine_.resources.size());
     make_blocks();
     make_connections();
   }
@@ -449,7 +423,7 @@ class Execution {
           b.phase = Phase::needs_receiver;
           return;
         }
-        const Time hop = picoseconds(machine_.classes[c.link_class].latency_s);
+        const Time hop = latency_[c.link_class];
         delay(b, std::max(b.at + hop, blocks_[c.recv_tb].at) + hop, Cause::receiver, kNone);
       }
     }
