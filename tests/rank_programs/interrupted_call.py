@@ -1,6 +1,6 @@
 """A call that a signal interrupts.
 
-interrupted_call.py FILE    FILE exists once rank 0 has the signal; rank 1 calls then
+interrupted_call.py FILE    FILE exists once rank 0 was interrupted; rank 1 calls then
 """
 
 import sys
@@ -19,6 +19,6 @@ try:
     print("ready", flush=True)
     comm.all_reduce(1)
 except KeyboardInterrupt:
-    print("interrupted")
+    print("interrupted", flush=True)
 except gc3.CommError as problem:
     print(problem)

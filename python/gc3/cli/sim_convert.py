@@ -15,7 +15,7 @@ from gc3.sim import chakra, pytorch_traces
     short_help="Convert what PyTorch recorded to a Chakra execution trace.",
     examples=[
         "gc3 sim convert operators.0.json profile.0.json -o step",
-        "for r in 0 1 2 3; do gc3 sim convert operators.$r.json profile.$r.json.gz -o step; done",
+        "gc3 sim convert operators.1.json profile.1.json.gz -o step",
     ],
 )
 @click.argument("operators")

@@ -202,6 +202,7 @@ class Communicator(VForms):
             count: Elements per block; needed if the rank has neither input nor output.
             dtype: The type of the elements if this rank gives no array; None: float32.
         """
+        check_program(program)
         ready = self._prepared.get(program) if count is dtype is None else None
         result = NotImplemented if ready is None else self.run_plain(ready, x, out, op)
         return self._run_program(program, x, out, op, count, dtype) if result is NotImplemented else result
@@ -376,7 +377,6 @@ class Communicator(VForms):
         self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
 
     def _run_program(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Any:
-        check_program(program)
         program.check_proven()
         model = program.collective
         if model.ranks != self.size:
