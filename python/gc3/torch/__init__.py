@@ -114,7 +114,8 @@ def record(step: Callable[[], Any], path: str) -> None:
 
     All ranks call it. Each writes PATH.RANK.et; rank 0 also writes PATH.groups.json if the step has groups beside the
     default one. The step is executed twice: once to observe its operators, once to measure their times. Both must call
-    the same operators; so do a few steps before, until buckets, caches and compiled code are what they stay.
+    the same operators, or it is executed twice again, up to four times in all. So do a few steps before, until buckets,
+    caches and compiled code are what they stay.
 
     Args:
         step: Executes one step. Any backend serves, and DDP, FSDP2 or calls of `torch.distributed`.

@@ -15,6 +15,8 @@ from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 from gc3 import errors
 from gc3.sim import chakra, pytorch_traces
 
+# The end of a call runs in the step's thread or in the backend's, whichever comes last, so steps can differ by chance.
+_ATTEMPTS = 4
 _AUTOGRAD = ("AutogradCPU", "AutogradCUDA")
 
 
@@ -22,18 +24,13 @@ def record(step: Callable[[], Any], path: str) -> None:
     """See `gc3.torch.record`."""
     chakra.need_protobuf()
     recorded: pytorch_traces.Recorded | None = None
-    problem = ""
-    with tempfile.TemporaryDirectory() as folder:
-        operators, times = Path(folder) / "operators.json", Path(folder) / "times.json"
-        # Observing takes longer than a small operator. So the times are those of another step.
-        _observe(step, operators)
-        _time(step, times)
-        try:
-            recorded = pytorch_traces.read(str(operators), str(times))
-        except errors.Gc3Error as failure:
-            problem = failure.message.partition(": ")[2]  # without the title, which the error below has, too
-    told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, (problem, recorded.groups if recorded else {}))
+    told: list[Any] = []
+    for _ in range(_ATTEMPTS):
+        recorded, problem = _recorded(step)
+        told = [None] * dist.get_world_size()
+        dist.all_gather_object(told, (problem, recorded.groups if recorded else {}))
+        if not any(why for why, _ in told):
+            break
     # All ranks raise the error of one, so that none of them waits for the others.
     for rank, (why, _) in enumerate(told):
         if why:
@@ -43,6 +40,19 @@ def record(step: Callable[[], Any], path: str) -> None:
     chakra.write(f"{path}.{recorded.rank}.et", recorded.trace)
     if groups and dist.get_rank() == 0:
         chakra.write_groups(f"{path}.groups.json", groups)
+
+
+def _recorded(step: Callable[[], Any]) -> tuple[pytorch_traces.Recorded | None, str]:
+    """Returns what this rank did, or why that is not known."""
+    with tempfile.TemporaryDirectory() as folder:
+        operators, times = Path(folder) / "operators.json", Path(folder) / "times.json"
+        # Observing takes longer than a small operator. So the times are those of another step.
+        _observe(step, operators)
+        _time(step, times)
+        try:
+            return pytorch_traces.read(str(operators), str(times)), ""
+        except errors.Gc3Error as failure:
+            return None, failure.message.partition(": ")[2]  # without the title, which the error for all has, too
 
 
 def _observe(step: Callable[[], Any], file: Path) -> None:
