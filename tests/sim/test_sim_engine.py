@@ -233,6 +233,13 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     assert "all" in done.stdout
 
 
+def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GC3_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(gc3.UserError, match=r"GC3-I002.*file/cache': Not a directory; GC3_CACHE names another folder"):
+        cpu.keep("threads", cpu.start("threads", 2))
+
+
 def test_without_a_cache_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     engine_of_fakes(monkeypatch, _Fake(truth()))
     done = command("calibrate", "--engine", "threads")

@@ -58,6 +58,21 @@ def read(what: str, maker: str, error: str) -> tuple[Path, str] | None:
     return file, files.read_text(file, error)
 
 
+def write(file: Path, text: str) -> None:
+    """Writes a file of the cache folder, which is made if there is none.
+
+    Raises:
+        gc3.UserError: It cannot be written.
+    """
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise errors.error(
+            "FileUnwritable", f"'{file.parent}': {problem.strerror}; GC3_CACHE names another folder, or off"
+        ) from problem
+    files.replace_text(str(file), text)
+
+
 @lru_cache(maxsize=1)
 def _conditions() -> str:
     """What a file holds for, made once, before this process is restricted to some cores."""

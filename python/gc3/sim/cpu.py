@@ -24,7 +24,6 @@ from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.presets import kept_name
-from gc3.support import files
 
 ENGINES = ("threads", "processes")
 # The fitted parameters; the layout of the FIFOs is the engine's own.
@@ -237,6 +236,5 @@ def keep(engine: str, parameters: Parameters) -> str | None:
     path = kept_files.path(kept_name(engine))
     if path is None:
         return None
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files.replace_text(str(path), preset_file.dumps(parameters))
+    kept_files.write(path, preset_file.dumps(parameters))
     return str(path)

@@ -156,8 +156,7 @@ class Times:
             self.turns.append({})
         self.turns[turn][sample.name] = row
         if self.path is not None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            files.replace_text(str(self.path), json.dumps({_FORMAT: self.turns}))
+            kept_files.write(self.path, json.dumps({_FORMAT: self.turns}))
 
     def forget(self) -> None:
         """Removes what is kept."""
