@@ -91,6 +91,16 @@ def test_elasticities_are_those_of_the_parts() -> None:
         assert sum(signed) == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.parametrize("machine", ["lassen", "gb200_nvl72:G=4"])
+def test_an_efficiency_of_1_is_only_lowered(machine: str) -> None:
+    """The slope is then that of 5 % less; more would be outside the parameter's range."""
+    on = sim.platform(machine)
+    ring = gc3.compile(algorithms.load("ring_allreduce"), R=4)
+    found = {s.name: s.elasticity[0] for s in sensitivities(ring, on, [512 * MIB])}
+    wire = next(c.name for c in on.topology.classes if c.kernel_efficiency > 0.96)
+    assert found[f"{wire}.kernel_efficiency"] == pytest.approx(found[f"{wire}.bandwidth"], rel=0.05)
+
+
 def test_sensitivities_on_the_command_line() -> None:
     line = "ring_allreduce allpairs_allreduce -t ndv4 -b 1KiB -e 1MiB -f 1024 --sensitivity"
     text = gc3_sim(line).stdout

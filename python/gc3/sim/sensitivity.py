@@ -10,10 +10,8 @@ from gc3.sim import settings
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Compiled, Disturbance, Simulation
 
-# Parameters are changed by this fraction, up and down.
+# Parameters are changed by this fraction, down, and up as far as their range permits.
 STEP = 0.05
-# Bandwidths and rates make things faster, and efficiencies are at most 1. Everything can be changed both ways, though,
-# because only the product of an efficiency and a bandwidth counts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Sensitivity:
         name: Of the parameter, as in `gc3.sim.settings`.
         value: What it is: seconds, bytes per second, or plain.
         elasticity: For each size, percent that the time changes where the parameter changes by one percent; exactly,
-            the slope of logarithms over 5 % up and down.
+            the slope of logarithms from 5 % less to 5 % more, or to the most that the parameter can be.
     """
 
     name: str
@@ -70,10 +68,9 @@ def sensitivities(
         return [simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance).time_s for size in sizes]
 
     for name in names(on, program.core.protocol):
-        low, high = (
-            times(settings.apply(on, [settings.Setting(name, factor, relative=True)]))
-            for factor in (1 - STEP, 1 + STEP)
-        )
-        width = math.log((1 + STEP) / (1 - STEP))
+        value = settings.get(on, name)
+        ends = value * (1 - STEP), min(value * (1 + STEP), settings.most(name))
+        low, high = (times(settings.apply(on, [settings.Setting(name, end)])) for end in ends)
+        width = math.log(ends[1] / ends[0])
         slopes = (math.log(b / a) / width if a > 0 and b > 0 else 0.0 for a, b in zip(low, high, strict=True))
-        yield Sensitivity(name, settings.get(on, name), tuple(slopes))
+        yield Sensitivity(name, value, tuple(slopes))

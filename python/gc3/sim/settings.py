@@ -242,6 +242,11 @@ def is_of_machine(name: str) -> bool:
     return name not in _OF_PLATFORM and bool(owner) and key in _OF_CLASS
 
 
+def most(name: str) -> float:
+    """Returns the largest value that a parameter can have: the efficiencies of classes are parts of a line rate."""
+    return 1.0 if is_of_machine(name) and name.endswith("_efficiency") else math.inf
+
+
 def kind(name: str) -> str | None:
     """Returns what a parameter is: a time, a rate, a size or a number; None: no parameter has such a name."""
     if name in _OF_PLATFORM:
