@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from gc3.cli.main import main
 from gc3.sim import preset_file, presets, settings
 from gc3.sim.platform import Platform
 
-KIB = 1 << 10
+KIB, MIB = 1 << 10, 1 << 20
 US = 1e-6
 
 
@@ -71,6 +72,32 @@ def test_a_rendezvous_begins_at_its_size_and_takes_a_round_trip() -> None:
     assert at.explanation.causes["rendezvous"] == pytest.approx(2 * wire)
     assert below.explanation is not None
     assert "rendezvous" not in below.explanation.causes
+
+
+def test_the_critical_path_continues_behind_waits_for_windows_processors_and_receivers() -> None:
+    """What a rank waited for is named, and not the wait: here a NIC, which is busy for most of the time."""
+    on = on_mpi("lassen:N=4")
+    program = gc3.compile(algorithms.load("scatter_destination_alltoall"), R=16, window=4)
+    for sharing in ("serial", "max-min"):
+        found = sim.Simulation(program, on).run(MIB, sharing=sharing, explain=True)
+        why = found.explanation
+        assert why is not None
+        assert why.cause.startswith("link node")
+        assert why.causes["link"] > 0.6 * found.time_s
+        assert sum(why.causes.values()) == pytest.approx(found.time_s)
+        assert why.path[0].from_s == 0
+        assert all(one.to_s == next_.from_s for one, next_ in itertools.pairwise(why.path))
+        # Each of 16 processors handles 30 messages for 1 to 3 us, so no wait for one is longer than all of these.
+        assert why.causes["core"] < 90e-6
+        records = why.records
+        assert ((records["ready"] <= records["due"]) & (records["due"] <= records["start"])).all()
+        assert why.stalls["core"] == pytest.approx((records["start"] - records["due"]).sum() * 1e-12)
+
+
+def test_a_deadlock_by_rendezvous_names_the_window() -> None:
+    ring = gc3.compile(algorithms.load("ring_allreduce"), R=4)
+    with pytest.raises(gc3.UserError, match=r"GC3-S002[\s\S]*--window N"):
+        sim.Simulation(ring, on_mpi("fully_connected:R=4")).run(MIB)
 
 
 def test_a_preset_with_a_rendezvous_is_written_and_read(tmp_path: Path) -> None:

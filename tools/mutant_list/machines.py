@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "explain-first-line-as-the-whole",
         "cpp/gc3/sim/explain.cc",
-        "other.delivered <= r.start ? other.delivered : other.start;",
-        "std::min(other.delivered, r.start);",
+        "other.delivered <= r.due ? other.delivered : other.start;",
+        "std::min(other.delivered, r.due);",
         _SIM,
     ),
     Mutant(

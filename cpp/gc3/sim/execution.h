@@ -116,6 +116,9 @@ class Execution {
     note_cycle(
         problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
         [this](std::uint32_t t) { return name_of(t); });
+    if (std::ranges::any_of(blocks_, [](const Block& b) { return b.phase == Phase::needs_receiver; }))
+      problem.note(
+          "with a rendezvous, ranks have to post receives while they send: compile with a window (--window N)");
     return problem;
   }
 
@@ -356,7 +359,6 @@ class Execution {
   void turn(std::uint32_t core, Time now) {
     cores_.set_moving(core, false);
     if (const std::uint32_t t = cores_.take(core); t != kNone) {
-      if (now > blocks_[t].at) blocks_[t].wait = Cause::core;
       static_cast<Engine*>(this)->begin(t, now);
       return;
     }
@@ -386,6 +388,7 @@ class Execution {
         }
         return;
       }
+      if (options_.record) latest_[t] = readied(t);  // it only waits, and is not recorded
       b.ready = b.at;
     }
     const bool publishes = instruction(b).has_dependents != 0;
@@ -424,11 +427,19 @@ class Execution {
           return;
         }
         const Time hop = latency_[c.link_class];
-        delay(b, std::max(b.at + hop, blocks_[c.recv_tb].at) + hop, Cause::receiver, kNone);
+        const Block& receiver = blocks_[c.recv_tb];
+        const bool late = receiver.at > b.at + hop;
+        delay(b, std::max(b.at + hop, receiver.at) + hop, Cause::receiver, readied(late ? c.recv_tb : t));
       }
     }
     b.phase = Phase::due;
     queue_.push({b.at, t});
+  }
+
+  // The record that a threadblock waited for last, or else that of its previous operation.
+  std::uint32_t readied(std::uint32_t t) const {
+    if (!options_.record) return kNone;
+    return blocks_[t].at > blocks_[t].ready ? blocks_[t].before : latest_[t];
   }
 
   // Whether the instruction's message is sent or received by rendezvous.

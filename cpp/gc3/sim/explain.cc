@@ -56,24 +56,28 @@ class Walk {
   // From the start of operation `at` to the operation it waited for; moves `time` there.
   std::uint32_t step_back(std::uint32_t at, Time& time) {
     const Record& r = records_[at];
-    if (r.start > r.ready && r.before != kNone) {
+    if (time > r.due) {
+      add(at, Cause::core, r.due, time);
+      time = r.due;
+    }
+    if (r.due > r.ready && r.before != kNone) {
       const Record& other = records_[r.before];
       if (r.wait == Cause::input) {
         // With cut-through the first line decides: it left soon after the sender's start.
-        const Time left = other.delivered <= r.start ? other.delivered : other.start;
+        const Time left = other.delivered <= r.due ? other.delivered : other.start;
         add(at, Cause::latency, left, time);
         time = left;
         return r.before;
       }
-      if (r.wait == Cause::credit || r.wait == Cause::semaphore) {
+      if (r.wait == Cause::credit || r.wait == Cause::semaphore || r.wait == Cause::receiver) {
         add(at, r.wait, other.end, time);
         time = std::min(time, other.end);
         return r.before;
       }
     }
-    if (r.start > r.ready) {
+    if (r.due > r.ready) {
       add(at, r.wait, r.ready, time);
-      time = r.ready;
+      time = std::min(time, r.ready);
     }
     return previous_[at];
   }
@@ -101,7 +105,8 @@ Explanation explain(const Outcome& outcome) {
   }
   for (const Segment& s : result.path) result.on_path[static_cast<std::size_t>(s.cause)] += s.to - s.from;
   for (const Record& r : outcome.records) {
-    result.stalls[static_cast<std::size_t>(r.wait)] += r.start - r.ready;
+    result.stalls[static_cast<std::size_t>(r.wait)] += r.due - r.ready;
+    result.stalls[static_cast<std::size_t>(Cause::core)] += r.start - r.due;
     result.work += r.end - r.start;
   }
   return result;

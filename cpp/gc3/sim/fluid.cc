@@ -70,7 +70,7 @@ class Fluid : public Execution<Fluid> {
     }
     if (options_.record) {
       transfer.record =
-          remember(t, {b.ready, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
+          remember(t, {b.ready, b.at, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
                        does.receives ? sender_of(b.receiving) : kNone, b.slice, b.wait, Cause::program, does.sends});
     }
     if (does.receives) {

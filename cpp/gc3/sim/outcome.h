@@ -28,6 +28,7 @@ inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock"
 // One slice of one instruction.
 struct Record {
   Time ready = 0;      // the previous operation of the threadblock ended
+  Time due = 0;        // it could start, but for the processor that ranks or threadblocks share
   Time start = 0;      // all waits have ended
   Time end = 0;        // the threadblock continues
   Time delivered = 0;  // of a send: the last byte has left; the receiver has it a latency later
@@ -35,11 +36,11 @@ struct Record {
   std::uint32_t tb = 0;
   std::uint32_t step = 0;
   std::uint32_t tile = 0;
-  std::uint32_t before = kNone;    // the record whose end, delivery or return of a slot `start` waited for
+  std::uint32_t before = kNone;    // the record whose end, delivery or return of a slot `due` waited for
   std::uint32_t resource = kNone;  // if delivered_by is link
   std::uint32_t sent_by = kNone;   // of a receive: the record that sent its data
   std::uint16_t slice = 0;
-  Cause wait = Cause::program;          // why start > ready; `program`: it did not wait
+  Cause wait = Cause::program;          // why due > ready; `program`: it did not wait
   Cause delivered_by = Cause::program;  // program (its own rate), link, connection, or input (data arrived)
   std::uint32_t sends = 0;              // 1: it sends
 };

@@ -89,7 +89,7 @@ class Serial : public Execution<Serial> {
     }
     std::uint32_t record = kNone;
     if (options_.record) {
-      record = remember(t, {b.ready, start, end, delivered, bytes, t, b.step, b.tile, b.before,
+      record = remember(t, {b.ready, b.at, start, end, delivered, bytes, t, b.step, b.tile, b.before,
                             bound == Cause::link ? bottleneck : kNone, sent_by, b.slice, b.wait, bound, does.sends});
     }
     if (does.sends) {

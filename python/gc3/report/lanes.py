@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gc3.report import svg
+from gc3.sim.explanation import waited_for
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ def lanes(run: Run) -> Lanes:
     ends = np.append(begins[1:], len(ordered))
     mine = np.flatnonzero(np.isin(ordered["tb"][begins], shown))
     mine = mine[np.argsort(ordered["start"][begins[mine]], kind="stable")]
-    causes = details.causes
     bars: list[Bar] = []
     for k in mine[:MOST_BARS].tolist():
         first, last = ordered[begins[k]], ordered[ends[k] - 1]
@@ -92,7 +92,7 @@ def lanes(run: Run) -> Lanes:
                 int(first["ready"]) * _PS,
                 int(first["start"]) * _PS,
                 int(last["end"]) * _PS,
-                causes[int(first["wait"])],
+                waited_for(first),
                 details.step(int(first["tb"]), int(first["step"]), int(first["tile"])),
                 details.line(int(first["tb"]), int(first["step"])),
                 bool(marked[begins[k] : ends[k]].any()),

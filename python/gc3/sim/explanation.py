@@ -21,6 +21,7 @@ _WHERE_LINKS = "link"
 RECORD = np.dtype(
     [
         ("ready", "i8"),
+        ("due", "i8"),
         ("start", "i8"),
         ("end", "i8"),
         ("delivered", "i8"),
@@ -37,6 +38,13 @@ RECORD = np.dtype(
         ("sends", "u4"),
     ]
 )
+
+
+def waited_for(record: Any) -> str:
+    """The larger part of the wait before a record: for the processor, or for what its field `wait` says."""
+    causes = _core.sim_causes()
+    on_core = record["start"] - record["due"] > record["due"] - record["ready"]
+    return "core" if on_core else causes[record["wait"]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,10 +166,11 @@ class _Steps:
     def records(self) -> npt.NDArray[Any]:
         """The steps in the form of the simulator's records."""
         found, ops = self._found, self._wired.opcodes
-        wait, before = self._waits()
+        wait, before, on_core = self._waits()
         records = np.zeros(len(found), RECORD)
         for name, times in (
             ("ready", self.ready),
+            ("due", np.where(on_core, self.ready, self.start)),
             ("start", self.start),
             ("end", self.end),
             ("delivered", self.delivered),
@@ -189,8 +190,8 @@ class _Steps:
         records["sends"] = sends[self.place]
         return records
 
-    def _waits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-        """The last cause of each step's wait, and its record."""
+    def _waits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+        """The last cause of each step's wait, its record, and whether the wait was for its worker instead."""
         latest: Ints = np.array(self.ready)
         wait = _WAITING[self._found["waiting"]]
         wait[np.unique(self.tb, return_index=True)[1]] = _CAUSES["launch"]  # the first of each threadblock
@@ -211,10 +212,10 @@ class _Steps:
         through = self.delivered[self.sender] > self.start
         consider("receive", self.sender, np.where(through, self.start[self.sender], self.delivered[self.sender]))
         busy = self._busy_until()
-        decides = busy > latest
-        wait[decides], before[decides] = _CAUSES["core"], _NOWHERE
-        wait[self.start <= self.ready] = _CAUSES["threadblock"]
-        return wait, (before & 0xFFFFFFFF).astype(np.uint32)
+        on_core = busy > latest
+        before[on_core] = _NOWHERE
+        wait[on_core | (self.start <= self.ready)] = _CAUSES["threadblock"]
+        return wait, (before & 0xFFFFFFFF).astype(np.uint32), on_core
 
     def _busy_until(self) -> Ints:
         """When the worker of each step last ended a step before this one started."""

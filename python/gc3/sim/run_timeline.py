@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gc3 import _core, errors
+from gc3 import errors
 from gc3.sim.details import Details
-from gc3.sim.explanation import Explanation
+from gc3.sim.explanation import Explanation, waited_for
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.timeline import Arrow, Counter, Span, Timeline
 
@@ -111,7 +111,6 @@ def _spans(
     details_of: Details, records: npt.NDArray[Any], critical: npt.NDArray[np.bool_], place: Any, most: int
 ) -> tuple[list[Span], int]:
     """The slices of a step in a tile together are a span."""
-    causes = _core.sim_causes()
     order = np.lexsort((records["slice"], records["step"], records["tile"], records["tb"]))
     sorted_, marked = records[order], critical[order]
     begins = np.flatnonzero(sorted_["slice"] == 0)
@@ -135,7 +134,7 @@ def _spans(
         if done.line is not None:
             details["line"] = str(done.line)
         if waited:
-            details |= {"waited_us": waited * 1e-6, "waited_for": causes[first["wait"]]}
+            details |= {"waited_us": waited * 1e-6, "waited_for": waited_for(first)}
         spans.append(Span(rank, tb, name, int(first["start"]) * _PICO, int(last["end"]) * _PICO, details))
     return spans, max(len(begins) - most, 0)
 
