@@ -16,6 +16,7 @@ import gc3
 from gc3 import _core, algorithms, sim
 from gc3.cli import calibrate_engine
 from gc3.cli.main import main
+from gc3.comm.world import WorldError
 from gc3.runtime import kept_files
 from gc3.sim import calibrate, cpu, cpu_samples, preset_file, presets, settings
 from gc3.sim.calibrate import Case
@@ -94,10 +95,32 @@ def test_turns_go_through_all_samples_and_the_fastest_run_counts() -> None:
     assert times.cases(OTHERS) == []
 
 
-def test_measurements_do_not_take_longer_than_they_may() -> None:
+class _Hours:
+    """A clock of an hour a call, of an engine's calls and of who asks it."""
+
+    def __init__(self, fake: _Fake) -> None:
+        """Counts the calls of an engine."""
+        self.fake = fake
+
+    def monotonic(self) -> float:
+        """The time."""
+        return 3600.0 * len(self.fake.calls)
+
+
+def test_measurements_do_not_take_longer_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, times = _Fake(truth()), Times("threads")
-    measure(FEW, fake.ranks, times, sizes=SIZES, seconds=0)
-    assert fake.started == [2, 4]  # a second turn would take as long
+    monkeypatch.setattr(cpu_samples, "time", _Hours(fake))
+    calls = 2 * len(SIZES)  # of a sample
+    assert not measure(FEW, fake.ranks, times, sizes=SIZES, seconds=3600 * (2 * calls + 1))
+    assert fake.started == [2]
+    assert times.count == 2  # the third one's first size was run, and is not kept
+    assert len(fake.calls) == 2 * calls + 2
+    assert measure(FEW, fake.ranks, times, sizes=SIZES, seconds=3600 * 4 * calls)
+    assert fake.started == [2, 2, 4]  # a second turn would take as long
+    assert times.count == len(FEW)
+    assert measure(FEW, fake.ranks, times, sizes=SIZES, seconds=3600 * (calls + 1))
+    assert times.count == len(FEW) + 1  # a second turn is made as far as the time goes
+    monkeypatch.undo()
     slow = _Fake(settings.apply(fake.truth, [settings.parse("launch=0.2s")]).parameters)
     measure(FEW, slow.ranks, once := Times("threads"), sizes=SIZES, turns=1)
     assert {size for _, size, _, _ in slow.calls} == {SIZES[0]}  # larger ones would take even longer
@@ -227,10 +250,68 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     rest = _Fake(truth())
     engine_of_fakes(monkeypatch, rest)
     done = command("calibrate", "--engine", "processes")
-    assert "2 measurements of an interrupted calibration are in" in done.stderr
+    assert "2 measurements of an unfinished calibration are in" in done.stderr
     assert len(rest.calls) == 2 * len(SIZES) * 16
     assert "kept for this machine: --preset here-processes use it" in done.stdout
     assert "all" in done.stdout
+
+
+def test_a_minute_that_is_over_keeps_what_was_measured(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ("calibrate", "--engine", "threads")
+    monkeypatch.setattr(calibrate_engine, "LONGEST", 0.0)  # one step of the fit
+    samples, calls = len(FEW) + len(OTHERS), 2 * len(SIZES)
+
+    def limited(fake: _Fake, programs: int) -> None:
+        engine_of_fakes(monkeypatch, fake)
+        monkeypatch.setattr(cpu_samples, "time", _Hours(fake))
+        monkeypatch.setattr(calibrate_engine, "SECONDS", 3600.0 * calls * programs - 1800)
+
+    limited(_Fake(truth()), 2)
+    few = command(*line, code=1).stderr
+    assert f"in the time there was, 2 of {samples} programs were measured, too few for a fit; the same command" in few
+    limited(_Fake(truth()), 5)  # two of four ranks that are not fitted are among them
+    part = command(*line, "--json")
+    assert f"7 of {samples} programs were measured, to which the preset is fitted" in part.stderr
+    assert "the same command goes on" in part.stderr
+    found = json.loads(part.stdout)
+    assert (found["complete"], found["cases"]) == (False, len(SIZES) * 6)
+    assert presets.get("here-threads").evidence.held_out == found["error_held_out"]
+    limited(_Fake(truth()), 2)
+    cut = command(*line, "--json")
+    assert "the fit was ended because 0 s were up; the same command goes on" in cut.stderr
+    assert list(cache.glob("measured-*"))
+    monkeypatch.setattr(calibrate_engine, "LONGEST", 600.0)
+    limited(_Fake(truth()), 2)
+    whole = command(*line, "--json")
+    assert json.loads(whole.stdout)["complete"]
+    assert json.loads(whole.stdout)["error_in_sample"] < json.loads(cut.stdout)["error_in_sample"]
+    assert not list(cache.glob("measured-*"))
+
+
+@pytest.mark.usefixtures("cache")
+def test_one_calibration_at_a_time_measures_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine_of_fakes(monkeypatch, _Fake(truth()))
+    with kept_files.alone("", "BadMeasurements"):
+        refused = command("calibrate", "--engine", "threads", code=1)
+    assert "GC3-S004" in refused.output
+    assert "another calibration is measuring this machine" in refused.output
+    command("calibrate", "--engine", "threads")
+
+
+@pytest.mark.usefixtures("cache")
+def test_ranks_that_fail_are_an_error_and_what_was_measured_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dies:
+        def seconds(self, *_: object, **__: object) -> tuple[float, ...]:
+            raise WorldError("rank 1 was ended by a signal")
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(calibrate_engine, "RankTimer", lambda _ranks: Dies())
+    failed = command("calibrate", "--engine", "processes", code=1)
+    assert "GC3-R024" in failed.output
+    assert "of 1024 B was not run: rank 1 was ended by a signal" in failed.output
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gc3 import errors
 from gc3.cli import output, sizes
 from gc3.comm.selection import Spec
+from gc3.comm.world import WorldError
+from gc3.runtime import kept_files
 from gc3.runtime.measure import cores
 from gc3.sim import cpu, preset_file, presets
 from gc3.sim.cpu_samples import SECONDS, SIZES, TRAINING, TURNS, UNSEEN, Sample, Timed, Times, measure
@@ -20,6 +24,7 @@ from gc3.support.words import counted
 from gc3.tune.timers import RankTimer, ThreadTimer
 
 _DISTURBED = 0.15  # the spread of turns from which other work is likely
+LONGEST = 60.0  # seconds of a calibration; what has begun by then is finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,43 +41,77 @@ def _ranks(engine: str, count: int) -> Generator[Timed, None, None]:
         def timed(sample: Sample, size: int, warmup: int, iterations: int) -> Sequence[float]:
             spec = Spec(sample.algorithm, sample.parameters, sample.instances, sample.protocol)
             model = sample.compile().collective
-            return timer.seconds(spec, model.name, size, warmup, iterations, in_place=model.in_place)
+            try:
+                return timer.seconds(spec, model.name, size, warmup, iterations, in_place=model.in_place)
+            except WorldError as problem:
+                raise errors.error("RankFailed", f"'{sample.name}' of {size} B was not run: {problem}") from problem
 
         yield timed
 
 
+class _Clock:
+    """Says when no further step of a fit would end in time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._asked: float | None = None
+        self.ended = False
+
+    def ends(self) -> bool:
+        """To be asked before each step; one is always made."""
+        now = time.monotonic()
+        self.ended = self._asked is not None and now + (now - self._asked) > self._end
+        self._asked = now
+        return self.ended
+
+
 def calibrate_engine(engine: str, target: str | None, *, as_json: bool) -> int:
     """Measures an engine on this machine, fits its preset, and keeps that for later simulations."""
-    times = Times.kept(engine)
-    if times.count:
-        output.remark(
-            f"{counted(times.count, 'measurement')} of an interrupted calibration are in '{times.path}': it goes on"
-        )
-    samples = (*TRAINING, *UNSEEN)
-    run(engine, times, samples, partial(_ranks, engine))
-    thresholds = cpu.probed(4) if engine == "processes" else None
-    with output.progress("fitting", cpu.STEPS, printing=False) as begin:
-        fit = cpu.fit(
-            engine,
-            cpu.start(engine, cores(), thresholds),
-            times.cases(TRAINING),
-            times.cases(UNSEEN),
-            presets.get(f"cpu-{engine}"),
-            begin=begin,
-        )
-    kept = cpu.keep(engine, fit.parameters)
-    times.forget()
+    clock = _Clock(LONGEST)
+    told = "another calibration is measuring this machine, and each would disturb the other: wait until it has ended"
+    with kept_files.alone(told, "BadMeasurements"):
+        times = Times.kept(engine)
+        if times.count:
+            output.remark(
+                f"{counted(times.count, 'measurement')} of an unfinished calibration are in '{times.path}': it goes on"
+            )
+        samples = (*TRAINING, *UNSEEN)
+        all_run = run(engine, times, samples, partial(_ranks, engine))
+        trained, unseen = times.cases(TRAINING), times.cases(UNSEEN)
+        if not trained or not unseen:
+            told = f"{_measured_only(times, samples)}, too few for a fit; {_rest(times)}"
+            raise errors.error("BadMeasurements", told)
+        thresholds = cpu.probed(4) if engine == "processes" else None
+        with output.progress("fitting", cpu.STEPS, printing=False) as begin:
+            first, shipped = cpu.start(engine, cores(), thresholds), presets.get(f"cpu-{engine}")
+            fit = cpu.fit(engine, first, trained, unseen, shipped, begin=begin, ends=clock.ends)
+        kept = cpu.keep(engine, fit.parameters)
+        if all_run and not clock.ended:
+            times.forget()
     if target is not None:
         write_text(target, preset_file.dumps(fit.parameters))
-    _report(engine, fit, kept, times.spread(), as_json=as_json)
+    if not all_run:
+        output.remark(f"{_measured_only(times, samples)}, to which the preset is fitted; {_rest(times)}")
+    elif clock.ended:
+        output.remark(f"the fit was ended because {LONGEST:.0f} s were up; {_rest(times)}")
+    _report(engine, fit, kept, times.spread(), complete=all_run and not clock.ended, as_json=as_json)
     return 0
 
 
-def run(engine: str, times: Times, samples: Sequence[Sample], ranks: Ranks, seconds: float = SECONDS) -> None:
-    """Measures what is missing, and says on Ctrl-C what is kept."""
+def _measured_only(times: Times, samples: Sequence[Sample]) -> str:
+    done = len(times.turns[0]) if times.turns else 0
+    return f"in the time there was, {done} of {len(samples)} programs were measured"
+
+
+def _rest(times: Times) -> str:
+    return "the same command goes on" if times.path is not None else "with GC3_CACHE the same command would go on"
+
+
+def run(engine: str, times: Times, samples: Sequence[Sample], ranks: Ranks) -> bool:
+    """Measures what is missing; returns whether every sample is measured. Says on Ctrl-C what is kept."""
     with output.progress(f"measuring {engine}", TURNS * len(samples) - times.count, printing=False) as begin:
         try:
-            measure(samples, ranks, times, sizes=SIZES, seconds=seconds, begin=begin)
+            return measure(samples, ranks, times, sizes=SIZES, seconds=SECONDS, begin=begin)
         except KeyboardInterrupt:
             if times.path is not None:
                 output.remark(
@@ -82,7 +121,7 @@ def run(engine: str, times: Times, samples: Sequence[Sample], ranks: Ranks, seco
             raise
 
 
-def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, as_json: bool) -> None:
+def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, complete: bool, as_json: bool) -> None:
     evidence = fit.parameters.evidence
     if spread > _DISTURBED:
         output.remark(
@@ -102,6 +141,7 @@ def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, as
                 "unseen": [asdict(x) for x in fit.errors],
                 "unseen_before": [asdict(x) for x in fit.before],
                 "spread_of_turns": spread,
+                "complete": complete,
                 "preset": fit.parameters.name,
                 "kept": kept,
             }

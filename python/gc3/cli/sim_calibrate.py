@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--engine",
     type=click.Choice(cpu.ENGINES),
-    help="Instead of a file: measure this engine on this machine, in about a minute, and keep the preset for it.",
+    help="Instead of a file: measure this engine on this machine, in at most a minute, and keep the preset for it.",
 )
 @click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
 @machine_option(
@@ -106,8 +106,8 @@ def calibrate(
     several numbers of nodes, each number is predicted from a fit to the others.
 
     With --engine, programs are run on this machine; half of the algorithms are fitted, and the error is that on the
-    others. Ctrl-C keeps what has been measured. `gc3 sim -t cpu` uses the preset from then on (of threads), and
-    `--preset here-threads` and `here-processes` do.
+    others. What has been measured is kept when the minute is over, or on Ctrl-C, and the same command goes on. `gc3 sim
+    -t cpu` uses the preset from then on (of threads), and `--preset here-threads` and `here-processes` do.
     """
     if engine is not None:
         if paths or logs or column or machine or programs or names:

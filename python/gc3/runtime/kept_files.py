@@ -6,9 +6,12 @@ gc3. If one of these changes, the name changes and the file is not found.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -64,13 +67,51 @@ def write(file: Path, text: str) -> None:
     Raises:
         gc3.UserError: It cannot be written.
     """
+    _make(file.parent)
+    files.replace_text(str(file), text)
+
+
+@contextmanager
+def alone(told: str, error: str) -> Generator[None, None, None]:
+    """Is entered by one process at a time of those with the same cache folder; without a folder, by all.
+
+    Args:
+        told: What is wrong, for another process that enters it.
+        error: The name of the error.
+
+    Raises:
+        gc3.UserError: Another process has entered it.
+    """
+    place = folder()
+    if place is None:
+        yield
+        return
+    _make(place)
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        raise errors.error("FileUnreadable", f"'{place}': {problem.strerror}") from problem
+    try:
+        # The system releases the lock when the process ends, however it does.
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(opened)
+        raise errors.error(error, told) from None
+    except OSError:
+        pass  # a file system without locks
+    try:
+        yield
+    finally:
+        os.close(opened)
+
+
+def _make(place: Path) -> None:
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         raise errors.error(
-            "FileUnwritable", f"'{file.parent}': {problem.strerror}; GC3_CACHE names another folder, or off"
+            "FileUnwritable", f"'{place}': {problem.strerror}; GC3_CACHE names another folder, or off"
         ) from problem
-    files.replace_text(str(file), text)
 
 
 @lru_cache(maxsize=1)

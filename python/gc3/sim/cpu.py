@@ -143,6 +143,7 @@ def fit(
     *,
     steps: int = STEPS,
     begin: Callable[[str], None] = lambda _: None,
+    ends: Callable[[], bool] = lambda: False,
 ) -> CpuFit:
     """Fits the parameters of an engine to measurements, and computes the error on programs outside the fit.
 
@@ -154,6 +155,7 @@ def fit(
         shipped: The preset to compare with.
         steps: Most steps of the fit.
         begin: Called with the number of each before it.
+        ends: Asked before each step whether it is left out.
     """
     on = platform(MOST_RANKS, first)
     # If no message is lent, the rate of lending cannot be fitted.
@@ -169,7 +171,8 @@ def fit(
         times = calibrate.predictions(scaled(logs), trained)
         return [math.log(t / case.seconds) for t, case in zip(times, trained, strict=True)]
 
-    found = least_squares(misses, [0.0] * len(names), prior=_PRIOR, limit=_DISTURBED, steps=steps, begin=begin)
+    at_start = [0.0] * len(names)
+    found = least_squares(misses, at_start, prior=_PRIOR, limit=_DISTURBED, steps=steps, begin=begin, ends=ends)
     fitted = scaled(found)
     about = machine()
     source = (

@@ -7,7 +7,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -98,7 +98,7 @@ TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_T
 UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], datatypes.PROTOCOLS)
 SIZES = tuple(1 << k for k in range(10, 26, 2))  # 1 KiB to 16 MiB
 TURNS = 2
-SECONDS = 44.0
+SECONDS = 44.0  # of the minute of a calibration; the rest is for the fit
 _CELL_SECONDS = 0.02  # of the timed runs at a size
 _MOST_RUNS, _FEWEST_RUNS = 40, 3
 _LONGEST_RUN = 0.1  # seconds: larger sizes, which would take longer, are left out
@@ -192,7 +192,7 @@ def measure(
     turns: int = TURNS,
     seconds: float = SECONDS,
     begin: Callable[[str], None] = lambda _: None,
-) -> None:
+) -> bool:
     """Adds the times of samples on an engine of this machine to `times`; what is there is not measured again.
 
     Slower runs are affected by other work of the machine and by the placement of threads on processors, which lasts for
@@ -204,8 +204,11 @@ def measure(
         times: What is known, and receives the rest.
         sizes: S in bytes.
         turns: Through the samples.
-        seconds: After these no further turn begins.
+        seconds: After these no size of a sample begins, and no turn that would not end by then.
         begin: Called with the name of each sample before it runs.
+
+    Returns:
+        Whether every sample has been measured.
     """
     end = time.monotonic() + seconds
     in_order = sorted(samples, key=lambda s: s.ranks)
@@ -214,21 +217,29 @@ def measure(
         rest = [sample for sample in in_order if sample.name not in known]
         began = time.monotonic()
         if turn and began + (began - end + seconds) / turn > end:
-            return  # another turn would take as long as those before
+            break  # another turn would take as long as those before
         for count, group in groupby(rest, key=lambda s: s.ranks):
             with ranks(count) as timed:
                 for sample in group:
                     begin(sample.name)
-                    times.add(turn, sample, dict(_row(sample, timed, sizes)))
+                    row = _row(sample, timed, sizes, end)
+                    if row is None:
+                        return turn > 0
+                    times.add(turn, sample, row)
+    return True
 
 
-def _row(sample: Sample, timed: Timed, sizes: Sequence[int]) -> Iterator[tuple[int, float]]:
-    """The actual sizes, with the fastest run of each."""
+def _row(sample: Sample, timed: Timed, sizes: Sequence[int], end: float) -> dict[int, float] | None:
+    """The fastest run of each actual size; None: the time was up."""
     model = sample.compile().collective
+    row: dict[int, float] = {}
     for size in sizes:
+        if time.monotonic() > end:
+            return None
         count = max(collectives.count_for(model, size, _ITEM), 1)
         first = min(timed(sample, size, 1, 2))
         runs = int(min(max(_CELL_SECONDS / first, _FEWEST_RUNS), _MOST_RUNS))
-        yield collectives.size_for(model, count, _ITEM), min(first, *timed(sample, size, 0, runs))
+        row[collectives.size_for(model, count, _ITEM)] = min(first, *timed(sample, size, 0, runs))
         if first > _LONGEST_RUN:
-            return
+            break
+    return row

@@ -32,6 +32,7 @@ def least_squares(
     limit: float,
     steps: int,
     begin: Callable[[str], None] = lambda _: None,
+    ends: Callable[[], bool] = lambda: False,
 ) -> tuple[float, ...]:
     """Returns where the mean of the squared residuals, with what keeps parameters near their start, is least.
 
@@ -42,6 +43,7 @@ def least_squares(
         limit: A residual above this counts linearly.
         steps: How many are made at most; each takes one evaluation for every parameter, and a few.
         begin: Called with the number of each step before it.
+        ends: Asked before each step; if it says so, there is none.
 
     >>> found = least_squares(lambda x: [x[0] - 1, 2 * (x[1] + 2)], [0, 0], prior=0, limit=9, steps=20)
     >>> [round(x, 3) for x in found]
@@ -62,6 +64,8 @@ def least_squares(
     misses = at(place)
     now, damping = cost(misses, place), _FIRST_DAMPING
     for number in range(steps):
+        if ends():
+            break
         begin(str(number + 1))
         units: _Vector = np.eye(size)
         slopes: _Vector = np.stack([(at(place + _DIFFERENCE * unit) - misses) / _DIFFERENCE for unit in units], axis=1)
