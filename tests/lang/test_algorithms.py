@@ -35,12 +35,14 @@ VARIANTS: dict[str, list[dict[str, int]]] = {
     "binomial_broadcast": [{"chunks": 3}],
     "binomial_reduce": [{"chunks": 3}],
     "binomial_tree_allreduce": [{"chunks": 3}],
-    "chain_broadcast": [{"chunks": 4}],
-    "chain_reduce": [{"chunks": 4}],
-    "double_binary_tree_allreduce": [{"chunks": 3}],
+    "chain_broadcast": [{"chunks": 4}, {"G": 2, "rails": 2, "chunks": 2}, {"G": 4, "rails": 3}],
+    "chain_reduce": [{"chunks": 4}, {"G": 2, "rails": 2, "chunks": 2}, {"G": 4, "rails": 3}],
+    "double_binary_tree_allreduce": [{"chunks": 3}, {"G": 2, "chunks": 2}, {"G": 4}],
     "hierarchical_allreduce": [{"parallel": 1}, {"parallel": 2}, {"parallel": 3}],
     "leader_allreduce": [{"leaders": 1}, {"leaders": 3}],
-    "ring_allreduce": [{"channels": 2}, {"channels": 8}],
+    "ring_allgather": [{"G": 2, "rails": 2}, {"G": 4, "rails": 3}],
+    "ring_allreduce": [{"channels": 2}, {"channels": 8}, {"G": 2, "rails": 2, "channels": 2}, {"G": 4, "rails": 3}],
+    "ring_reducescatter": [{"G": 2, "rails": 2}, {"G": 4, "rails": 3}],
 }
 BY_NAME = catalogue()
 
@@ -57,6 +59,8 @@ def further(algorithm: Algorithm) -> Iterator[dict[str, int]]:
     rooted = any(p.name == "root" for p in algorithm.parameters)
     for size in sizes(algorithm):
         for variant in [{}, *VARIANTS.get(algorithm.name, [])]:
+            if size.get("R", 0) % variant.get("G", 1):
+                continue  # such nodes do not divide the ranks
             for root in itertools.islice(range(size["R"]), 5) if rooted else (0,):
                 if variant or root:
                     yield {**size, **variant, **({"root": root} if rooted else {})}
@@ -196,6 +200,40 @@ def test_every_size_mode_number_of_instances_and_protocol(name: str) -> None:
                 assert (program.core.instances, program.name) == (instances, name)
                 assert schedule(program) == schedule(programs[0])  # so the counted values hold for each
                 assert checks[(turn + i) % len(checks)].passes(program, next(workers)), (size, program.info())
+
+
+def crossings(program: gc3.Program, gpus: int) -> list[int]:
+    """Chunks that each rank sends to other nodes."""
+    sent = [0] * program.ranks
+    opcodes = {op.name: op for op in _core.opcodes()}
+    for rank, about in enumerate(program.core.as_dict()["ranks"]):
+        for tb in about["threadblocks"]:
+            far = [step["count"] for step in tb["steps"] if opcodes[step["opcode"]].sends]
+            sent[rank] += sum(far) if far and tb["send_peer"] // gpus != rank // gpus else 0
+    return sent
+
+
+@pytest.mark.parametrize("name", ["ring_allreduce", "ring_allgather", "ring_reducescatter"])
+def test_rings_of_all_rails_leave_nodes_at_all_ranks(name: str) -> None:
+    one = crossings(gc3.compile(BY_NAME[name], R=12, G=4, rails=1), 4)
+    four = crossings(gc3.compile(BY_NAME[name], R=12, G=4, rails=4), 4)
+    two = crossings(gc3.compile(BY_NAME[name], R=12, G=4, rails=2), 4)
+    assert [c > 0 for c in one] == [False, False, False, True] * 3
+    assert four == [one[3]] * 12  # a part of a quarter of the size on each
+    assert two == [0, one[3], 0, one[3]] * 3
+
+
+def test_trees_of_chains_communicate_across_nodes_on_all_ranks() -> None:
+    far = crossings(gc3.compile(BY_NAME["double_binary_tree_allreduce"], R=16, G=4), 4)
+    assert min(far) > 0
+    for node in range(4):
+        assert len(set(far[4 * node : 4 * node + 4])) == 1
+
+
+def test_nodes_that_do_not_divide_the_ranks_are_refused() -> None:
+    for name in ("ring_allreduce", "chain_reduce", "double_binary_tree_allreduce"):
+        with pytest.raises(gc3.UserError, match="G=4 GPUs of each node do not divide R=6 ranks"):
+            gc3.compile(BY_NAME[name], R=6, G=4)
 
 
 @pytest.mark.parametrize("name", [name for name, a in BY_NAME.items() if any(further(a))])

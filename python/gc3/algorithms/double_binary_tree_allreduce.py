@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, product
+
+from gc3.algorithms._ring import rings
 from gc3.lang import Cost, algorithm, chunk
 
 
@@ -18,25 +21,37 @@ def parent(node: int, size: int) -> int:
 
 @algorithm(
     "allreduce",
-    chunks=lambda chunks: 2 * chunks,
+    chunks=lambda chunks, G: 2 * chunks * G,
     in_place=True,
     section="Sanders, Speck, Träff 2009; NCCL 2.4",
     good_for="medium messages on many ranks: a logarithm of steps, and no rank sends more than twice the data",
-    cost=Cost(steps="2*ceil_log2(R)", sent="(min(R, 4) if R > 1 else 0) * chunks", of="2*chunks"),
+    cost=Cost(
+        steps="2*(ceil_log2(R//G) + G-1)",
+        sent="((min(R//G, 4) if R > G else 0) + 4*(G-1)) * chunks",
+        of="2 * chunks * G",
+    ),
 )
-def double_binary_tree_allreduce(R: int, chunks: int = 1) -> None:
+def double_binary_tree_allreduce(R: int, chunks: int = 1, G: int = 1) -> None:
     """Reduces half of the data along one binary tree and half along another; no rank is an inner node of both.
 
-    The second tree is the first mirrored, or shifted by one if R is odd.
+    The second tree is the first mirrored, or shifted by one if the number of nodes is odd. On nodes of G ranks, the
+    trees join nodes, in each of which the data goes along a chain of all ranks; each part of the data has one of G
+    chains, which begin at another rank, so that all NICs are used.
     """
-    for tree in range(2):
-        rank = [(R - 1 - v if R % 2 == 0 else (v + 1) % R) if tree else v for v in range(R)]
-        children = [[v for v in range(1, R) if parent(v, R) == above] for above in range(R)]
-        order = [0]  # parents before children
+    N = R // G
+    below = [[v for v in range(1, N) if parent(v, N) == above] for above in range(N)]
+    for part, (ring, second) in enumerate(product(rings(R, G, G), (False, True))):
+        node = [(N - 1 - v if N % 2 == 0 else (v + 1) % N) if second else v for v in range(N)]
+        heads = [ring[n * G] for n in node]
+        edges: list[tuple[int, int]] = []  # from a rank to one below it, those near the root first
+        order = [0]
         for above in order:
-            order += children[above]
-        for i in range(tree * chunks, (tree + 1) * chunks):
-            for v in reversed(order[1:]):
-                chunk(rank[parent(v, R)], "in", i).reduce(chunk(rank[v], "in", i))
-            for v in order[1:]:
-                chunk(rank[parent(v, R)], "in", i).copy(rank[v], "in", i)
+            order += below[above]
+            edges += [(heads[above], heads[v]) for v in below[above]]
+            chain = ring[node[above] * G : (node[above] + 1) * G]
+            edges += pairwise(chain)
+        for i in range(part * chunks, (part + 1) * chunks):
+            for above, rank in reversed(edges):
+                chunk(above, "in", i).reduce(chunk(rank, "in", i))
+            for above, rank in edges:
+                chunk(above, "in", i).copy(rank, "in", i)

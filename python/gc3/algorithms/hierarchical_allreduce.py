@@ -25,16 +25,16 @@ def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
     for n in range(N):
         local_ranks = [i + n * G for i in range(G)]
         with parallelize(max(parallel, 1)):
-            reduce_scatter(local_ranks, 0, N, ch=first)
+            reduce_scatter(local_ranks, range(0, N * G, N), N, ch=first)
 
     # inter-node ReduceScatter + AllGather
     for g in range(G):
         cross_ranks = [i * G + g for i in range(N)]
-        reduce_scatter(cross_ranks, g * N, 1, ch=across)
-        all_gather(cross_ranks, g * N, 1, ch=across)
+        reduce_scatter(cross_ranks, range(g * N, (g + 1) * N), ch=across)
+        all_gather(cross_ranks, range(g * N, (g + 1) * N), ch=across)
 
     # intra-node AllGather
     for n in range(N):
         local_ranks = [i + n * G for i in range(G)]
         with parallelize(max(parallel, 1)):
-            all_gather(local_ranks, 0, N, ch=last)
+            all_gather(local_ranks, range(0, N * G, N), N, ch=last)

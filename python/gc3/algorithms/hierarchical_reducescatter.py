@@ -17,6 +17,6 @@ def hierarchical_reducescatter(N: int, G: int) -> None:
     """Sums inside each node so that GPU g has the blocks of all GPUs g, then sums these across nodes."""
     for n in range(N):
         for m in range(N):
-            reduce_scatter([n * G + g for g in range(G)], m * G, 1)
+            reduce_scatter([n * G + g for g in range(G)], range(m * G, (m + 1) * G))
     for g in range(G):
-        reduce_scatter([n * G + g for n in range(N)], g, 1, stride=G)
+        reduce_scatter([n * G + g for n in range(N)], range(g, N * G, G))

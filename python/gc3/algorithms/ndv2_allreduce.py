@@ -17,7 +17,7 @@ from gc3.lang import Cost, algorithm, chunk
 def ndv2_allreduce(N: int = 2, G: int = 8) -> None:
     """Sums along a ring inside each node, swaps the sums across nodes, and distributes the result along the ring."""
     for n in range(N):
-        reduce_scatter([n * G + g for g in range(G)], 0, 1)
+        reduce_scatter([n * G + g for g in range(G)], range(G))
     for g in range(G):
         for n in range(N):
             for m in range(N):
@@ -29,4 +29,4 @@ def ndv2_allreduce(N: int = 2, G: int = 8) -> None:
                 if m != n:
                     c = c.reduce(chunk((n, g), "sc", m))
     for n in range(N):
-        all_gather([n * G + g for g in range(G)], 0, 1)
+        all_gather([n * G + g for g in range(G)], range(G))

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from gc3.algorithms._ring import rings
 from gc3.lang import Cost, algorithm, chunk
 
 
 @algorithm(
     "allreduce",
-    chunks=lambda R: R,
+    chunks=lambda R, rails: R * rails,
     in_place=True,
     section="000 section 6.2.1, figure 8a; 002 section 7.1.1",
     good_for="large messages: every rank sends and receives the least data possible, 2(R-1)/R of it",
-    cost=Cost(steps="2*(R-1)", sent="2*(R-1)", of="R"),
+    cost=Cost(steps="2*(R-1)", sent="2*(R-1) * rails", of="R * rails"),
 )
-def ring_allreduce(R: int, channels: int = 1) -> None:
-    """Each chunk goes round the ring twice: once to be reduced, once to be distributed."""
-    for i in range(R):
-        ch = i % channels
-        # Chunk i starts at rank i
-        c = chunk(i, "in", i)
+def ring_allreduce(R: int, channels: int = 1, G: int = 1, rails: int = 1) -> None:
+    """Each chunk goes round the ring twice: once to be reduced, once to be distributed.
 
-        # First ring: compute fully reduced chunk
-        for r in range(1, R):
-            c = chunk((i + r) % R, "in", i).reduce(c, sendtb=ch, recvtb=ch, ch=ch)
+    On nodes of G ranks, each part of the data has one of `rails` rings that share the NICs.
+    """
+    for n, ring in enumerate(rings(R, G, rails)):
+        for i in range(R):
+            ch, at = n * channels + i % channels, n * R + i
+            # Chunk i starts at rank i of the ring
+            c = chunk(ring[i], "in", at)
 
-        # Second ring: broadcast fully reduced chunk
-        for r in range(R - 1, 2 * R - 2):
-            c = c.copy((i + r + 1) % R, "in", i, sendtb=ch, recvtb=ch, ch=ch)
+            # First ring: compute fully reduced chunk
+            for r in range(1, R):
+                c = chunk(ring[(i + r) % R], "in", at).reduce(c, sendtb=ch, recvtb=ch, ch=ch)
+
+            # Second ring: broadcast fully reduced chunk
+            for r in range(R - 1, 2 * R - 2):
+                c = c.copy(ring[(i + r + 1) % R], "in", at, sendtb=ch, recvtb=ch, ch=ch)

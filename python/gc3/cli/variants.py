@@ -94,6 +94,8 @@ def compiled(spec: str, how: options.CompileOptions, machine: Topology) -> Progr
     parameters = {key: value for key, value in how.parameters.items() if key in wanted}
     parameters |= {k: v for k, v in natural.items() if k in wanted and wanted[k] is None and k not in parameters}
     parameters |= {key: value for key, value in numbers.items() if key not in _OPTIONS}
+    if "rails" in parameters:  # rings that share the NICs need to know the nodes
+        parameters.setdefault("G", natural["G"])
     chosen = replace(
         how,
         parameters=parameters,

@@ -10,6 +10,7 @@ long as a smaller call or longer, and longer than its busiest link.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
@@ -20,6 +21,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.runtime.program import dialect_of
 from gc3.sim import Simulation
+from gc3.sim.nccl.graphs import nics
 from gc3.tune.space import divisions
 from gc3.tune.uneven import uneven
 
@@ -140,10 +142,21 @@ class Search:
             if algorithm.collective_name != collective:
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
-            for parameters in (each for base in divisions(algorithm, ranks) for each in _led(base, names)):
+            for parameters in (each for base in divisions(algorithm, ranks) for each in self._placed(base, names)):
                 self._shapes.append(Place(Spec(name, parameters, threadblocks=self._threadblocks), len(self._shapes)))
                 defaults = {name: names[name] for name in _DIVIDING if names.get(name) is not None}
                 self._settings.append({"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}})
+
+    def _placed(self, base: Parameters, names: Mapping[str, object]) -> Iterator[Parameters]:
+        """Parameters, and the same with every rank as a leader, or with the nodes and NICs of the machine."""
+        yield base
+        if "leaders" in names:
+            yield (*base, ("leaders", "ranks"))
+        members = Counter(rank.node for rank in self._on.topology.ranks[: self._ranks])
+        gpus = members[0]
+        if {"R", "G"} <= names.keys() and len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}:
+            rails = (("rails", min(nics(self._on.topology), gpus)),) if "rails" in names else ()
+            yield (*base, ("G", gpus), *rails)
 
     def fastest(self, size: int) -> tuple[list[tuple[Spec, float]], int]:
         """Returns the programs that were simulated at S = `size` bytes with their seconds, the fastest first.
@@ -300,13 +313,6 @@ class Search:
                 known.times[size] = found.time_s
                 known.bounds[size] = found.bound_s
         return known.times[size]
-
-
-def _led(base: Parameters, names: Mapping[str, object]) -> Iterator[Parameters]:
-    """Parameters, and the same with every rank as a leader."""
-    yield base
-    if "leaders" in names:
-        yield (*base, ("leaders", "ranks"))
 
 
 def _starts(tried: dict[Place, float], *, by_protocol: bool) -> list[Place]:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from gc3 import errors
+from gc3.algorithms._ring import rings
 from gc3.topologies._cube_mesh import cube_mesh_lanes
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Path
@@ -95,7 +96,7 @@ def graph(topology: Topology) -> Graph:
             "nccl-tests as the baseline",
         )
     node = _node(topology)
-    found = _SEVERAL_NODES.get((node, _nics(topology))) if several else _ONE_NODE.get(node)
+    found = _SEVERAL_NODES.get((node, nics(topology))) if several else _ONE_NODE.get(node)
     if found is None:
         nodes = f"{topology.node_count} nodes" if several else "one node"
         rows = (
@@ -173,8 +174,8 @@ def _rate(topology: Topology, link_class: str) -> float:
     return topology.link_class(link_class).bandwidth_bytes_per_s or 0.0
 
 
-def _nics(topology: Topology) -> int:
-    """The number of NICs of the first node."""
+def nics(topology: Topology) -> int:
+    """Returns the number of NICs of the first node."""
     cards = {r.name for r in topology.resources if r.kind == "nic"}
     ports = (p for f in topology.fabrics if f.across_nodes for p in f.ports if topology.ranks[p.rank].node == 0)
     return len({name for port in ports for name in port.out if name in cards})
@@ -187,12 +188,8 @@ def orders(topology: Topology, found: Graph, channels: int) -> list[tuple[int, .
     """
     nodes = topology.node_count
     gpus = topology.rank_count // nodes
-    result: list[tuple[int, ...]] = []
-    for c in range(channels):
-        if found.rings:
-            inside = found.rings[c % len(found.rings)]
-        else:
-            first = c % found.channels * gpus // found.channels if nodes > 1 else 0
-            inside = tuple((first + g) % gpus for g in range(gpus))
-        result.append(tuple(n * gpus + g for n in range(nodes) for g in inside))
-    return result
+    if found.rings:
+        different = [[n * gpus + g for n in range(nodes) for g in inside] for inside in found.rings]
+    else:
+        different = rings(nodes * gpus, gpus, found.channels if nodes > 1 else 1)
+    return [tuple(different[c % len(different)]) for c in range(channels)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gc3.algorithms._ring import all_gather, reduce_scatter
+from gc3.algorithms.double_binary_tree_allreduce import parent
 from gc3.lang import Algorithm, algorithm, chunk, compile
 from gc3.runtime.program import Program
 from gc3.sim.nccl.graphs import Graph, orders
@@ -65,10 +67,8 @@ def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
     def nccl_ring_allgather() -> None:
         """Each part of a block passes through its channel's ring once."""
         for channel, ring in enumerate(rings):
-            for i, owner in enumerate(ring):
-                c = chunk(owner, "out", owner * parts + channel)
-                for r in range(1, size):
-                    c = c.copy(ring[(i + r) % size], "out", owner * parts + channel, ch=_on_rail(channel, rails))
+            places = [owner * parts + channel for owner in ring]
+            all_gather(ring, places, buffer="out", ch=_on_rail(channel, rails))
 
     return nccl_ring_allgather
 
@@ -80,11 +80,7 @@ def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
     def nccl_ring_reducescatter() -> None:
         """Each part of a block is summed along its channel's ring, and ends at its rank."""
         for channel, ring in enumerate(rings):
-            for i, owner in enumerate(ring):
-                c = chunk(ring[(i + 1) % size], "in", owner * parts + channel)
-                for r in range(2, size + 1):
-                    place = chunk(ring[(i + r) % size], "in", owner * parts + channel)
-                    c = place.reduce(c, ch=_on_rail(channel, rails))
+            reduce_scatter(ring, [owner * parts + channel for owner in ring], ch=_on_rail(channel, rails))
 
     return nccl_ring_reducescatter
 
@@ -148,10 +144,10 @@ def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
             for v in range(nodes):
                 node = nodes - 1 - v if mirrored else v
                 chain = chains[channel][node * gpus : (node + 1) * gpus]
-                for parent, child in pairwise(chain):
-                    above[child] = parent
+                for rank, child in pairwise(chain):
+                    above[child] = rank
                 if v:
-                    up = _parent(v, nodes)
+                    up = parent(v, nodes)
                     above[chain[0]] = chains[channel][(nodes - 1 - up if mirrored else up) * gpus]
             root = next(r for r in range(size) if r not in above)
             order = [root]  # parents before children
@@ -184,10 +180,3 @@ def tree_chunk_bytes(chunk: int, size: int, channels: int, ranks: int, nodes: in
         while chunk > least and size // (channels * chunk) < steps * factor:
             chunk //= 2
     return chunk
-
-
-def _parent(node: int, nodes: int) -> int:
-    """The parent of `node` > 0 in a binary tree in which each odd node is a leaf and node 0 is the root."""
-    low = node & -node
-    above = (node ^ low) | (low << 1)
-    return above if above < nodes else node ^ low
