@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from gc3 import collectives, errors
 from gc3.cli.main import main
-from gc3.comm.selection import FORMAT, Table, parse
+from gc3.comm.selection import FORMAT, Spec, Table, parse
+from gc3.runtime.program import Program
 
 ROW = {"collective": "allreduce", "ranks": [2, 4], "size": [100, 200], "program": {"algorithm": "ring_allreduce"}}
 
@@ -50,6 +51,10 @@ def test_the_first_row_that_fits_counts() -> None:
         ({**ROW, "program": {"algorithm": "x", "slots": 2**32}}, "slots is 4294967296"),
         ({**ROW, "program": {"algorithm": "x", "slot_bytes": 2**63}}, "slot_bytes is 9223372036854775808"),
         ({**ROW, "program": {"algorithm": "x", "instances": 2**32}}, "instances is 4294967296"),
+        ({**ROW, "program": {"algorithm": "x", "order": 1}}, "order is 1, not a list of the ranks"),
+        ({**ROW, "program": {"algorithm": "x", "order": [0, 2]}}, r"order is \[0, 2\], not a list of the ranks"),
+        ({**ROW, "program": {"algorithm": "x", "order": [1, 0, 1]}}, "each from 0 on once"),
+        ({**ROW, "program": {"algorithm": "x", "order": [True, 0]}}, "each from 0 on once"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": [1]}}, "thresholds must be an object"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"spin": 1}}}, "there is no threshold 'spin'"),
         ({**ROW, "program": {"algorithm": "x", "thresholds": {"spins": None}}}, "spins is never, not a number from 0"),
@@ -74,6 +79,24 @@ def test_invalid_rows_are_reported(row: object, why: str) -> None:
     with pytest.raises(errors.UserError, match=why) as caught:
         parse(text(ROW, row), "t.json")
     assert "t.json row 2" in str(caught.value)
+
+
+def test_a_row_orders_the_ranks_of_each_node() -> None:
+    row = {**ROW, "program": {"algorithm": "ring_allgather", "order": [0, 2, 1]}}
+    (read,) = parse(text(row), "t.json")
+    (same,) = parse(text({**ROW, "program": read.spec.data()}), "t.json")
+    assert same.spec == read.spec
+    assert str(read.spec).endswith(", order 0 2 1")
+
+    def next_of_first(program: Program) -> int:
+        return program.core.as_dict()["ranks"][0]["threadblocks"][0]["send_peer"]
+
+    assert next_of_first(read.spec.compile(6)) == 2
+    assert next_of_first(read.spec.compile(6, order=[0, 3, 1, 4, 2, 5])) == 1  # the third rank of the first host
+    with pytest.raises(errors.UserError, match="an order of 3 ranks of each node does not divide 8 ranks"):
+        read.spec.compile(8)
+    rooted = Spec("chain_broadcast", (("R", "ranks"), ("root", "root")), order=(0, 2, 1))
+    assert rooted.compile(3, root=1).collective.root == 1  # proven, too
 
 
 @pytest.mark.parametrize("bad", ["", "[]", "{}", '{"format": "gc3-selection-1", "rows": 3}'])

@@ -199,7 +199,7 @@ def test_mistakes(tmp_path: Path) -> None:
         said = gc3("synth", "best", "allgather", *line)
         assert said.exit_code in (1, 2), said.output
         assert why in said.output
-    few = gc3("synth", "best", "allgather", "-t", "dgx1", "-b", "1KiB", "-e", "1KiB", "--time-limit", "2",
+    few = gc3("synth", "best", "alltoall", "-t", "dgx1", "-b", "1KiB", "-e", "1KiB", "--time-limit", "2",
               "--max-threadblocks", "1", *out)  # fmt: skip
     assert "no program has so few threadblocks" in few.output
     assert "inf" not in few.output

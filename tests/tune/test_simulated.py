@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,26 @@ def test_smaller_sizes_hide_no_program_from_larger_ones(machine: str) -> None:
         tried, count = search.fastest(size)
         assert count > 20
     assert tried[0][1] <= 1.02 * alone
+
+
+@pytest.mark.parametrize("collective", ["allgather", "broadcast"])
+def test_large_messages_on_several_nodes_are_as_fast_as_with_nccl(collective: str) -> None:
+    on = sim.platform("ndv4:N=4")
+    search = Search(collective, on, 32, in_place=collective == "broadcast")
+    tried, _ = search.fastest(64 * MIB)
+    assert tried[0][1] <= 1.05 * Nccl(on, collective)(64 * MIB).time_s
+    assert ("rails", 8) in tried[0][0].parameters
+    assert search.seconds(replace(tried[0][0], parameters=(("R", 32),)), 64 * MIB) > 2 * tried[0][1]
+
+
+def test_rings_follow_the_links_of_a_node() -> None:
+    on = sim.platform("ndv2:N=2")
+    spec, took = Search("allgather", on, 16, in_place=False).fastest(64 * MIB)[0][0]
+    assert spec.order == (0, 1, 3, 2, 6, 7, 5, 4)
+    assert took < 0.8 * Nccl(on, "allgather")(64 * MIB).time_s
+    row = {"collective": "allgather", "program": spec.data()}
+    (read,) = parse(json.dumps({"format": "gc3-selection-1", "rows": [row]}), "t.json")
+    assert read.spec == spec
 
 
 def test_the_busiest_link_takes_no_less_than_is_said_of_it() -> None:

@@ -42,7 +42,7 @@ _ROW_KEYS = _PLACES | {
 }
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
-_SPEC_KEYS = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks"}) | _FILE_KEYS - {"file"}
+_SPEC_KEYS = _FILE_KEYS - {"file"} | {"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"}
 # Where the programs of a table were timed, and what the notes of its rows say about it.
 ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
 _PROTOCOLS = ("Simple", "LL", "LL128")
@@ -66,6 +66,7 @@ class Spec:
         thresholds: Thresholds of the engine of processes by name, None for never, instead of those that were measured.
         threadblocks: Most of a rank, as `gc3.compile` takes it: those that only send are joined with ones that only
             receive, if there are more; 0: no limit.
+        order: The ranks of each node in the order in which the algorithm has them; empty: that of their numbers.
     """
 
     algorithm: str
@@ -76,6 +77,7 @@ class Spec:
     slot_bytes: int = 0
     thresholds: tuple[tuple[str, int | None], ...] = ()
     threadblocks: int = 0
+    order: tuple[int, ...] = ()
 
     def compile(
         self,
@@ -110,8 +112,7 @@ class Spec:
 
     def _compiled(self, ranks: int, *, root: int, in_place: bool, nodes: int, order: Sequence[int]) -> Program:
         source = load(self.algorithm)
-        if not _core.is_symmetric(source.collective_name):
-            order = ()
+        order = self._ordered(ranks, order) if _core.is_symmetric(source.collective_name) else ()
         root = order.index(root) if order else root  # of the algorithm, before its ranks are renamed
         known = {"ranks": ranks, "root": root, "nodes": nodes, "ranks_per_node": ranks // nodes}
         given: dict[str, Any] = {
@@ -126,6 +127,13 @@ class Spec:
             order=order,
             **given,
         )
+
+    def _ordered(self, ranks: int, order: Sequence[int]) -> Sequence[int]:
+        """The ranks of the first host, then those of the next, each in the order of the program."""
+        size = len(self.order)
+        if size and ranks % size:
+            raise errors.error("BadArgument", f"an order of {size} ranks of each node does not divide {ranks} ranks")
+        return [order[n + r] if order else n + r for n in range(0, ranks, size) for r in self.order] if size else order
 
     def recipe(self) -> _core.Recipe:
         """Returns the recipe by which communicators get the program."""
@@ -144,6 +152,7 @@ class Spec:
             return f"program {programs.short(self.algorithm)}{slots}{bytes_}{told}"
         given = "".join(f" {name}={value}" for name, value in self.parameters)
         instances = f", {self.instances} instances" if self.instances > 1 else ""
+        told += f", order {' '.join(map(str, self.order))}" if self.order else ""
         return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
 
     def data(self) -> dict[str, Any]:
@@ -157,6 +166,7 @@ class Spec:
                 "instances": self.instances,
                 "protocol": self.protocol,
                 **({"threadblocks": self.threadblocks} if self.threadblocks else {}),
+                **({"order": list(self.order)} if self.order else {}),
             }
         )
         data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
@@ -450,7 +460,14 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
         *_fifos(spec, where),
         _thresholds(spec.get("thresholds", {}), where),
         _number(spec.get("threadblocks", 0), 0, _MOST_RANKS, "threadblocks", where),
+        _ranks_in_order(spec.get("order", []), where),
     )
+
+
+def _ranks_in_order(value: Any, where: str) -> tuple[int, ...]:
+    if isinstance(value, list) and {*map(str, given := cast("list[Any]", value))} == {*map(str, range(len(given)))}:
+        return tuple(given)
+    raise _bad(where, f"order is {value!r}, not a list of the ranks of a node, each from 0 on once")
 
 
 def _of_file(value: dict[str, Any], where: str, folder: Path) -> Spec:

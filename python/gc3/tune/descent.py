@@ -1,27 +1,30 @@
 """The fastest program at a size by few simulations: probes over a wide range, then descents from the best ones.
 
-A *shape* is an algorithm with the parameters that decide what it sends where: the root, or how ranks are divided into
-nodes. Its *settings* only divide the same work: instances, channels, chunks, the protocol, FIFOs. Shapes are probed
-with a few settings that differ widely. From the best of each shape and protocol, a descent changes one setting at a
-time, or raises one and lowers another. A program is not simulated if its time must be above the best: it takes about as
-long as a smaller call or longer, and longer than its busiest link.
+A *shape* is an algorithm with the parameters that decide what it sends where: the root, the order of ranks, or how they
+are divided into nodes. Its *settings* only divide the same work: instances, channels, chunks, the protocol, FIFOs.
+Shapes are probed with a few settings that differ widely. From the best of each shape and protocol, a descent changes
+one setting at a time, or raises one and lowers another. A program is not simulated if its time must be above the best:
+it takes about as long as a smaller call or longer, and longer than its busiest link.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import errors
+from gc3._core import is_symmetric
 from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
+from gc3.lang import Algorithm
 from gc3.runtime.program import dialect_of
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
+from gc3.topologies.ring_order import ring_order
 from gc3.tune.space import divisions
 from gc3.tune.uneven import uneven
 
@@ -137,26 +140,31 @@ class Search:
         self._platforms = {_FIFOS[0]: on}
         self._shapes: list[Place] = []
         self._given = [Place(spec, -1) for spec in given]
+        orders = dict.fromkeys(((), ring_order(on.topology) if is_symmetric(collective) else ()))
         for name in (*catalogue(), *own):
             algorithm = load(name)
             if algorithm.collective_name != collective:
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
-            for parameters in (each for base in divisions(algorithm, ranks) for each in self._placed(base, names)):
-                self._shapes.append(Place(Spec(name, parameters, threadblocks=self._threadblocks), len(self._shapes)))
+            for parameters, order in product(self._all_parameters(algorithm), orders):
+                spec = Spec(name, parameters, threadblocks=self._threadblocks, order=order)
+                self._shapes.append(Place(spec, len(self._shapes)))
                 defaults = {name: names[name] for name in _DIVIDING if names.get(name) is not None}
                 self._settings.append({"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}})
 
-    def _placed(self, base: Parameters, names: Mapping[str, object]) -> Iterator[Parameters]:
-        """Parameters, and the same with every rank as a leader, or with the nodes and NICs of the machine."""
-        yield base
-        if "leaders" in names:
-            yield (*base, ("leaders", "ranks"))
+    def _all_parameters(self, algorithm: Algorithm) -> Iterator[Parameters]:
+        """Those of each division into nodes, the same with every rank as a leader, and the machine's nodes and NICs."""
+        names = {parameter.name for parameter in algorithm.parameters}
         members = Counter(rank.node for rank in self._on.topology.ranks[: self._ranks])
         gpus = members[0]
-        if {"R", "G"} <= names.keys() and len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}:
-            rails = (("rails", min(nics(self._on.topology), gpus)),) if "rails" in names else ()
-            yield (*base, ("G", gpus), *rails)
+        rails = min(nics(self._on.topology), gpus)
+        several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
+        for base in divisions(algorithm, self._ranks):
+            yield base
+            if "leaders" in names:
+                yield (*base, ("leaders", "ranks"))
+            if several and {"R", "G"} <= names and ("rails" not in names or rails > 1):
+                yield (*base, ("G", gpus), *((("rails", rails),) if "rails" in names else ()))
 
     def fastest(self, size: int) -> tuple[list[tuple[Spec, float]], int]:
         """Returns the programs that were simulated at S = `size` bytes with their seconds, the fastest first.
