@@ -23,7 +23,9 @@ from gc3.synth.demand import Demand, Piece
 from gc3.synth.limits import Hurry, at_leisure
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.rails import Choice, Errand, Machine
-from gc3.synth.schedule import Schedule, Send
+from gc3.synth.schedule import Schedule, stretched
+
+_FEW_STEPS = 8  # to which a schedule is stretched to run beside another
 
 Solve: TypeAlias = Callable[[Network, Demand], Schedule]
 _Named: TypeAlias = "tuple[str, Schedule]"
@@ -88,7 +90,7 @@ class _Composer:
         before = [("to the rails" if groups == "nodes" else f"to the rails between {groups}", first)]
         candidates = [[*before, (f"between {groups}", second), *self.inside([*made.spread, *made.near], level + 1)]]
         if made.near and made.cross and not self._shared(level):
-            meanwhile = _parallel([second, _sequence(self.inside(made.near, level + 1))])
+            meanwhile = _parallel(self._machine.network, [second, _sequence(self.inside(made.near, level + 1))])
             candidates.append([*before, (f"between {groups}", meanwhile), *self.inside(made.spread, level + 1)])
         return min(candidates, key=lambda stages: sum(s.total_rounds for _, s in stages))
 
@@ -125,7 +127,7 @@ class _Stage:
         listed: dict[int, list[Errand]] = {}
         for errand in errands:
             listed.setdefault(part_of[errand.source], []).append(errand)
-        return _parallel([self._part(mine, edges, part_of, part) for part, mine in listed.items()])
+        return _parallel(self._network, (self._part(mine, edges, part_of, part) for part, mine in listed.items()))
 
     def _part(self, errands: list[Errand], edges: set[tuple[int, int]], part_of: Sequence[int], part: int) -> Schedule:
         ranks = [r for r in range(self._network.ranks) if part_of[r] == part]
@@ -179,12 +181,43 @@ def _components(network: Network, edges: set[tuple[int, int]]) -> list[int]:
     return [root(r) for r in range(network.ranks)]
 
 
-def _parallel(schedules: Sequence[Schedule]) -> Schedule:
+def _parallel(network: Network, schedules: Iterable[Schedule]) -> Schedule:
     """Independent schedules, run in parallel."""
-    steps = max((len(s.rounds) for s in schedules), default=0)
-    rounds = [max(s.rounds[i] for s in schedules if i < len(s.rounds)) for i in range(steps)]
-    sends: list[list[Send]] = [[] for _ in range(steps)]
-    for s in schedules:
-        for i, step in enumerate(s.steps):
-            sends[i] += step
-    return Schedule(tuple(rounds), tuple(tuple(sorted(step)) for step in sends))
+    made = Schedule((), ())
+    for each in schedules:
+        long, short = sorted((made, each), key=lambda s: len(s.rounds), reverse=True)
+        made = _beside(long, short)
+        least = max(long.total_rounds, short.total_rounds)
+        for steps in range(len(short.rounds) + 1, min(len(long.rounds), _FEW_STEPS) + 1):
+            cut = stretched(short, network, steps) if short.rounds and made.total_rounds > least else None
+            if cut is not None:
+                made = min(made, _beside(long, cut), key=lambda s: s.total_rounds)
+    return made
+
+
+def _beside(long: Schedule, short: Schedule) -> Schedule:
+    """Two independent schedules in the steps of the one that has more, in as few rounds as that allows."""
+    most = len(short.rounds)
+    if sum(map(max, long.rounds, short.rounds)) + sum(long.rounds[most:]) == max(long.total_rounds, short.total_rounds):
+        return _together(long, short, range(most))
+    # By the number of steps of the shorter one that took place: the rounds until now, and when these steps did.
+    best: list[tuple[int, tuple[int, ...]] | None] = [(0, ()), *[None] * most]
+    for i, rounds in enumerate(long.rounds):
+        for j in range(most, -1, -1):
+            before, alone = best[j - 1] if j else None, best[j]
+            options = [] if alone is None else [(alone[0] + rounds, alone[1])]
+            if before is not None:
+                options.append((before[0] + max(rounds, short.rounds[j - 1]), (*before[1], i)))
+            best[j] = min(options, default=None)
+    placed = best[most]
+    assert placed is not None  # noqa: S101 - there are as many steps
+    return _together(long, short, placed[1])
+
+
+def _together(long: Schedule, short: Schedule, places: Iterable[int]) -> Schedule:
+    """A schedule with the steps of the shorter one at these places of the longer one."""
+    counts, sends = list(long.rounds), list(long.steps)
+    for at, rounds, more in zip(places, short.rounds, short.steps, strict=True):
+        counts[at] = max(counts[at], rounds)
+        sends[at] = tuple(sorted((*sends[at], *more)))
+    return Schedule(tuple(counts), tuple(sends))

@@ -55,7 +55,7 @@ def turnings(network: Network, demand: Demand) -> Iterator[Turning]:
     if not everyone:
         return
     identity = tuple(range(network.ranks))
-    found = [p for p in automorphisms(network, piece.source) if p != identity]
+    found = [p for p in automorphisms(network, demand, piece.source) if p != identity]
     most = min(_LARGEST, demand.chunk_count)
     chance = random.Random(0)  # noqa: S311 - nothing secret
     generators = [[p] for p in found] + [chance.sample(found, 2) for _ in range(_PAIRS) if len(found) > 1]

@@ -109,6 +109,16 @@ def _split(
     return tuple(halves[0]), tuple(halves[1])
 
 
+def repeated(schedule: Schedule, times: int, few: Demand, demand: Demand) -> Schedule:
+    """Returns the schedule of a demand whose pieces have `times` as many chunks as those of `few`."""
+    copies: list[range] = []
+    for chunk, i in enumerate(few.piece_of):
+        first = demand.first[i] + (chunk - few.first[i]) * times
+        copies.append(range(first, first + times))
+    steps = (tuple(sorted((c, a, b) for chunk, a, b in sends for c in copies[chunk])) for sends in schedule.steps)
+    return Schedule(tuple(times * rounds for rounds in schedule.rounds), tuple(steps))
+
+
 def padded(schedule: Schedule, steps: int, rounds: int) -> Schedule:
     """Returns the schedule with this many steps and rounds; surplus rounds go to the last step."""
     more = max(steps - len(schedule.rounds), 0)

@@ -23,9 +23,8 @@ from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
 from gc3.synth.limits import TimeUp, slices
 from gc3.synth.network import UNREACHABLE, Network
-from gc3.synth.pipeline import pipelined
 from gc3.synth.rooted import turnings
-from gc3.synth.schedule import Schedule, padded, pruned, stretched
+from gc3.synth.schedule import Schedule, padded, pruned, repeated, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
 
@@ -41,9 +40,7 @@ _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 _SINGLE_ROUNDS_RANKS = 16
 _MOST_SPLITS = 500
-_PART_SECONDS = 10.0
 _MOST_REPEATED = 200  # how often a formula has a literal, for bandwidths that are fractions
-_MORE_STEPS = 3  # a part of a composition may take one or two steps more than the fewest
 _TOLERANCE = 1e-6
 
 
@@ -126,13 +123,18 @@ class Session:
             self._cuts[key] = best
         return Bound(self._cuts[key].rounds * times, self._cuts[key].proof)
 
-    def _any_steps(self, demand: Demand) -> Bound:
+    def by_cuts(self, demand: Demand) -> Bound:
+        """Returns the best bound on rounds that needs no solver and holds for any number of steps."""
         homes = None
         if not cuts.enumerates(self.network):
             homes = {home for home, _ in self.group(demand).home}
         best = cuts.cut_bound(self.network, demand, homes, self.hurry)
         for parts in cuts.plain_parts(self.network):
             best = max(best, cuts.parts_bound(self.network, demand, parts), key=lambda b: b.rounds)
+        return best
+
+    def _any_steps(self, demand: Demand) -> Bound:
+        best = self.by_cuts(demand)
         if not demand.routes:
             return best
         best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
@@ -213,23 +215,6 @@ class Session:
         if self.cache is not None:
             self.cache.put(self.network, demand, steps, rounds, schedule)
         return Answer(FOUND, schedule, answer.how)
-
-    def part(self, network: Network, demand: Demand) -> Schedule:
-        """Returns a good schedule of a part of a demand: the fewest rounds in the fewest steps, or in a few more."""
-        seconds = min(self.left, _PART_SECONDS)
-        small = replace(self, network=network, cache=None, deadline=time.monotonic() + seconds)
-        least = max(cuts.least_steps(network, demand), 1)
-        fewest = math.ceil(small.any_steps(demand).rounds)
-        best: Schedule | None = None
-        for steps in range(least, least + _MORE_STEPS):
-            rounds = max(fewest, steps)
-            while small.left > 0 and (best is None or rounds < best.total_rounds):
-                found = small.solve(demand, steps, rounds).schedule
-                best = best if found is None else found
-                rounds += 1
-            if best is not None and best.total_rounds <= fewest:
-                break
-        return best or pipelined(network, demand, small.group(demand), float(fewest), self.left)
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns a proof that `rounds` are the fewest for these steps and chunks; None if there is no simple one."""
@@ -347,10 +332,25 @@ class Session:
             if answer is not None:
                 return answer
         return (
-            self._split(demand, steps, rounds)
+            self._repeated(demand, steps, rounds)
+            or self._split(demand, steps, rounds)
             or self._each_split(demand, steps, rounds)
             or self._any_split(demand, steps, rounds)
         )
+
+    def _repeated(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
+        """Searches for a schedule of a part of the chunks in as large a part of the rounds, to be repeated."""
+        common = math.gcd(rounds, *(p.count for p in demand.pieces))
+        times = max(t for t in range(1, common + 1) if common % t == 0 and (t == 1 or rounds >= t * steps))
+        if times == 1:
+            return None
+        few = replace(demand, pieces=tuple(replace(p, count=p.count // times) for p in demand.pieces))
+        small = replace(self, cache=None, deadline=min(self.deadline, time.monotonic() + _FIRST_SLICE))
+        small._largest = self._largest
+        found = small.solve(few, steps, rounds // times)
+        if found.schedule is None:
+            return None
+        return Answer(FOUND, repeated(found.schedule, times, few, demand), f"{found.how}, {times} times")
 
     def _bounded(self, demand: Demand, steps: int, rounds: int) -> Answer | None:
         for bound in (self.sink_bound(demand, steps), self.in_steps(demand, steps)):

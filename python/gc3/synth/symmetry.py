@@ -22,6 +22,7 @@ from gc3.synth.network import Network
 
 Permutation: TypeAlias = "tuple[int, ...]"
 
+_SYMMETRIC = ("allgather", "alltoall")  # any permutation of the ranks keeps them
 _SEARCH_SECONDS = 2.0
 _SEARCH_ELEMENTS = 400
 MANY_RANKS = 128  # with so many, the first group that moves every rank to every other one is taken
@@ -186,7 +187,7 @@ def is_automorphism(network: Network, demand: Demand, permutation: Sequence[int]
 
 
 def _keeps(demand: Demand, permutation: Sequence[int]) -> bool:
-    if demand.name in ("allgather", "alltoall"):
+    if demand.name in _SYMMETRIC:
         return True
     if len({p.source for p in demand.pieces}) == 1 and permutation[demand.pieces[0].source] != demand.pieces[0].source:
         return False
@@ -211,7 +212,7 @@ def _free_group(network: Network, demand: Demand, largest: int) -> list[Permutat
     natural = [p for p in _shifts(network.ranks) if is_automorphism(network, demand, p)]
     best = _grown(natural, identity, largest)
     if len(best) < largest:
-        found = [p for p in automorphisms(network) if _keeps(demand, p)]
+        found = [p for p in automorphisms(network, demand) if _keeps(demand, p)]
         for candidates in (natural + found, found):
             grown = _grown(candidates, identity, largest)
             best = max(best, grown, key=len)
@@ -292,11 +293,12 @@ def _inverse(permutation: Permutation) -> Permutation:
     return tuple(found)
 
 
-def automorphisms(network: Network, fixed: int | None = None) -> list[Permutation]:
+def automorphisms(network: Network, demand: Demand, fixed: int | None = None) -> list[Permutation]:
     """Returns automorphisms of a network by backtracking, as many as can be found in a short time.
 
     Args:
         network: The network.
+        demand: Ranks are mapped to ranks that are sources and targets of as much; the demand itself may differ.
         fixed: A rank that they must fix, if any.
     """
     ranks = network.ranks
@@ -305,10 +307,16 @@ def automorphisms(network: Network, fixed: int | None = None) -> list[Permutatio
         edge: tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in network.bounds_of[e]))
         for e, edge in enumerate(network.edges)
     }
-    # The properties of a rank that an automorphism preserves: its distances to others, and its kinds of edges.
+    roles: list[list[tuple[bool, int, int]]] = [[] for _ in range(ranks)]
+    for piece in () if demand.name in _SYMMETRIC else demand.pieces:
+        what = piece.count, len(piece.targets)
+        for r in piece.targets | {piece.source}:
+            roles[r].append((r == piece.source, *what))
+    # What a rank has in common with its image: distances to others, kinds of edges, and what it sends and needs.
     profile = [
         (
             sorted(network.distance[r]),
+            sorted(roles[r]),
             sorted(str(kind[network.edges[e]]) for e in network.outgoing[r]),
             sorted(str(kind[network.edges[e]]) for e in network.incoming[r]),
         )

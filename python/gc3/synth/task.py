@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 from gc3 import errors
 from gc3.collectives import Collective
@@ -20,6 +20,7 @@ from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
+from gc3.synth.parts import grown, quick, solved
 from gc3.synth.pipeline import fullest, pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
@@ -211,7 +212,7 @@ class Task:
                     fewest = self._fewest_composed(chunks, steps, rounds)
                     return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun, composed=True)
         if is_open:
-            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+            return self._open(begun)
         proof = self._reduced
         if rounds < proof.rounds * chunks:
             return Outcome(IMPOSSIBLE, None, proof.proof, None, time.monotonic() - begun)
@@ -284,7 +285,7 @@ class Task:
         planned = [0]  # schedules
         made = self._within_time(chunks, plan)
         if made is None:
-            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+            return self._open(begun)
         how = "trees, pipelined"
         ratio: Fraction | None = None
         if len(ratios) == planned[0]:
@@ -317,26 +318,40 @@ class Task:
             gc3.UserError: The number is invalid for the collective, or the network has no similar nodes.
         """
         begun = time.monotonic()
+        fewest = math.ceil(self.any_steps().rounds * chunks)
+        best: tuple[Result, str] | None = None
+        # Parts of few steps may overlap better than grown trees, or worse.
+        for solve in (grown, quick) if overlapped else (solved,):
+            if best is None or best[0].schedule.total_rounds > fewest:
+                with self.reserving(0.0 if best is None else _FOR_PROGRAM):
+                    found = self._composed_of(chunks, solve, overlapped)
+                if found and (best is None or found[0].schedule.total_rounds < best[0].schedule.total_rounds):
+                    best = found
+        return self._open(begun) if best is None else self._of_parts(*best, begun)
+
+    def _composed_of(
+        self, chunks: int, solve: Callable[[Session, Network, Demand], Schedule], overlapped: bool
+    ) -> tuple[Result, str] | None:
+        """A composition of parts that `solve` finds, and how it was made; None at the time limit."""
         parts: list[str] = []
 
         def plan(where: Session, wanted: Demand) -> Schedule:
-            made = compose(where.network, wanted, where.part, where.hurry)
+            made = compose(where.network, wanted, partial(solve, where), where.hurry)
             parts.append(", ".join(f"{name} S={steps} R={rounds}" for name, steps, rounds in made.parts))
             return pruned(made.schedule, wanted)  # stages may bring a chunk again
 
         made = self._within_time(chunks, plan)
         if made is None:
-            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
-        how = f"composed: {'; inverse of '.join(parts[::-1])}"
+            return None
+        how, better = f"composed: {'; inverse of '.join(parts[::-1])}", None
         if overlapped:
-            try:
-                with self.reserving(_FOR_PROGRAM):
-                    better = overlap.halves(self.session, made, how)
-            except TimeUp:
-                better = None
-            if better is not None:
-                made, how = replace(better.result, lanes=self._lanes(chunks)), better.how
-        return self._of_parts(made, how, begun)
+            with suppress(TimeUp):
+                better = overlap.halves(self.session, made, how)
+        return (made, how) if better is None else (replace(better.result, lanes=self._lanes(chunks)), better.how)
+
+    @staticmethod
+    def _open(begun: float) -> Outcome:
+        return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
 
     def _lanes(self, chunks: int) -> int:
         return 1 if self.problem(chunks).reduced is None else _LANES
@@ -365,7 +380,7 @@ class Task:
 
         made = self._within_time(chunks, plan)
         if made is None:
-            return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+            return self._open(begun)
         halves = found * 2 if self.composed and len(found) == 1 else found
         took, least = 1e6 * sum(half.seconds for half in halves), 1e6 * sum(half.least for half in halves)
         how = f"trees by time: {took:.4g} us, of at least {least:.4g} us for these chunks"
