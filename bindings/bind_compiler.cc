@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -274,8 +275,9 @@ struct Parallelize {
 };
 
 compiler::Options options(std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks, bool fuse,
-                          std::vector<std::uint32_t> order, std::uint32_t window) {
-  return {instances, slots, max_threadblocks, fuse, std::move(order), window};
+                          std::vector<std::uint32_t> order, std::uint32_t window,
+                          std::optional<std::uint32_t> scratch) {
+  return {instances, slots, max_threadblocks, fuse, std::move(order), window, scratch.value_or(kNone)};
 }
 
 }  // namespace
@@ -418,12 +420,13 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "compile",
       [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks,
-         bool fuse, std::vector<std::uint32_t> order, std::uint32_t window) {
-        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order), window);
+         bool fuse, std::vector<std::uint32_t> order, std::uint32_t window, std::optional<std::uint32_t> scratch) {
+        const compiler::Options asked =
+            options(instances, slots, max_threadblocks, fuse, std::move(order), window, scratch);
         return unwrap(long_work([&] { return compiler::compile(trace, asked); }));
       },
       "trace"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
-      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0);
+      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0, "scratch"_a = nb::none());
   m.def(
       "stages",
       [] { return std::vector<std::string_view>(compiler::kStageNames.begin(), compiler::kStageNames.end()); },
@@ -431,7 +434,8 @@ void bind_compiler(nb::module_& m) {
   m.def(
       "dump",
       [](const compiler::Trace& trace, std::string_view stage, std::uint32_t instances, std::uint32_t slots,
-         std::uint32_t max_threadblocks, bool fuse, std::vector<std::uint32_t> order, std::uint32_t window) {
+         std::uint32_t max_threadblocks, bool fuse, std::vector<std::uint32_t> order, std::uint32_t window,
+         std::optional<std::uint32_t> scratch) {
         const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
           std::string text("there is no stage ");
@@ -443,11 +447,12 @@ void bind_compiler(nb::module_& m) {
           }
           fail(ErrorCode::BadArgument, text);
         }
-        const compiler::Options asked = options(instances, slots, max_threadblocks, fuse, std::move(order), window);
+        const compiler::Options asked =
+            options(instances, slots, max_threadblocks, fuse, std::move(order), window, scratch);
         return unwrap(long_work([&] { return compiler::dump(trace, asked, *parsed); }));
       },
       "trace"_a, "stage"_a, "instances"_a = 1, "slots"_a = 2, "max_threadblocks"_a = 0, "fuse"_a = true,
-      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0);
+      "order"_a = std::vector<std::uint32_t>(), "window"_a = 0, "scratch"_a = nb::none());
 }
 
 }  // namespace gc3::bindings

@@ -699,12 +699,12 @@ def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int]
     The same with the buffer first (000 table 1); it may name an empty place, to assign() to.
     """
 
-def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0) -> Program: ...
+def compile(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0, scratch: int | None = None) -> Program: ...
 
 def stages() -> list[str]:
     """The stages of the compilation, in order, as `dump` takes them."""
 
-def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0) -> str: ...
+def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0, scratch: int | None = None) -> str: ...
 
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""

@@ -177,11 +177,13 @@ def test_the_same_input_gives_the_same_bytes_in_any_process() -> None:
 @pytest.mark.parametrize("seed", range(150))
 @pytest.mark.parametrize("in_place", [False, True])
 def test_random_programs_mean_the_same_after_every_pass(seed: int, in_place: bool) -> None:
-    """Fused, split, with one slot or many, joined or not: proven, and run on data of every rank without changing it."""
+    """Fused, split, with one slot or many, scratch used again: proven, and run on data of every rank."""
     made = random_program(seed, in_place=in_place)
     rng = np.random.default_rng(seed)
-    for instances, slots in ((1, 2), (1, 1), (2, 3)):
-        program = gc3.compile(made.write(), instances=instances, slots=slots)
+    most = scratch_share(gc3.compile(made.write()))
+    for instances, slots, scratch in ((1, 2, None), (1, 1, None), (2, 3, None), (1, 2, 0), (2, 1, 2)):
+        program = gc3.compile(made.write(), instances=instances, slots=slots, scratch=scratch)
+        assert scratch_share(program) <= most
         report = program.verify()
         assert report.ok, "\n".join(map(str, report.diagnostics))
         count = int(rng.integers(1, 40))
@@ -200,6 +202,11 @@ def test_random_programs_mean_the_same_after_every_pass(seed: int, in_place: boo
             begin = end - made.outputs[rank] * count if end else 0
             np.testing.assert_array_equal(array[:begin], before[rank][:begin])
             np.testing.assert_array_equal(array[end:], before[rank][end:])
+
+
+def scratch_share(program: gc3.Program) -> float:
+    """Of the input of rank 0."""
+    return max(program.core.scratch_per_rank) / program.core.collective.input_chunks(0)
 
 
 def read_only(array: Any) -> Any:

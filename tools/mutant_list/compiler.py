@@ -133,6 +133,20 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
+        "reuse-scratch-within-an-operation",
+        _PASSES + "reuse_scratch.cc",
+        "in_use.top().first < value.first",
+        "in_use.top().first <= value.first",
+        _TESTS,
+    ),
+    Mutant(
+        "scratch-unused-places-kept",
+        _PASSES + "synchronize.cc",
+        "scratch_[b][r].assign(trace_.extents[b][r], 0);",
+        "scratch_[b][r].assign(trace_.extents[b][r], 1);",
+        _TESTS,
+    ),
+    Mutant(
         "lanes-hole-after-the-users",
         _PASSES + "lanes.cc",
         "first_free = std::max(first_free, pairs[p].second + 1);",

@@ -15,6 +15,7 @@
 #include "gc3/compiler/passes/order.h"
 #include "gc3/compiler/passes/place_results.h"
 #include "gc3/compiler/passes/rename_ranks.h"
+#include "gc3/compiler/passes/reuse_scratch.h"
 #include "gc3/compiler/passes/split.h"
 #include "gc3/compiler/passes/synchronize.h"
 #include "gc3/compiler/passes/threadblocks.h"
@@ -106,7 +107,9 @@ Status check(const Options& options) {
 
 Result<ir::Program> compile(const Trace& trace, const Options& options) {
   GC3_CHECK(check(options));
-  GC3_ASSIGN(Trace renamed, rename_ranks(place_results(forward_copies(trace)), options.order));
+  Trace placed = place_results(forward_copies(trace));
+  if (options.scratch != kNone) placed = reuse_scratch(placed, options.scratch);
+  GC3_ASSIGN(Trace renamed, rename_ranks(std::move(placed), options.order));
   GC3_ASSIGN(const Trace parts, split(number_threadblocks(std::move(renamed)), options.instances));
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
@@ -127,8 +130,10 @@ Result<std::string> dump(const Trace& trace, const Options& options, Stage stage
   if (stage == Stage::trace) return to_text(trace);
   const Trace forwarded = forward_copies(trace);
   if (stage == Stage::forward_copies) return to_text(forwarded);
-  const Trace placed = place_results(forwarded);
+  Trace placed = place_results(forwarded);
   if (stage == Stage::place_results) return to_text(placed);
+  if (options.scratch != kNone) placed = reuse_scratch(placed, options.scratch);
+  if (stage == Stage::reuse_scratch) return to_text(placed);
   GC3_ASSIGN(const Trace renamed, rename_ranks(placed, options.order));
   if (stage == Stage::rename_ranks) return to_text(renamed);
   GC3_ASSIGN(const Trace parts, split(number_threadblocks(renamed), options.instances));

@@ -22,6 +22,7 @@ struct Options {
   // Sends, and receives, that a rank has under way at most, in the user's order without fusion: see passes/window.h. 0:
   // any number, in the compiler's order.
   std::uint32_t window = 0;
+  std::uint32_t scratch = kNone;  // places of a rank above which they are used again: see passes/reuse_scratch.h
 };
 
 // The stages of compilation, named after the passes that produce them; the trace is the program as the user wrote it.
@@ -29,6 +30,7 @@ enum class Stage : std::uint8_t {
   trace,
   forward_copies,
   place_results,
+  reuse_scratch,
   rename_ranks,
   split,
   chunk_dag,
@@ -39,9 +41,9 @@ enum class Stage : std::uint8_t {
   schedule,
   ir
 };
-inline constexpr std::array<std::string_view, 12> kStageNames = {
-    "trace", "forward-copies", "place-results", "rename-ranks", "split",    "chunk-dag",
-    "lower", "instructions",   "channels",      "threadblocks", "schedule", "ir"};
+inline constexpr std::array<std::string_view, 13> kStageNames = {
+    "trace", "forward-copies", "place-results", "reuse-scratch", "rename-ranks", "split", "chunk-dag",
+    "lower", "instructions",   "channels",      "threadblocks",  "schedule",     "ir"};
 
 // Deterministic: the same trace and options give the same program. The result's `slots` is the number of FIFO slots per
 // connection that it needs, at most options.slots.

@@ -54,8 +54,9 @@ def _without_collector() -> Generator[None, None, None]:
             gc.enable()
 
 
-def _check_numbers(instances: int, slots: int, max_threadblocks: int, window: int) -> None:
+def _check_numbers(instances: int, slots: int, max_threadblocks: int, window: int, scratch: int | None) -> None:
     for what, value, low in (
+        ("scratch", scratch or 0, 0),
         ("instances", instances, 1),
         ("slots", slots, 0),
         ("max_threadblocks", max_threadblocks, 0),
@@ -79,6 +80,7 @@ def compile(
     fuse: bool = True,
     order: Sequence[int] = (),
     window: int = 0,
+    scratch: int | None = None,
     name: str | None = None,
     **parameters: int,
 ) -> Program:
@@ -98,16 +100,21 @@ def compile(
         window: Sends, and receives, that a rank has under way at most. Each rank posts them as the algorithm is
             written, waits for all of a window and then begins the next, as an MPI program with MPI_Waitall does; 1 is
             MPI_Sendrecv. Nothing is fused. 0: any number, in the compiler's order.
+        scratch: Chunks of scratch, as the algorithm counts them, above which a rank uses their places again after their
+            last readers. This needs less memory, and whoever writes there waits for these readers. The result may
+            still need more. None: no place is used again.
         name: The program's name; None: the algorithm's.
         **parameters: The algorithm's own parameters.
 
     Raises:
         gc3.UserError: The algorithm is wrong or cannot be compiled; the error has the line of the algorithm.
     """
-    _check_numbers(instances, slots, max_threadblocks, window)
+    _check_numbers(instances, slots, max_threadblocks, window, scratch)
     trace = _trace(source, protocol, in_place, name, parameters)
     return Program(
-        _core.compile(trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window)
+        _core.compile(
+            trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
+        )
     )
 
 
@@ -123,6 +130,7 @@ def dump(
     fuse: bool = True,
     order: Sequence[int] = (),
     window: int = 0,
+    scratch: int | None = None,
     name: str | None = None,
     **parameters: int,
 ) -> str:
@@ -130,6 +138,8 @@ def dump(
 
     The other arguments are those of `compile`.
     """
-    _check_numbers(instances, slots, max_threadblocks, window)
+    _check_numbers(instances, slots, max_threadblocks, window, scratch)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return _core.dump(trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window)
+    return _core.dump(
+        trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
+    )

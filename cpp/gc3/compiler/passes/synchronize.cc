@@ -84,15 +84,26 @@ class Emitter {
   }
 
  private:
-  // Named scratch buffers of a rank are laid out one after the other in its scratch area.
+  // Named scratch buffers of a rank are laid out one after the other in its scratch area, without places that no
+  // instruction uses: those of sums that are sent at once, or of copies that a pass has removed.
   void lay_out_scratch() {
-    scratch_base_.assign(trace_.extents.size(), std::vector<std::uint32_t>(trace_.ranks(), 0));
+    scratch_.assign(trace_.extents.size(), std::vector<std::vector<std::uint32_t>>(trace_.ranks()));
+    for (std::size_t b = kScratch; b < trace_.extents.size(); ++b) {
+      for (std::uint32_t r = 0; r < trace_.ranks(); ++r) scratch_[b][r].assign(trace_.extents[b][r], 0);
+    }
+    for (const std::uint32_t n : order_.nodes) {
+      const auto [read, written] = ranges(n);
+      for (const Range* range : {read, written}) {
+        if (range == nullptr || range->buffer < kScratch) continue;
+        const auto first = scratch_[range->buffer][range->rank].begin() + range->index;
+        std::fill_n(first, trace_.ops[op_of(n)].count, 1U);
+      }
+    }
     program_.ranks.resize(trace_.ranks());
     for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
       std::uint32_t used = 0;
       for (std::size_t b = kScratch; b < trace_.extents.size(); ++b) {
-        scratch_base_[b][r] = used;
-        used += trace_.extents[b][r];
+        for (std::uint32_t& place : scratch_[b][r]) used += std::exchange(place, used);
       }
       program_.ranks[r].scratch_chunks = used;
     }
@@ -211,18 +222,26 @@ class Emitter {
 
   std::pair<Buffer, std::uint32_t> place(const Range& range) const {
     if (range.buffer < kScratch) return {static_cast<Buffer>(range.buffer), range.index};
-    return {Buffer::scratch, range.index + scratch_base_[range.buffer][range.rank]};
+    return {Buffer::scratch, scratch_[range.buffer][range.rank][range.index]};
+  }
+
+  // What an instruction reads and writes in the memory of its rank; null: nothing.
+  std::pair<const Range*, const Range*> ranges(std::uint32_t n) const {
+    const ChunkOp& op = trace_.ops[op_of(n)];
+    const ir::OpcodeInfo& about = ir::info(dag_.nodes[n].opcode);
+    // A receive-reduce adds to the destination of the operation.
+    const Range* read = about.receives ? &op.local : &op.src;
+    return {about.reads_local ? read : nullptr, about.writes_local ? &op.dst : nullptr};
   }
 
   ir::Instruction encode(std::uint32_t n) const {
     const ChunkOp& op = trace_.ops[op_of(n)];
-    const ir::OpcodeInfo& about = ir::info(dag_.nodes[n].opcode);
+    const auto [read, written] = ranges(n);
     ir::Instruction out;
     out.opcode = dag_.nodes[n].opcode;
     out.count = op.count;
-    // A receive-reduce adds to the destination of the operation.
-    if (about.reads_local) std::tie(out.src_buffer, out.src_chunk) = place(about.receives ? op.local : op.src);
-    if (about.writes_local) std::tie(out.dst_buffer, out.dst_chunk) = place(op.dst);
+    if (read != nullptr) std::tie(out.src_buffer, out.src_chunk) = place(*read);
+    if (written != nullptr) std::tie(out.dst_buffer, out.dst_chunk) = place(*written);
     return out;
   }
 
@@ -232,7 +251,8 @@ class Emitter {
   const Threadblocks& threadblocks_;
   const Order& order_;
   ir::Program program_;
-  std::vector<std::vector<std::uint32_t>> scratch_base_;  // [buffer][rank]
+  // [buffer][rank][index]: the place in the rank's scratch area
+  std::vector<std::vector<std::vector<std::uint32_t>>> scratch_;
   std::vector<std::uint32_t> first_of_block_;
   std::vector<std::uint32_t> step_of_;  // per node
   std::vector<std::vector<std::uint32_t>> rank_nodes_;

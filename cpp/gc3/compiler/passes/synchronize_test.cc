@@ -120,22 +120,22 @@ TEST_CASE("synchronise: every edge of a rank holds, and no dependency is implied
   CHECK(dependencies > 100);
 }
 
-TEST_CASE("synchronise: named scratch buffers of a rank follow each other in its scratch area") {
+TEST_CASE("synchronise: named scratch buffers of a rank follow each other in its scratch area, without unused places") {
   Traced t(2);
   t.trace.buffer_names.emplace_back("second");
   t.trace.extents[kScratch] = {2, 5};
   t.trace.extents.push_back({3, 4});
   const auto second = [](std::uint32_t rank, std::uint32_t index) { return Range{rank, index, kScratch + 1}; };
   t.copy(in(0), second(1, 1));
-  t.copy(in(0, 1), scratch(1, 3));
+  t.copy(in(0, 1), scratch(1, 3), 2);
   t.copy(in(1), second(0, 2));
   const Synchronized s(std::move(t.trace), 2);
   CHECK(s.instruction(recv_node(0)).dst_buffer == model::Buffer::scratch);
-  CHECK(s.instruction(recv_node(0)).dst_chunk == 5 + 1);
-  CHECK(s.instruction(recv_node(1)).dst_chunk == 3);
-  CHECK(s.instruction(recv_node(2)).dst_chunk == 2 + 2);
-  CHECK(s.program.ranks[0].scratch_chunks == 5);
-  CHECK(s.program.ranks[1].scratch_chunks == 9);
+  CHECK(s.instruction(recv_node(0)).dst_chunk == 2);
+  CHECK(s.instruction(recv_node(1)).dst_chunk == 0);
+  CHECK(s.instruction(recv_node(2)).dst_chunk == 0);
+  CHECK(s.program.ranks[0].scratch_chunks == 1);
+  CHECK(s.program.ranks[1].scratch_chunks == 3);
 }
 
 }  // namespace
