@@ -211,6 +211,36 @@ PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle
   return {std::move(ref), &s, self.owner};
 }
 
+std::vector<PyRef> multicast_ref(const PyRef& self, nb::handle ranks, nb::handle buffer, nb::handle index,
+                                 nb::handle ch) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  std::vector<std::int64_t> to;
+  for (const nb::handle rank : ranks) to.push_back(s.flat(rank, "rank", where));
+  std::optional<compiler::BufferIndex> into;
+  if (!buffer.is_none()) into = s.buffer(buffer, where);
+  std::optional<std::int64_t> at;
+  if (!index.is_none()) at = s.flat(index, "index", where);
+  std::vector<PyRef> made;
+  for (Ref& ref :
+       unwrap(s.tracer.multicast(self.ref, to, into, at, s.directives(ch, nb::none(), nb::none(), where), where))) {
+    made.push_back({std::move(ref), &s, self.owner});
+  }
+  return made;
+}
+
+PyRef multireduce_ref(const PyRef& self, const std::vector<PyRef>& others, nb::handle ch) {
+  LocationId where;
+  Session& s = session_of(self, where);
+  std::vector<Ref> parts;
+  for (const PyRef& other : others) {
+    if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
+    parts.push_back(other.ref);
+  }
+  Ref sum = unwrap(s.tracer.multireduce(self.ref, parts, s.directives(ch, nb::none(), nb::none(), where), where));
+  return {std::move(sum), &s, self.owner};
+}
+
 std::vector<PyRef> split_ref(const PyRef& self, nb::handle parts) {
   LocationId where;
   Session& s = session_of(self, where);
@@ -342,7 +372,19 @@ void bind_compiler(nb::module_& m) {
            nb::sig(
                "def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | "
                "None = None) -> ChunkRef"),
-           "Reduces `other` into these chunks, in place, and returns a reference to the result.");
+           "Reduces `other` into these chunks, in place, and returns a reference to the result.")
+      .def(
+          "multicast", &multicast_ref, "ranks"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), nb::kw_only(),
+          "ch"_a = nb::none(),
+          nb::sig("def multicast(self, ranks: Iterable[int | tuple[int, int]], buffer: str | None = None, index: int | "
+                  "tuple[int, int] | None = None, *, ch: int | None = None) -> list[ChunkRef]"),
+          "Copies these chunks to the same place of several other ranks, and returns a reference to each copy. A "
+          "switch that multicasts carries them once; without one, they are copies.")
+      .def(
+          "multireduce", &multireduce_ref, "others"_a, nb::kw_only(), "ch"_a = nb::none(),
+          nb::sig("def multireduce(self, others: Sequence[ChunkRef], *, ch: int | None = None) -> ChunkRef"),
+          "Reduces chunks of several other ranks into these, and returns a reference to the result. A switch that adds "
+          "up carries the sum once; without one, they are reductions.");
 
   nb::class_<Session>(m, "Session", "A program while it is being traced.")
       .def(

@@ -51,6 +51,11 @@ nb::dict step_dict(const Program& p, const ir::Instruction& i) {
     const std::uint32_t line = p.source.line_of[static_cast<std::size_t>(&i - p.instructions.data())];
     step["line"] = line == kNone ? nb::none() : nb::cast(line);
   }
+  if (!p.switched.empty()) {
+    const ir::Switched& groups = p.switched[static_cast<std::size_t>(&i - p.instructions.data())];
+    if (groups.multicast != kNone) step["multicast"] = groups.multicast;
+    if (groups.reduction != kNone) step["reduction"] = groups.reduction;
+  }
   return step;
 }
 
@@ -225,6 +230,9 @@ void bind_ir(nb::module_& m) {
       .def_prop_ro("protocol", [](const Program& p) { return name_of(p.protocol); })
       .def_ro("instances", &Program::instances, "The factor by which the whole program was replicated.")
       .def_ro("slots", &Program::slots, "FIFO slots per connection that the schedule needs.")
+      .def_prop_ro(
+          "in_switch", [](const Program& p) { return !p.switched.empty(); },
+          "Whether switches may carry some of its messages as one.")
       .def_prop_ro("rank_count", [](const Program& p) { return p.ranks.size(); })
       .def_prop_ro("threadblock_count", [](const Program& p) { return p.threadblocks.size(); })
       .def_prop_ro("instruction_count", [](const Program& p) { return p.instructions.size(); })

@@ -26,15 +26,15 @@ using Indices = std::vector<std::uint32_t>;
 
 sim::Machine make_machine(
     Indices node_of, const std::vector<std::pair<double, double>>& resources,
-    const std::vector<std::tuple<double, double, double, bool>>& classes,
+    const std::vector<std::tuple<double, double, double, bool, double>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
     std::uint32_t cores, bool cores_dealt, double core_switch_s, Indices memory) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
-  for (const auto& [latency, rate, message, staged] : classes) {
-    data.classes.push_back({latency, rate, message, staged});
+  for (const auto& [latency, rate, message, staged, in_switch] : classes) {
+    data.classes.push_back({latency, rate, message, staged, in_switch});
   }
   for (auto& [src, dst, kind, taken] : links) data.links.push_back({src, dst, kind, std::move(taken)});
   for (auto& [kind, across, ports] : fabrics) {

@@ -448,6 +448,10 @@ class Program:
         """FIFO slots per connection that the schedule needs."""
 
     @property
+    def in_switch(self) -> bool:
+        """Whether switches may carry some of its messages as one."""
+
+    @property
     def rank_count(self) -> int: ...
 
     @property
@@ -653,6 +657,16 @@ class ChunkRef:
         Reduces `other` into these chunks, in place, and returns a reference to the result.
         """
 
+    def multicast(self, ranks: Iterable[int | tuple[int, int]], buffer: str | None = None, index: int | tuple[int, int] | None = None, *, ch: int | None = None) -> list[ChunkRef]:
+        """
+        Copies these chunks to the same place of several other ranks, and returns a reference to each copy. A switch that multicasts carries them once; without one, they are copies.
+        """
+
+    def multireduce(self, others: Sequence[ChunkRef], *, ch: int | None = None) -> ChunkRef:
+        """
+        Reduces chunks of several other ranks into these, and returns a reference to the result. A switch that adds up carries the sum once; without one, they are reductions.
+        """
+
 class Session:
     """A program while it is being traced."""
 
@@ -739,7 +753,7 @@ def check_v_form(program: Program) -> None:
 class SimMachine:
     """A machine with the rates that one protocol reaches on it."""
 
-    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0, memory: Sequence[int] = []) -> None: ...
+    def __init__(self, node_of: Sequence[int], resources: Sequence[tuple[float, float]], classes: Sequence[tuple[float, float, float, bool, float]], links: Sequence[tuple[int, int, int, Sequence[int]]], fabrics: Sequence[tuple[int, bool, Sequence[tuple[int, Sequence[int], Sequence[int]]]]], cores: int = 0, cores_dealt: bool = False, core_switch_s: float = 0.0, memory: Sequence[int] = []) -> None: ...
 
     @property
     def ranks(self) -> int: ...

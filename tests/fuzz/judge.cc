@@ -42,8 +42,10 @@ std::uint64_t chunks(const ir::Program& p) {
   return sum;
 }
 
-// The program with signals exactly at the steps for which others wait, as readers of XML set them.
+// The program without switch groups, and with signals exactly at the steps for which others wait, as readers of XML set
+// them.
 ir::Program tidied(ir::Program p) {
+  p.switched.clear();  // XML has no switch groups
   for (ir::Instruction& i : p.instructions) i.has_dependents = 0;
   for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
     for (const ir::Threadblock& tb : p.tbs(r)) {

@@ -23,6 +23,9 @@ def bound(machine: str, collective: str, root: int = 0) -> LinkBound:
         ("dgx1", "broadcast", 1 / (6 * 0.98 * 20e9)),
         ("dgx2", "alltoall", 15 / 16 / (6 * 0.98 * 20e9)),
         ("dgx2", "allreduce", 2 * 15 / 16 / (6 * 0.98 * 20e9)),
+        # All of S leaves a rank whose switches add up and multicast; without them, 2 (n-1)/n of it.
+        ("ndv5", "allreduce", 1 / (0.986 * 0.824 * 450e9)),
+        ("ndv4", "allreduce", 2 * 7 / 8 / (0.98 * 12 * 20e9)),
         # A NIC carries what its GPUs need of the other node.
         ("ndv2:N=2", "allgather", 1 / 2 / 9.5e9),
         ("ndv4:N=4", "alltoall", 24 / 32 / (0.95 * 25e9)),

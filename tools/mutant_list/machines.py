@@ -3,9 +3,38 @@
 from mutant_list import Mutant
 
 _SIM = ("gc3_sim_test",)
+_IN_SWITCH = ("tests/sim/test_in_switch.py",)
 _SYNTH = ("tests/synth/test_synth_parts.py",)
 
 MUTANTS = (
+    Mutant(
+        "in-switch-where-links-are-direct",
+        "cpp/gc3/sim/wiring.cc",
+        "if (group == kNone || way.count == 0) return",
+        "if (group == kNone) return",
+        _IN_SWITCH,
+    ),
+    Mutant(
+        "in-switch-at-the-full-rate",
+        "cpp/gc3/sim/serial.h",
+        "std::llround(static_cast<double>(bytes) / kind.in_switch)",
+        "std::llround(static_cast<double>(bytes))",
+        _IN_SWITCH,
+    ),
+    Mutant(
+        "in-switch-messages-that-wait-for-each-other",
+        "cpp/gc3/verify/switched.cc",
+        '    independent(groups_.multicasts, "multicast ");\n',
+        "",
+        _IN_SWITCH,
+    ),
+    Mutant(
+        "in-switch-sums-that-are-read-early",
+        "cpp/gc3/verify/switched.cc",
+        "    untouched();\n",
+        "",
+        _IN_SWITCH,
+    ),
     Mutant(
         "cut-slices-of-odd-bytes",
         "cpp/gc3/sim/timing.cc",
@@ -79,8 +108,8 @@ MUTANTS = (
     Mutant(
         "fluid-messages-cost-nothing",
         "cpp/gc3/sim/fluid.cc",
-        "const double weight = 1 + resource.message_s * resource.bytes_per_s / transfer.left;",
-        "const double weight = 1;",
+        "const double weight = wire + resource.message_s * resource.bytes_per_s / bytes;",
+        "const double weight = wire;",
         _SIM,
     ),
     Mutant(
@@ -100,7 +129,7 @@ MUTANTS = (
     Mutant(
         "alphabeta-arrivals-cost-nothing",
         "cpp/gc3/sim/alpha_beta.cc",
-        "      load(wire.into, traffic[end].chunks);\n",
+        "      if (alone(groups.into)) load(wire.into, traffic[end].chunks);\n",
         "",
         _SIM,
     ),

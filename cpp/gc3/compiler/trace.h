@@ -44,7 +44,8 @@ struct ChunkOp {
   std::uint32_t factor = 1;  // parallelize: the number of parts that `split` cuts this operation into
   std::uint32_t lane = 0;    // the index of this part; lanes use disjoint channels
   LocationId where;
-  bool adapts = false;  // a copy that the user did not write: it adapts an algorithm to the other mode
+  std::uint32_t group = kNone;  // of its lane: the multicast of a copy, the in-switch sum of a reduction
+  bool adapts = false;          // a copy that the user did not write: it adapts an algorithm to the other mode
 
   bool remote() const { return src.rank != dst.rank; }
 };

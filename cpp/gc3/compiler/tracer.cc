@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
@@ -305,6 +306,44 @@ Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, std::optional<Buffer
   return record(OpKind::copy, src, named, dst.value(), directives, where);
 }
 
+Status Tracer::check_group(std::uint32_t own, std::span<const std::int64_t> others, const char* what) const {
+  std::set<std::int64_t> seen;
+  for (const std::int64_t rank : others) {
+    if (rank == own || !seen.insert(rank).second) {
+      return Diagnostic(ErrorCode::BadArgument, std::string(what) + " of rank " + std::to_string(own) + " names rank " +
+                                                    std::to_string(rank) +
+                                                    (rank == own ? ", which is itself" : " twice"));
+    }
+  }
+  return others.empty() ? Status(Diagnostic(ErrorCode::BadArgument, std::string(what) + " names no other rank"))
+                        : Status();
+}
+
+Result<std::vector<Ref>> Tracer::multicast(const Ref& src, std::span<const std::int64_t> ranks,
+                                           std::optional<BufferIndex> buffer, std::optional<std::int64_t> index,
+                                           Directives directives, LocationId where) {
+  if (Status s = check_group(src.range.rank, ranks, "a multicast"); !s.ok()) return at(std::move(s.error()), where);
+  if (ranks.size() > 1) directives.group = groups_++;
+  std::vector<Ref> made;
+  for (const std::int64_t rank : ranks) {
+    GC3_ASSIGN(Ref copied, copy(src, rank, buffer, index, directives, where));
+    made.push_back(std::move(copied));
+  }
+  return made;
+}
+
+Result<Ref> Tracer::multireduce(const Ref& dst, std::span<const Ref> parts, Directives directives, LocationId where) {
+  std::vector<std::int64_t> ranks;
+  for (const Ref& part : parts) ranks.push_back(part.range.rank);
+  if (Status s = check_group(dst.range.rank, ranks, "a multireduce"); !s.ok()) return at(std::move(s.error()), where);
+  if (parts.size() > 1) directives.group = groups_++;
+  Ref sum = dst;
+  for (const Ref& part : parts) {
+    GC3_ASSIGN(sum, reduce(sum, part, directives, where));
+  }
+  return sum;
+}
+
 Result<std::vector<Ref>> Tracer::split(const Ref& ref, std::int64_t parts, LocationId where) {
   if (parts < 1 || ref.count % parts != 0) {
     return at(Diagnostic(ErrorCode::BadCount, chunks(ref.count) + " split into " + std::to_string(parts)), where);
@@ -388,6 +427,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   op.recv_tb = directives.recv_tb != kAuto || remote ? directives.recv_tb : directives.send_tb;
   op.factor = factors_.empty() ? 1 : factors_.back();
   op.where = where;
+  op.group = directives.group;
   trace_.ops.push_back(op);
   result.made += 1;
   const Cell* from = cells(src.range).data() + src.range.index;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -29,6 +30,7 @@ struct Directives {
   std::int32_t channel = kAuto;
   std::int32_t send_tb = kAuto;
   std::int32_t recv_tb = kAuto;
+  std::uint32_t group = kNone;  // see ChunkOp
 };
 
 struct TracerOptions {
@@ -63,6 +65,13 @@ class Tracer {
   // dst = dst + src.
   Result<Ref> reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where);
 
+  // Copies to the same place of several ranks, which a switch may multicast.
+  Result<std::vector<Ref>> multicast(const Ref& src, std::span<const std::int64_t> ranks,
+                                     std::optional<BufferIndex> buffer, std::optional<std::int64_t> index,
+                                     Directives directives, LocationId where);
+  // dst = dst + all of these, of other ranks, which a switch may add up.
+  Result<Ref> multireduce(const Ref& dst, std::span<const Ref> parts, Directives directives, LocationId where);
+
   // The reference cut into `parts` references of equal counts.
   Result<std::vector<Ref>> split(const Ref& ref, std::int64_t parts, LocationId where);
   // One reference to the chunks of two, which touch or overlap.
@@ -91,6 +100,7 @@ class Tracer {
   const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][range.rank]; }
   Result<Range> locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool write);
   Status check_readable(const Ref& ref, const char* role) const;
+  Status check_group(std::uint32_t own, std::span<const std::int64_t> others, const char* what) const;
   static Status check_directives(const Directives& directives);
   Status check_writable(const Range& named, const Range& range, std::uint32_t count) const;
   Result<Ref> record(OpKind kind, const Ref& src, const Range& named, const Range& dst, const Directives& directives,
@@ -109,6 +119,7 @@ class Tracer {
   std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
   std::vector<std::uint32_t> factors_;
   std::map<std::tuple<std::string, int, std::uint32_t>, LocationId> locations_;  // file, line, caller
+  std::uint32_t groups_ = 0;
   bool open_ = false;
 };
 

@@ -27,6 +27,13 @@ class Builder {
     step.dep_count = static_cast<std::uint32_t>(deps.size());
     program_.dependencies.insert(program_.dependencies.end(), deps.begin(), deps.end());
     program_.instructions.push_back(step);
+    if (!program_.switched.empty()) program_.switched.emplace_back();
+  }
+
+  // Puts the step appended last into groups.
+  void switched(Switched groups) {
+    program_.switched.resize(program_.instructions.size());
+    program_.switched.back() = groups;
   }
 
   std::uint64_t scratch_total() const { return scratch_total_; }

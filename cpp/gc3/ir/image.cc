@@ -1,5 +1,6 @@
 #include "gc3/ir/image.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -23,8 +24,8 @@ using Bytes = std::span<const std::byte>;
 // The high byte and the line ends reveal a file that was transferred as text.
 constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a', '\n'};
 
-// The file is the header, the name, the custom collective if there is one, the arrays of the program, and the
-// table of source lines if there is one. The counts
+// The file is the header, the name, the custom collective if there is one, the arrays of the program, in version 3 the
+// switch groups of each instruction, and the table of source lines if there is one. The counts
 // determine where each array begins, so no part of a file can point outside it or share data with another part.
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -80,6 +81,7 @@ struct AliasRecord {
 };
 static_assert(sizeof(RankRecord) == 8 && sizeof(ThreadblockRecord) == 16 && sizeof(InstructionRecord) == 20);
 static_assert(sizeof(Dependency) == 8 && sizeof(model::InputChunk) == 8 && sizeof(AliasRecord) == 16);
+static_assert(sizeof(Switched) == 8);
 
 // Every step is a bijection of the state and of the word, so changing one word always changes the result.
 std::uint64_t checksum(Bytes bytes) {
@@ -156,6 +158,7 @@ std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t avail
   size += std::uint64_t{h.ranks} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
   size +=
       std::uint64_t{h.instructions} * sizeof(InstructionRecord) + std::uint64_t{h.dependencies} * sizeof(Dependency);
+  if (h.version == kImageVersionWithGroups) size += std::uint64_t{h.instructions} * sizeof(Switched);
   return size + h.source_bytes;
 }
 
@@ -169,10 +172,10 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (bytes.size() < sizeof(Header)) return corrupt("the file ends within its header");
   std::memcpy(&h, bytes.data(), sizeof(Header));
-  if (h.version != kImageVersion && h.version != kImageVersionWithSource) {
+  if (h.version < kImageVersion || h.version > kImageVersionWithGroups) {
     return Diagnostic(ErrorCode::BadVersion, "the file has version " + std::to_string(h.version) +
-                                                 ", this gc3 reads versions " + std::to_string(kImageVersion) +
-                                                 " and " + std::to_string(kImageVersionWithSource));
+                                                 ", this gc3 reads versions " + std::to_string(kImageVersion) + " to " +
+                                                 std::to_string(kImageVersionWithGroups));
   }
   if (h.file_bytes != bytes.size()) {
     return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
@@ -180,7 +183,8 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum is wrong");
   if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not match the size of the file");
-  if (h.reserved_byte != 0 || (h.source_bytes != 0) != (h.version == kImageVersionWithSource))
+  if (h.reserved_byte != 0 ||
+      (h.version != kImageVersionWithGroups && (h.source_bytes != 0) != (h.version == kImageVersionWithSource)))
     return corrupt("a reserved field is in use");
   if (h.kind >= model::kCollectiveNames.size()) return corrupt("unknown collective " + std::to_string(h.kind));
   if (h.protocol >= model::kProtocolNames.size()) return corrupt("unknown protocol " + std::to_string(h.protocol));
@@ -284,6 +288,13 @@ Status read_instructions(const Header& h, Reader& in, Program& p) {
   return {};
 }
 
+// Without any group, the program is one of another version.
+Status read_switched(const Header& h, Reader& in, Program& p) {
+  p.switched = in.take_array<Switched>(h.instructions);
+  const bool any = std::ranges::any_of(p.switched, [](const Switched& s) { return s != Switched{}; });
+  return any ? Status() : Status(corrupt("it has the version of programs with switch groups, and no group"));
+}
+
 // The counts of files and lines, the length of each file's name, the names, the lines, and a line per instruction.
 constexpr std::uint64_t kMaxSourceBytes = kMaxFileBytes;
 
@@ -358,11 +369,12 @@ Header header_of(const Program& p) {
 
 std::vector<std::byte> write_image(const Program& program, bool with_source) {
   Header header = header_of(program);
+  if (!program.switched.empty()) header.version = kImageVersionWithGroups;
   if (with_source && program.source.known()) {
     // Too many lines for the field of the header are left out: they are not needed to run.
     const std::uint64_t bytes = source_bytes(program.source);
     if (bytes <= kMaxSourceBytes) {
-      header.version = kImageVersionWithSource;
+      header.version = std::max(header.version, kImageVersionWithSource);
       header.source_bytes = static_cast<std::uint32_t>(bytes);
     }
   }
@@ -387,6 +399,7 @@ std::vector<std::byte> write_image(const Program& program, bool with_source) {
                               i.count, i.dep_count});
   }
   out.put_array(std::span(program.dependencies));
+  out.put_array(std::span(program.switched));
   if (header.source_bytes != 0) write_source(program.source, out);
   std::vector<std::byte> bytes = std::move(out.bytes());
   header.file_bytes = bytes.size();
@@ -410,6 +423,7 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   GC3_CHECK(read_threadblocks(header, in, p));
   GC3_CHECK(read_instructions(header, in, p));
   p.dependencies = in.take_array<Dependency>(header.dependencies);
+  if (header.version == kImageVersionWithGroups) GC3_CHECK(read_switched(header, in, p));
   if (header.source_bytes != 0) GC3_CHECK(read_source(header, in, p.source));
   return p;
 }

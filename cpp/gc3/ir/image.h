@@ -13,9 +13,11 @@
 
 namespace gc3::ir {
 
-// A program without a table of source lines is written as version 1, which has no place for one.
+// A program without a table of source lines is written as version 1, which has no place for one; one with switch groups
+// as version 3, with or without that table.
 inline constexpr std::uint32_t kImageVersion = 1;
 inline constexpr std::uint32_t kImageVersionWithSource = 2;
+inline constexpr std::uint32_t kImageVersionWithGroups = 3;
 
 // `with_source`: with the table of source lines, if there is one. Without it, equal programs have equal images.
 std::vector<std::byte> write_image(const Program& program, bool with_source = true);

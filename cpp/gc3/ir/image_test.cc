@@ -71,7 +71,7 @@ TEST_CASE("image: each kind of damage has its code") {
   CHECK(code_of({}) == ErrorCode::NotAProgram);
   CHECK(code_of(Bytes(200, std::byte{'<'})) == ErrorCode::NotAProgram);
   Bytes other_version = good;
-  poke(other_version, kVersionAt, kImageVersionWithSource + 1);
+  poke(other_version, kVersionAt, kImageVersionWithGroups + 1);
   CHECK(code_of(other_version) == ErrorCode::BadVersion);
   for (std::size_t n = 1; n < good.size(); ++n) {
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
@@ -82,6 +82,20 @@ TEST_CASE("image: each kind of damage has its code") {
   longer.push_back({});
   CHECK(code_of(longer) == ErrorCode::CorruptProgram);
   CHECK(code_of(sealed(longer)) == ErrorCode::CorruptProgram);
+}
+
+TEST_CASE("image: switch groups have a version of their own") {
+  Program p = testing::two_ranks();
+  p.switched.resize(p.instructions.size());
+  p.switched[0].multicast = 7;
+  p.switched[1].reduction = 0;
+  const Bytes bytes = write_image(p);
+  CHECK(bytes.size() == write_image(testing::two_ranks()).size() + 8 * p.instructions.size());
+  REQUIRE(read_image(bytes).ok());
+  CHECK(read_image(bytes).value() == p);
+  CHECK_FALSE(p == testing::two_ranks());
+  p.switched.assign(p.instructions.size(), {});  // no group: a program of version 1 that says otherwise
+  CHECK(code_of(write_image(p)) == ErrorCode::CorruptProgram);
 }
 
 // The two-rank program with a helper that is called from two lines.

@@ -112,6 +112,15 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
+// The switch groups of an instruction, by number; kNone: its messages are plain ones. A switch may multicast the sends
+// of one group, which are of one value from one rank, and add up what the receives of one group are sent, all of which
+// one rank adds to one sum. Whoever ignores groups executes plain messages, with the same result.
+struct Switched {
+  std::uint32_t multicast = kNone;  // of its send
+  std::uint32_t reduction = kNone;  // of its receive
+  bool operator==(const Switched&) const = default;
+};
+
 // Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks, and
 // dependencies in the order of their instructions, without gaps or sharing. dep_begin says where an instruction's
 // dependencies would start even if it has none. So a file needs only the counts, and reading it gives an equal program.
@@ -125,6 +134,7 @@ struct Program {
   std::vector<Threadblock> threadblocks;
   std::vector<Instruction> instructions;
   std::vector<Dependency> dependencies;
+  std::vector<Switched> switched;  // per instruction; empty: there are no groups
   Source source;
 
   std::span<const Threadblock> tbs(std::uint32_t rank) const {
@@ -141,7 +151,7 @@ struct Program {
     return name == other.name && collective == other.collective && protocol == other.protocol &&
            instances == other.instances && slots == other.slots && ranks == other.ranks &&
            threadblocks == other.threadblocks && instructions == other.instructions &&
-           dependencies == other.dependencies;
+           dependencies == other.dependencies && switched == other.switched;
   }
 };
 

@@ -78,6 +78,10 @@ class Structure {
         }
       }
     }
+    if (!program_.switched.empty() && program_.switched.size() != program_.instructions.size()) {
+      malformed("not every instruction has its switch groups");
+      return false;
+    }
     if (next_tb != program_.threadblocks.size() || next_instruction != program_.instructions.size()) {
       malformed("there are threadblocks or steps that belong to no rank");
       return false;
@@ -158,7 +162,22 @@ class Structure {
                   range_name(i.dst_buffer, i.dst_chunk, i.count) + ", which overlap");
       }
     }
+    if (!program_.switched.empty()) check_groups(w, tb, i);
     for (const Dependency& d : program_.deps(i)) check_dependency(w, i, d);
+  }
+
+  void check_groups(const Where& w, const Threadblock& tb, const Instruction& i) {
+    const Switched& groups = program_.switched[tb.first_instruction + w.step];
+    const std::size_t most = program_.instructions.size();
+    if (groups.multicast != kNone && (!info(i.opcode).sends || groups.multicast >= most)) {
+      malformed(name(w, i) + " is in multicast " + std::to_string(groups.multicast) +
+                (info(i.opcode).sends ? ", a number above that of instructions" : " and sends nothing"));
+    }
+    const bool adds = info(i.opcode).receives && info(i.opcode).reduces;
+    if (groups.reduction != kNone && (!adds || groups.reduction >= most)) {
+      malformed(name(w, i) + " is in reduction " + std::to_string(groups.reduction) +
+                (adds ? ", a number above that of instructions" : " and reduces nothing that it receives"));
+    }
   }
 
   static std::string range_name(Buffer buffer, std::uint32_t chunk, std::uint32_t count) {

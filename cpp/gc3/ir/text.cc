@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "gc3/base/text.h"
@@ -69,6 +70,10 @@ void print_header(Printer& out, const Program& p) {
 }
 
 void print_step(Printer& out, const Program& p, const Instruction& i) {
+  // An instruction that is not one of the program has no groups.
+  const Instruction* first = p.instructions.data();
+  const bool known = !std::less<>()(&i, first) && std::less<>()(&i, first + p.switched.size());
+  const Switched groups = known ? p.switched[static_cast<std::size_t>(&i - first)] : Switched();
   const OpcodeInfo& op = info(i.opcode);
   out(text_name(i.opcode));
   if (op.reads_local) out(" ", text_name(i.src_buffer), "[", i.src_chunk, "]");
@@ -81,6 +86,8 @@ void print_step(Printer& out, const Program& p, const Instruction& i) {
   }
   if (i.dep_count != 0) out(")");
   if (i.has_dependents != 0) out(" signals");
+  if (groups.multicast != kNone) out(" multicast ", groups.multicast);
+  if (groups.reduction != kNone) out(" reduction ", groups.reduction);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 //     tb 1 channel 0
 //       0 reduce sc[0] -> out[1] after (0:1)
 //
-// `signals` marks a step that another step waits for; `#` starts a comment.
+// `signals` marks a step that another step waits for, `multicast 3` and `reduction 3` the switch groups of its send and
+// its receive; `#` starts a comment.
 #pragma once
 
 #include <string>

@@ -321,9 +321,19 @@ class Parser {
     deps_.clear();
     if (line.accept("after")) GC3_CHECK(parse_dependencies(line));
     step.has_dependents = line.accept("signals") ? 1 : 0;
+    Switched groups;
+    if (line.accept("multicast")) GC3_CHECK(parse_group(line, groups.multicast));
+    if (line.accept("reduction")) GC3_CHECK(parse_group(line, groups.reduction));
     GC3_CHECK(line.expect_end());
     builder_.step(step, deps_);
+    if (groups != Switched()) builder_.switched(groups);
     return {};
+  }
+
+  static Status parse_group(Line& line, std::uint32_t& group) {
+    const Line start = line;
+    GC3_CHECK(line.number(group, "the number of a switch group"));
+    return group == kNone ? Status(start.expected("the number of a switch group")) : Status();
   }
 
   static Status parse_opcode(Line& line, Opcode& opcode) {

@@ -30,7 +30,7 @@ class Leveler {
         sent_(wiring_.wires.size()),
         taken_(wiring_.wires.size()) {}
 
-  // Calls message(wire, step from 1, chunks) for every message.
+  // Calls message(wire, step from 1, chunks, the instruction that sends) for every message.
   template <class Message>
   Status run(const Message& message) {
     std::vector<std::uint32_t> todo;
@@ -90,7 +90,8 @@ class Leveler {
         kept_ &= (*step_of_)[t] > level;
         sent.push_back((*step_of_)[t]);
       }
-      message(wiring_.sending[t], sent.back(), i.count);
+      const std::uint32_t at = program_.threadblocks[t].first_instruction + position_[t];
+      message(wiring_.sending[t], sent.back(), i.count, at);
     }
     known_[t] = level;
     after_[program_.threadblocks[t].first_instruction + position_[t]] = level;
@@ -130,6 +131,7 @@ struct Traffic {
   std::uint64_t step;
   std::uint32_t wire;
   std::uint32_t chunks;
+  std::uint32_t instruction;
 };
 
 Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::vector<std::uint64_t>& per_round) {
@@ -137,6 +139,7 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
   const Wiring& wiring = simulator.wiring();
   const std::vector<LinkClass>& classes = simulator.machine().data().classes;
   std::vector<std::uint64_t> chunks(per_round.size());
+  std::vector<std::uint64_t> carried(wiring.group_size.size());  // the latest step in which a switch has carried it
   Steps result;
   Breath breathe;
   for (std::size_t first = 0, end = 0; first != traffic.size(); first = end) {
@@ -152,8 +155,12 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
     };
     for (end = first; end != traffic.size() && traffic[end].step == traffic[first].step; ++end) {
       const Wire& wire = wiring.wires[traffic[end].wire];
-      load(wire.out, traffic[end].chunks);
-      load(wire.into, traffic[end].chunks);
+      const Carried groups = wiring.carried.empty() ? Carried() : wiring.carried[traffic[end].instruction];
+      const auto alone = [&](std::uint32_t group) {  // whether no other message of the group has loaded this step
+        return group == kNone || std::exchange(carried[group], traffic[end].step) != traffic[end].step;
+      };
+      if (alone(groups.out)) load(wire.out, traffic[end].chunks);
+      if (alone(groups.into)) load(wire.into, traffic[end].chunks);
       latency = std::max(latency, classes[wire.link_class].latency_s);
     }
     std::ranges::fill(chunks, 0);
@@ -190,8 +197,8 @@ Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s
   GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
   std::vector<Traffic> traffic;
   Leveler leveler(simulator, false, &step_of);
-  const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
-    traffic.push_back({step, wire, chunks});
+  const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks, std::uint32_t at) {
+    traffic.push_back({step, wire, chunks, at});
   };
   GC3_CHECK(leveler.run(note));
   if (!leveler.kept()) return Diagnostic(ErrorCode::BadSimulation, "the program cannot proceed in the steps given");
@@ -203,8 +210,8 @@ Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_
   AlphaBeta result;
   for (const bool split : {true, false}) {
     std::vector<Traffic> traffic;
-    const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks) {
-      traffic.push_back({step, wire, chunks});
+    const auto note = [&](std::uint32_t wire, std::uint64_t step, std::uint32_t chunks, std::uint32_t at) {
+      traffic.push_back({step, wire, chunks, at});
     };
     GC3_CHECK(Leveler(simulator, split).run(note));
     (split ? result.split : result.merged) = sum(simulator, traffic, per_round);

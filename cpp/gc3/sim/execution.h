@@ -204,9 +204,9 @@ class Execution {
   // From the last byte sent on a connection to the last byte usable.
   Time latency(std::uint32_t c) const { return connections_[c].near ? Time{0} : latency_[connections_[c].link_class]; }
   // The threadblock's own time for its slice of `bytes`; decides whether a message is lent.
-  Time work_of(const Block& b, const ir::Instruction& i, std::uint64_t bytes) {
+  // `rest`: what of its instruction no other member of a group in a switch has done.
+  Time work_of(const Block& b, const ir::Instruction& i, ir::Opcode rest, std::uint64_t bytes) {
     const ir::OpcodeInfo& does = ir::info(i.opcode);
-    ir::Opcode rest = i.opcode;
     Time work = op_;
     if (rendezvous_ != 0 && b.slice == 0 && meets(b)) work += 2 * op_;
     if (!lent_.empty()) {

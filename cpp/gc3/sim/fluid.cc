@@ -8,6 +8,7 @@
 #include "gc3/base/interrupt.h"
 #include "gc3/sim/execution.h"
 #include "gc3/sim/fair_rates.h"
+#include "gc3/sim/in_switch.h"
 
 namespace gc3::sim {
 namespace {
@@ -29,6 +30,7 @@ struct Transfer {
   Time line = 0;
   Time delivered = kPending;
   std::uint64_t bytes = 0;
+  ir::Opcode rest = ir::Opcode::nop;  // what of its instruction no other member of a group in a switch does
   std::uint32_t record = kNone;
   bool last_slice = true;
   bool posted = false;
@@ -38,7 +40,8 @@ struct Transfer {
 
 class Fluid : public Execution<Fluid> {
  public:
-  Fluid(const Simulator& simulator, const Call& call, const Options& options) : Execution(simulator, call, options) {
+  Fluid(const Simulator& simulator, const Call& call, const Options& options)
+      : Execution(simulator, call, options), in_switch_(simulator.wiring()) {
     for (const Resource& r : machine_.resources) capacity_of_.push_back(r.bytes_per_s);
     // A connection's own limit counts as one more resource.
     for (const Connection& c : connections_) {
@@ -61,7 +64,12 @@ class Fluid : public Execution<Fluid> {
       transfer.bytes = piece.bytes;
     }
     const ProtocolTiming& protocol = options_.protocol;
-    transfer.work = std::max(work_of(b, i, transfer.bytes), Time{1});
+    const Carried& group = in_switch_.of(b.first_instruction + b.step);
+    const bool sent_once = once(group.out, b);
+    transfer.rest = i.opcode;
+    if (sent_once) transfer.rest = kWithoutSending[static_cast<std::size_t>(transfer.rest)];
+    if (once(group.received, b)) transfer.rest = without_receiving(transfer.rest);
+    transfer.work = std::max(work_of(b, i, transfer.rest, transfer.bytes), Time{1});
     transfer.start = now;
     occupy(b.rank, now + transfer.work);
     if (protocol.cut_through) {
@@ -78,6 +86,11 @@ class Fluid : public Execution<Fluid> {
       transfer.in_unit = &taken_unit(b.receiving);
     }
     if (does.sends) {
+      const Connection& c = connections_[b.sending];
+      const bool alone = group.out == kNone && group.into == kNone;
+      const double wire = alone ? 1 : 1 / machine_.classes[c.link_class].in_switch;
+      if (!sent_once) use(transfer, c.out, wire);
+      if (!once(group.into, b)) use(transfer, c.into, wire);
       start_flow(transfer, b.sending, now);
     } else {
       transfer.delivered = transfer.start + transfer.work;
@@ -121,25 +134,35 @@ class Fluid : public Execution<Fluid> {
   }
 
  private:
+  // Whether another member of the group has begun this slice, and carries it for all.
+  bool once(std::uint32_t group, const Block& b) {
+    if (in_switch_.through(group, b)) return true;
+    in_switch_.lead(group, b, {});
+    return false;
+  }
+
+  // `wire`: bytes on the way for each of the transfer.
+  void use(Transfer& transfer, Slice way, double wire) {
+    const auto bytes = static_cast<double>(transfer.bytes);
+    for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
+      const std::uint32_t r = wiring_.resources[k];
+      const Resource& resource = machine_.resources[r];
+      const double weight = wire + resource.message_s * resource.bytes_per_s / bytes;
+      transfer.flow.uses.push_back({r, weight});
+      outcome_.use[r].bytes += static_cast<std::uint64_t>(std::llround(wire * bytes));
+      outcome_.use[r].busy += picoseconds(weight * bytes / resource.bytes_per_s);
+    }
+  }
+
   void start_flow(Transfer& transfer, std::uint32_t out, Time now) {
     const Connection& c = connections_[out];
     const LinkClass& kind = machine_.classes[c.link_class];
     transfer.out = out;
     transfer.staged = kind.staged;
     transfer.left = static_cast<double>(transfer.bytes);
-    for (const Slice way : {c.out, c.into}) {
-      for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
-        const std::uint32_t r = wiring_.resources[k];
-        const Resource& resource = machine_.resources[r];
-        const double weight = 1 + resource.message_s * resource.bytes_per_s / transfer.left;
-        transfer.flow.uses.push_back({r, weight});
-        outcome_.use[r].bytes += transfer.bytes;
-        outcome_.use[r].busy += picoseconds(weight * transfer.left / resource.bytes_per_s);
-      }
-    }
     if (!wiring_.memory.empty()) {
       const Block& b = blocks_[transfer.tb];
-      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(instruction(b).opcode)];
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(transfer.rest)];
       const std::uint32_t r = wiring_.memory[b.rank];
       if (traffic > 0) transfer.flow.uses.push_back({r, traffic});
       outcome_.use[r].bytes += static_cast<std::uint64_t>(std::llround(traffic * transfer.left));
@@ -200,6 +223,7 @@ class Fluid : public Execution<Fluid> {
     std::erase_if(transfers_, [](const auto& t) { return t->ended && t->delivered != kPending; });
   }
 
+  InSwitch in_switch_;
   std::vector<double> capacity_of_;  // of the machine's resources, then of the connections
   std::vector<std::unique_ptr<Transfer>> transfers_;
   std::vector<Transfer*> flowing_;

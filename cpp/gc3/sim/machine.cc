@@ -36,6 +36,7 @@ Status check_numbers(const MachineData& data) {
     if (!is_time(c.latency_s) || !is_time(c.connection_message_s) || !rate) {
       return bad("a link class needs a latency, a rate and a time per message of 0 or more");
     }
+    if (!(c.in_switch >= 0 && c.in_switch <= 1)) return bad("a switch multicasts at a part of its rate, from 0 to 1");
   }
   if (!is_time(data.core_switch_s)) return bad("a processor turns to another rank in a time of 0 or more");
   return {};

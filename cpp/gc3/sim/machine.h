@@ -37,6 +37,7 @@ struct LinkClass {
   double connection_bytes_per_s = 0;  // the limit of one connection; 0: no limit
   double connection_message_s = 0;    // that every slice takes on its connection
   bool staged = false;                // the threadblock hands over its slice and continues (a proxy sends it)
+  double in_switch = 0;  // the fraction of its rates at which a switch multicasts and adds up; 0: it does neither
 };
 
 struct Link {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "gc3/sim/execution.h"
+#include "gc3/sim/in_switch.h"
 #include "gc3/sim/simulator.h"
 
 namespace gc3::sim {
@@ -14,15 +17,15 @@ class Serial : public Execution<Serial> {
  public:
   // `free` has the time from which each resource of the machine is free. Executions that share it share the resources.
   Serial(const Simulator& simulator, const Call& call, const Options& options, std::span<Time> free)
-      : Execution(simulator, call, options), free_(free) {
+      : Execution(simulator, call, options), free_(free), in_switch_(simulator.wiring()) {
     const MachineData& machine = simulator.machine().data();
     for (const Resource& r : machine.resources) {
       resources_.push_back({per_byte(r.bytes_per_s), picoseconds(r.message_s)});
     }
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
-      classes_.push_back(
-          {per_byte(rate), picoseconds(c.connection_message_s), rate > 0 || c.connection_message_s > 0, c.staged});
+      classes_.push_back({per_byte(rate), picoseconds(c.connection_message_s), rate > 0 || c.connection_message_s > 0,
+                          c.staged, c.in_switch});
     }
   }
 
@@ -38,12 +41,19 @@ class Serial : public Execution<Serial> {
       bytes = piece.bytes;
     }
     const Time start = now;
-    Time end = start + work_of(b, i, bytes);
+    const Carried& group = in_switch_.of(b.first_instruction + b.step);
+    const auto sent_once = in_switch_.through(group.out, b);
+    const auto received_once = in_switch_.through(group.received, b);
+    ir::Opcode rest = i.opcode;
+    if (sent_once) rest = kWithoutSending[static_cast<std::size_t>(rest)];
+    if (received_once) rest = without_receiving(rest);
+    Time end = start + work_of(b, i, rest, bytes);
+    if (!received_once) in_switch_.lead(group.received, b, {});
     occupy(b.rank, end);
     Cause bound = Cause::program;
     std::uint32_t bottleneck = kNone;
     if (!wiring_.memory.empty()) {
-      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(i.opcode)];
+      const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(rest)];
       const auto moved = static_cast<std::uint64_t>(static_cast<double>(bytes) * traffic + 0.5);
       Time done = end;
       use(wiring_.memory[b.rank], start, moved, done, bottleneck);
@@ -70,9 +80,8 @@ class Serial : public Execution<Serial> {
       const Class& kind = classes_[c.link_class];
       Time sent = start;
       std::uint32_t slowest = kNone;
-      take(c.out, start, bytes, sent, slowest);
-      take(c.into, start, bytes, sent, slowest);
-      Cause limit = Cause::link;
+      send(b, group, kind, sent_once, bytes, end, sent, slowest);
+      Cause limit = slowest == kNone ? Cause::program : Cause::link;
       if (kind.limited) {
         c.free = std::max(c.free, start) + kind.message + kind.rate.of(bytes);
         if (c.free > sent) {
@@ -115,7 +124,33 @@ class Serial : public Execution<Serial> {
     Time message = 0;
     bool limited = false;
     bool staged = false;
+    double in_switch = 0;
   };
+
+  // Occupies the way of a slice from `start`, the parts that no other member of a group has occupied for it. `end`: of
+  // the threadblock's own work. `sent` is the start, and then the time at which the slice is through.
+  void send(const Block& b, const Carried& group, const Class& kind, std::optional<InSwitch::Through> out,
+            std::uint64_t bytes, Time end, Time& sent, std::uint32_t& slowest) {
+    const Connection& c = connections_[b.sending];
+    const Time start = sent;
+    if (group.out == kNone && group.into == kNone) {
+      take(c.out, start, bytes, sent, slowest);
+      take(c.into, start, bytes, sent, slowest);
+      return;
+    }
+    const auto carried = static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) / kind.in_switch));
+    const auto pass = [&](std::uint32_t number, Slice way, const std::optional<InSwitch::Through>& once) {
+      if (once) {
+        if (once->end > sent) slowest = once->resource;
+        sent = std::max(sent, once->end);
+        return;
+      }
+      take(way, start, carried, sent, slowest);
+      in_switch_.lead(number, b, sent < end ? InSwitch::Through{end, kNone} : InSwitch::Through{sent, slowest});
+    };
+    pass(group.out, c.out, out);
+    pass(group.into, c.into, in_switch_.through(group.into, b));
+  }
 
   void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
     for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
@@ -135,6 +170,7 @@ class Serial : public Execution<Serial> {
   }
 
   std::span<Time> free_;
+  InSwitch in_switch_;
   std::vector<Rate> resources_;
   std::vector<Class> classes_;
 };

@@ -1,6 +1,7 @@
 #include "gc3/sim/wiring.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -45,6 +46,7 @@ class Builder {
     for (const ir::Connection& c : connections.all) {
       if (c.messages != 0) GC3_CHECK(add(c));
     }
+    forget_single();
     return std::move(out_);
   }
 
@@ -95,9 +97,39 @@ class Builder {
       const ir::Instruction& sent = program_.instructions[k];
       if (!ir::info(sent.opcode).sends) continue;
       while (!ir::info(program_.instructions[taken].opcode).receives) ++taken;
+      if (!program_.switched.empty()) carry(wire, k, taken);
       const ir::OpcodeInfo& use = ir::info(program_.instructions[taken++].opcode);
       out_.combined[k] = use.reduces || use.sends ? 1 : 0;
       (out_.combined[k] != 0 ? wire.combined : wire.moved) += sent.count;
+    }
+  }
+
+  // The message that instruction `sent` sends and `taken` receives. Ways are equal if they begin at the same place.
+  void carry(const Wire& wire, std::uint32_t sent, std::uint32_t taken) {
+    if (machine_.data().classes[wire.link_class].in_switch == 0) return;
+    out_.carried.resize(program_.instructions.size());
+    const auto number = [&](Ways& ways, std::uint32_t group, Slice way) {
+      if (group == kNone || way.count == 0) return kNone;  // a direct link is a way to one rank only
+      const auto fresh = static_cast<std::uint32_t>(out_.group_size.size());
+      const std::uint32_t found = ways.try_emplace({group, way.first}, fresh).first->second;
+      if (found == fresh) out_.group_size.push_back(0);
+      ++out_.group_size[found];
+      return found;
+    };
+    out_.carried[sent].out = number(multicasts_, program_.switched[sent].multicast, wire.out);
+    const std::uint32_t sum = number(reductions_, program_.switched[taken].reduction, wire.into);
+    out_.carried[sent].into = out_.carried[taken].received = sum;
+  }
+
+  // A message alone in its group is a plain one.
+  void forget_single() {
+    const auto forget = [&](std::uint32_t& group) {
+      if (group != kNone && out_.group_size[group] == 1) group = kNone;
+    };
+    for (Carried& c : out_.carried) {
+      forget(c.out);
+      forget(c.into);
+      forget(c.received);
     }
   }
 
@@ -114,6 +146,9 @@ class Builder {
   const Machine& machine_;
   const std::vector<std::uint32_t>& places_;
   Wiring out_;
+  using Ways = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;  // group and way -> number
+  Ways multicasts_;
+  Ways reductions_;
   std::unordered_map<const std::uint32_t*, Slice> interned_;
 };
 

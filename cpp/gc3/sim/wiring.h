@@ -27,6 +27,13 @@ struct Wire {
   std::uint64_t combined = 0;  // others
 };
 
+// What the switches of a machine carry once: groups of messages, by number, that leave or enter a rank by the same way.
+struct Carried {
+  std::uint32_t out = kNone;       // of the message that an instruction sends: the group in which it leaves its rank,
+  std::uint32_t into = kNone;      // and the one in which it enters the receiver
+  std::uint32_t received = kNone;  // of the message that it receives: the group in which it has entered
+};
+
 struct Wiring {
   std::vector<Wire> wires;
   std::vector<std::uint32_t> sending;    // per threadblock: the wire it sends on, or kNone
@@ -35,7 +42,9 @@ struct Wiring {
   std::vector<std::uint32_t> rank_of;    // per threadblock
   std::vector<std::uint8_t> combined;    // per instruction: whether what it sends is reduced or sent on by its receiver
   std::vector<std::uint32_t> memory;     // per rank: the resource of its memory; none if the machine has none
-  std::uint32_t max_count = 1;           // chunks in the largest message
+  std::vector<Carried> carried;          // per instruction; empty: every message is carried by itself
+  std::vector<std::uint32_t> group_size;  // messages of each group that is carried once
+  std::uint32_t max_count = 1;            // chunks in the largest message
   std::uint64_t instructions = 0;
 };
 

@@ -37,4 +37,9 @@ inline constexpr std::array<ir::Opcode, ir::kOpcodeCount> kWithoutSending = [] {
   return rest;
 }();
 
+// The rest of an opcode for a threadblock whose message has been added to the others of its group already.
+constexpr ir::Opcode without_receiving(ir::Opcode op) {
+  return ir::info(op).sends ? ir::Opcode::send : ir::Opcode::nop;
+}
+
 }  // namespace gc3::sim

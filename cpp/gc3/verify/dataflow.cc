@@ -8,6 +8,7 @@
 
 #include "gc3/base/errors/verifier.h"
 #include "gc3/verify/execution.h"
+#include "gc3/verify/switched.h"
 #include "gc3/verify/terms.h"
 
 namespace gc3::verify {
@@ -95,6 +96,12 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
     Weighing weighing(index, weights, findings);
     Execution<Weighing> execution(index, connections, weighing);
     execution.run(schedule);
+    check_multicast_values(index, connections, findings, [&](std::size_t a, std::size_t b) {
+      const Cell<Residue>& one = execution.message(a);
+      const Cell<Residue>& other = execution.message(b);
+      return one.state != State::written || other.state != State::written ||
+             (one.terms == other.terms && one.value == other.value);
+    });
     wrong = wrong_outputs(c, weights, execution, findings.room());
   }
   if (wrong.empty()) return;

@@ -67,6 +67,9 @@ class Execution {
     return cell(rank, index_.program().collective.canonical(rank, {model::Buffer::output, index}));
   }
 
+  // The k-th chunk of all messages, after `run`.
+  const Cell<Value>& message(std::size_t k) const { return messages_[k]; }
+
  private:
   Cell<Value>& cell(std::uint32_t rank, model::Place place) {
     return slots_[index_.slots(rank).first + index_.slot(rank, place.buffer, place.index)];

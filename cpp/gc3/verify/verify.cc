@@ -9,6 +9,7 @@
 #include "gc3/verify/races.h"
 #include "gc3/verify/schedule.h"
 #include "gc3/verify/split.h"
+#include "gc3/verify/switched.h"
 #include "gc3/verify/weights.h"
 
 namespace gc3::verify {
@@ -28,6 +29,7 @@ void check(const ir::Program& program, const Options& options, Report& report, F
   const std::size_t races_before = findings.count();
   check_races(index, connections, schedule, findings);
   if (findings.count() > races_before) return;  // the result depends on the schedule
+  check_switched(index, connections, schedule, findings);
   const Result<Weights> weights = Weights::draw(program.collective);
   if (!weights.ok()) {
     findings.add(weights.error());

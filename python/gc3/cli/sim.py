@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, options, output, sizes, trials, variants, what_if
+from gc3.cli import completion, in_switch, options, output, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -170,6 +170,7 @@ def predict(
         for label, s in simulations.items()
     ]
     programs = [s.program for s in simulations.values()]
+    in_switch.remark(on, programs)
     compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gc3 import collectives, errors, synth
-from gc3.cli import options, output, sizes
+from gc3.cli import in_switch, options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED, alarm
@@ -133,6 +133,8 @@ def best(
         if not complete:
             output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}")
+    chosen = [search.found[size].spec for search in searches for size in wanted if search.has(size)]
+    in_switch.remark_on_choices(on, [spec for spec in chosen if spec is not None], on.topology.rank_count)
     return INTERRUPTED if interrupted else 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gc3 import collectives
-from gc3.cli import options, output, sizes, target
+from gc3.cli import in_switch, options, output, sizes, target
 from gc3.cli.blamed import blaming_the_user
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -232,6 +232,8 @@ def tune(
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
         _print_summary(tuner.found, found, file)
+    if on is not None:
+        in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
     return INTERRUPTED if interrupted else 0
 
 

@@ -103,11 +103,13 @@ class Platform:
         memory = [len(resources) + rank for rank in self.with_memory]
         # In bytes on the wire, as messages lie in slots.
         resources += [(self.memory_rate(rank, protocol), 0.0) for rank in self.with_memory]
-        classes: list[tuple[float, float, float, bool]] = []
+        classes: list[tuple[float, float, float, bool, float]] = []
         for c in topology.classes:
             network = c.name in self.network_classes
             limits = (p.connection_rate, p.connection_message_s) if network else (0.0, 0.0)
-            classes.append((self.latency(c.name, protocol), *limits, network and p.staged_network))
+            # Switches add up plain data, without the flags of LL and LL128.
+            in_switch = 0.0 if protocol.cut_through else c.multicast_efficiency
+            classes.append((self.latency(c.name, protocol), *limits, network and p.staged_network, in_switch))
         links: list[tuple[int, int, int, list[int]]] = []
         egress = {rank: len(resources) + i for i, rank in enumerate(self._limited(protocol))}
         resources += [(protocol.egress_rate, 0.0)] * len(egress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
@@ -40,6 +40,8 @@ class Network:
             rounds of a step r times as many, rounded down. Every edge is in at least one.
         levels: Nested groups of ranks, the smallest first: nodes, and for example racks. Each level has a name and the
             group of each rank. Empty if there is only one node.
+        in_switch: Whether switches multicast a chunk to several ranks, or add up chunks of several ranks, as one
+            message. Searches do not use it; bounds for any number of steps hold with it.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Network:
     edges: tuple[Edge, ...]
     bounds: tuple[tuple[tuple[int, ...], Capacity], ...]
     levels: tuple[Level, ...] = ()
+    in_switch: bool = False
 
     @staticmethod
     def of_relation(
@@ -107,7 +110,9 @@ class Network:
         else:
             relation = rates(topology, chunk_bytes_per_s)
         (_, nodes), *above = topology.rank_levels
-        return Network.of_relation(topology.name, topology.rank_count, relation, nodes, above)
+        made = Network.of_relation(topology.name, topology.rank_count, relation, nodes, above)
+        joined = (topology.link_class(fabric.link_class) for fabric in topology.fabrics)
+        return replace(made, in_switch=any(c.multicast_efficiency for c in joined))
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -193,7 +198,7 @@ class Network:
             return self
         edges = tuple(zip(dst[order].tolist(), src[order].tolist(), strict=True))
         bounds = tuple((tuple(m.tolist()), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True))
-        return Network(self.name, self.ranks, edges, bounds, self.levels)
+        return Network(self.name, self.ranks, edges, bounds, self.levels, self.in_switch)
 
     @cached_property
     def ends(self) -> tuple[_Numbers, _Numbers]:

@@ -7,7 +7,8 @@ There are two arguments:
 * Messages: take the first message of a chunk after which some rank knows all contributions. Until then each of the
   other contributors has sent a message; each of the other targets receives one more afterwards. For an all-reduce this
   also holds for the parts of a partition of the ranks, each treated as one rank: with k parts, 2 (k - 1) messages at
-  least go from part to part.
+  least go from part to part. This does not hold where switches multicast and add up, which
+  carry several messages as one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def allreduce_bound(network: Network) -> Bound:
         return Bound(Fraction(0), "there is no other rank")
     everyone = frozenset(range(network.ranks))
     best = _by_cuts(network, [Item(everyone, everyone)])
-    for parts in _partitions(network):
+    for parts in _partitions(network) if not network.in_switch else ():
         room = cuts.room_between(network, parts)
         if room == 0:
             return Bound(Fraction(UNREACHABLE), f"nothing crosses between {len(parts)} parts")
@@ -55,6 +56,8 @@ def combining_bound(network: Network, items: Sequence[Item]) -> Bound:
     if all(item.after <= item.before and len(item.before) == 1 for item in items):
         return Bound(Fraction(0), "nothing has to move")
     best = _by_cuts(network, items)
+    if network.in_switch:
+        return best
     messages = sum(
         len(item.before) + len(item.after) - 1 - bool(item.before & item.after) for item in items if item.after
     )

@@ -129,7 +129,8 @@ class Session:
         if not cuts.enumerates(self.network):
             homes = {home for home, _ in self.group(demand).home}
         best = cuts.cut_bound(self.network, demand, homes, self.hurry)
-        for parts in cuts.plain_parts(self.network):
+        # A switch may carry several arrivals of a chunk as one message; what crosses a cut, crosses it at least once.
+        for parts in cuts.plain_parts(self.network) if demand.routes or not self.network.in_switch else ():
             best = max(best, cuts.parts_bound(self.network, demand, parts), key=lambda b: b.rounds)
         return best
 

@@ -17,5 +17,6 @@ inline constexpr ErrorId LimitExceeded = error_id("GC3-V009");
 inline constexpr ErrorId InputOverwritten = error_id("GC3-V010");
 inline constexpr ErrorId NoRandomness = error_id("GC3-V011");
 inline constexpr ErrorId NoVForm = error_id("GC3-V012");
+inline constexpr ErrorId BadSwitchGroup = error_id("GC3-V013");
 
 }  // namespace gc3::ErrorCode

@@ -87,6 +87,7 @@ class Renamer {
     }
     const Range all = room(renamed.dst.rank, op.count);
     renamed.kind = OpKind::copy;
+    renamed.group = kNone;  // the sum is computed elsewhere
     renamed.dst = renamed.local = all;
     out_.ops.push_back(renamed);
     add_parts(op, [&](std::uint32_t k) { return Range{all.rank, all.index + k, all.buffer}; }, std::nullopt);
@@ -119,7 +120,10 @@ class Renamer {
     part.src = src;
     part.dst = dst;
     part.count = count;
-    if (op.remote()) part.channel = part.send_tb = part.recv_tb = kAuto;
+    if (op.remote()) {
+      part.channel = part.send_tb = part.recv_tb = kAuto;
+      part.group = kNone;
+    }
     return part;
   }
   // New scratch chunks on a rank, by its new name.

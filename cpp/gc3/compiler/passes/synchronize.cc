@@ -80,6 +80,7 @@ class Emitter {
     for (std::uint32_t r = 0; r < trace_.ranks(); ++r) emit_rank(r);
     lay_out_dependencies();
     lay_out_source();
+    lay_out_groups();
     return std::move(program_);
   }
 
@@ -217,6 +218,23 @@ class Emitter {
       const LocationId where = trace_.ops[op_of(n)].where;
       if (!trace_.location(where).known()) continue;
       source.line_of[first_of_block_[order_.block_of[n]] + step_of_[n]] = where.value;
+    }
+  }
+
+  // Each lane has groups of its own, numbered in the order of the operations.
+  void lay_out_groups() {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> numbers;
+    const auto number = [&](const ChunkOp& op, OpKind kind) {
+      if (op.group == kNone || op.kind != kind) return kNone;
+      return numbers.try_emplace({op.group, op.lane}, static_cast<std::uint32_t>(numbers.size())).first->second;
+    };
+    for (const ChunkOp& op : trace_.ops) number(op, op.kind);
+    if (numbers.empty()) return;
+    program_.switched.resize(program_.instructions.size());
+    for (const std::uint32_t n : order_.nodes) {
+      ir::Switched& groups = program_.switched[first_of_block_[order_.block_of[n]] + step_of_[n]];
+      if (dag_.sends(n)) groups.multicast = number(trace_.ops[dag_.nodes[n].sends], OpKind::copy);
+      if (dag_.receives(n)) groups.reduction = number(trace_.ops[op_of(n)], OpKind::reduce);
     }
   }
 

@@ -48,6 +48,7 @@ class Rebuild {
     made_.instructions.clear();
     made_.dependencies.clear();
     made_.source.line_of.clear();
+    made_.switched.clear();
   }
 
   ir::Program run() {
@@ -72,7 +73,7 @@ class Rebuild {
     for (std::uint32_t w = 0; w < waits; ++w) {
       ir::Instruction nop;
       nop.has_dependents = 1;
-      add(nop, last_[w], kNone);
+      add(nop, last_[w], kNone, {});
     }
   }
 
@@ -93,7 +94,8 @@ class Rebuild {
         last_[window].push_back({t, step});
         instruction.has_dependents = 1;
       }
-      add(instruction, deps_, old_.source.known() ? old_.source.line_of[at] : kNone);
+      add(instruction, deps_, old_.source.known() ? old_.source.line_of[at] : kNone,
+          old_.switched.empty() ? ir::Switched() : old_.switched[at]);
     }
   }
 
@@ -103,12 +105,14 @@ class Rebuild {
     made_.threadblocks.push_back(tb);
   }
 
-  void add(ir::Instruction instruction, const std::vector<ir::Dependency>& deps, std::uint32_t line) {
+  void add(ir::Instruction instruction, const std::vector<ir::Dependency>& deps, std::uint32_t line,
+           ir::Switched groups) {
     instruction.dep_begin = static_cast<std::uint32_t>(made_.dependencies.size());
     instruction.dep_count = static_cast<std::uint32_t>(deps.size());
     made_.dependencies.insert(made_.dependencies.end(), deps.begin(), deps.end());
     made_.instructions.push_back(instruction);
     if (old_.source.known()) made_.source.line_of.push_back(line);
+    if (!old_.switched.empty()) made_.switched.push_back(groups);
     ++made_.threadblocks.back().instruction_count;
   }
 
