@@ -5,6 +5,10 @@ them, that of the tuner's program, and the number of the tuner's simulations. It
 alone takes longer than the best so far. With --keep FILE each size of the exhaustive search is kept as it is done, so
 that an interrupted run continues. With --sample it is one of so many programs, drawn at random.
 
+    python benchmarks/tuner.py --nccl --machines ndv4,ndv5 --nodes 8
+
+Prints, without the exhaustive search, how many times as fast as the simulated NCCL the tuned program of each size is.
+
     python benchmarks/tuner.py --engine processes --ranks 2 --collectives allreduce [--tuned FILE]
 
 On this machine, runs the tuner with a time limit, or takes the table that it has written to FILE. Then all candidates
@@ -29,7 +33,7 @@ from gc3 import errors, sim
 from gc3.cli.machine import load_machine
 from gc3.comm.selection import Spec
 from gc3.sim.nccl import Nccl
-from gc3.tune import Goal, Record, Search, Tuner, candidates
+from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
 from gc3.tune.point import Place, Point
 from gc3.tune.race import interval, race
 from gc3.tune.ranges import ranges
@@ -73,6 +77,25 @@ def compare(machine: str, nodes: int, collective: str, sizes: list[int], keep: s
         other = f"{1e6 * nccl(size).time_s:10.2f}" if nccl else " " * 10
         row = f"{size:>12} {1e6 * best:10.2f} {1e6 * tuned:10.2f} {ratios[-1]:6.3f} {found[size][1]:5} {other}  {spec}"
         print(row, flush=True)
+    return ratios
+
+
+def beside_nccl(machine: str, nodes: int, collective: str, sizes: list[int]) -> list[float]:
+    """Prints the tuned programs of a collective beside NCCL; returns the ratios of NCCL's times to theirs."""
+    on = sim.platform(load_machine(machine, nodes if nodes > 1 else None))
+    nccl = Nccl(on, collective)
+    tuner = SimulatedTuner(Goal((collective,), (on.topology.rank_count,), tuple(sizes), engine="sim"), on)
+    began = time.perf_counter()
+    list(tuner.points())
+    print(f"# {machine}, {nodes} nodes, {collective}: the tuner took {time.perf_counter() - began:.1f} s")
+    print(f"# {'size':>10} {'NCCL us':>10} {'tuned us':>10} {'ratio':>6} {'tried':>5}", flush=True)
+    ratios: list[float] = []
+    for point in sorted(tuner.found.points, key=lambda each: each.size):
+        spec, tuned_us = min(point.times_us, key=lambda each: each[1])
+        other = nccl(point.size)
+        ratios.append(1e6 * other.time_s / tuned_us)
+        row = f"{point.size:>12} {1e6 * other.time_s:10.2f} {tuned_us:10.2f} {ratios[-1]:6.3f} {point.tried:5}"
+        print(f"{row}  {spec}; NCCL: {nccl.choice(point.size)}", flush=True)
     return ratios
 
 
@@ -156,6 +179,7 @@ def main() -> None:
     parser.add_argument("--collectives", default="allreduce,allgather,alltoall,reducescatter")
     parser.add_argument("--sizes", type=int, help="number of sizes from 1 KiB on  [default: 11; a real engine: 8]")
     parser.add_argument("--factor", type=int, default=4, help="from each size to the next")
+    parser.add_argument("--nccl", action="store_true", help="compare with the simulated NCCL, not the whole space")
     parser.add_argument("--keep", metavar="FILE", help="of the exhaustive search in the simulator")
     parser.add_argument("--sample", type=int, default=0, help="programs of the exhaustive search in the simulator")
     parser.add_argument("--time-limit", type=float, default=120, help="of the tuner on a real engine")
@@ -171,8 +195,12 @@ def main() -> None:
             ratios += measure(given.engine, given.ranks, collective, sizes, given.time_limit, given.tuned)
             continue
         for machine in given.machines.split(","):
+            if given.nccl:
+                ratios += beside_nccl(machine, given.nodes, collective, sizes)
+                continue
             ratios += compare(machine, given.nodes, collective, sizes, given.keep, given.sample)
-    print(f"median {statistics.median(ratios):.4f}, worst {max(ratios):.4f} of {len(ratios)} points")
+    worst = min(ratios) if given.nccl else max(ratios)
+    print(f"median {statistics.median(ratios):.4f}, worst {worst:.4f} of {len(ratios)} points")
     sys.stdout.flush()
 
 

@@ -51,10 +51,10 @@ def test_list() -> None:
     ring = next(a for a in data["algorithms"] if a["name"] == "ring_allreduce")
     assert ring["collective"] == "allreduce"
     assert ring["parameters"][0] == {"name": "R", "default": None, "required": True}
-    assert (ring["steps"], ring["sent"], ring["sent_of"]) == ("2*(R-1)", "2*(R-1)", "R")
+    assert (ring["steps"], ring["sent"], ring["sent_of"]) == ("2*(R-1)", "2*(R-1) * rails", "R * rails")
     assert max(map(len, text.splitlines())) <= 100
     assert text.index("allreduce: every rank gets") < text.index("  ring_allreduce ") < text.index("allgather: every")
-    assert "  ring_allreduce                        R channels=1       large messages\n" in text
+    assert "  ring_allreduce                        R channels=1 G=1 rails=1       large messages\n" in text
     only = data_of("list --collective alltoall")["algorithms"]
     assert {a["collective"] for a in only} == {"alltoall"}
     gc3_("list --collective none", 2)
@@ -63,7 +63,7 @@ def test_list() -> None:
 
 def test_list_of_one_shows_the_whole_record() -> None:
     text = " ".join(gc3_("list ring_allreduce").stdout.split())
-    assert "the busiest rank sends 2*(R-1) of the R chunks that make up S" in text
+    assert "the busiest rank sends 2*(R-1) * rails of the R * rails chunks that make up S" in text
     assert "See 000 section 6.2.1, figure 8a; 002 section 7.1.1." in text
     assert text.endswith("gc3 compile ring_allreduce -D R=...")
     names = [a["name"] for a in data_of("list ring_allreduce alltonext")["algorithms"]]

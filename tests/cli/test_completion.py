@@ -24,7 +24,7 @@ def offered(line: str) -> list[str]:
     [
         ("com", ["compile", "completion"]),
         ("compile ring_allr", ["ring_allreduce"]),
-        ("compile ring_allreduce -D ", ["R=2", "R=4", "R=8", "R=16", "channels=1"]),
+        ("compile ring_allreduce -D ", ["R=2", "R=4", "R=8", "R=16", "channels=1", "G=1", "rails=1"]),
         ("compile ring_allreduce -D R=1", ["R=16"]),
         ("compile -D R=2 ring_allr", ["ring_allreduce"]),
         ("compile ring_allreduce --proto", ["--protocol"]),

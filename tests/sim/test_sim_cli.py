@@ -53,6 +53,16 @@ def test_a_program_takes_its_ranks_from_the_machine() -> None:
     gc3_sim("r.gc3 --topology ndv4 -b 1MiB -e 1MiB")
 
 
+def test_rings_that_share_nics_take_the_nodes_from_the_machine() -> None:
+    line = "--topology ndv4 --nodes 2 -b 16MiB -e 16MiB --json"
+    times = [
+        json.loads(gc3_sim(f"{program} {line}").stdout)["rows"][0]["programs"][0]["time_us"]
+        for program in ("ring_allgather:rails=8", "ring_allgather:rails=8,G=8", "ring_allgather")
+    ]
+    assert times[0] == times[1]
+    assert times[0] < 0.5 * times[2]
+
+
 def test_the_reasons_add_up() -> None:
     line = "ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --mode explain"
     assert "critical path" in gc3_sim(line).stdout
@@ -73,8 +83,8 @@ def test_alphabeta_names_steps_rounds_and_chunks() -> None:
         ("ring_allreduce --topology ndv4 -b 2MiB -e 1MiB", 2, "below the smallest"),
         ("ring_allreduce:channels=x --topology ndv4", 2, "whole number"),
         ("ring_allreduce:channels=1,x --topology ndv4", 2, "key=value"),
-        ("ring_allreduce:protcol=LL --topology ndv4", 2, "takes R, channels, protocol, instances"),
-        ("ring_allreduce --topology ndv4 -D X=4", 2, "no program here has such a parameter; they have R, channels"),
+        ("ring_allreduce:protcol=LL --topology ndv4", 2, "takes R, channels, G, rails, protocol, instances"),
+        ("ring_allreduce --topology ndv4 -D X=4", 2, "no program here has such a parameter; they have G, R, channels"),
         ("ring_allreduce --topology ndv4 -b 1KiB -e 1KiB --csv no/such/folder.csv", 1, "GC3-I002"),
         ("allpairs_allreduce --topology dgx1 -b 1KiB -e 1KiB", 1, "GC3-M007"),
     ],

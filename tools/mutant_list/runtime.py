@@ -159,6 +159,20 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
+        "rings-enter-nodes-at-one-rank",
+        "python/gc3/algorithms/_ring.py",
+        "(c * G // rails + g) % G for n",
+        "g for n",
+        ("tests/lang/test_algorithms.py",),
+    ),
+    Mutant(
+        "table-order-of-first-node-only",
+        "python/gc3/comm/selection.py",
+        "return [order[n + r] if order else n + r for n",
+        "return [order[n + r] if order else r for n",
+        ("tests/comm/test_selection.py",),
+    ),
+    Mutant(
         "table-own-rows-last",
         "python/gc3/comm/selection.py",
         "return Table(read_rows(path) + Table.default().rows)",
