@@ -15,9 +15,9 @@ from gc3.cli.main import main
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def gc3_(line: str, code: int = 0) -> Result:
+def gc3_(line: str, code: int = 0, **environment: str) -> Result:
     """Runs a command line and checks its exit code."""
-    result = CliRunner().invoke(main, shlex.split(line))
+    result = CliRunner().invoke(main, shlex.split(line), env=environment)
     assert result.exit_code == code, f"{result.output}\n{result.stderr}\n{result.exception!r}"
     return result
 
@@ -53,8 +53,9 @@ def test_list() -> None:
     assert ring["parameters"][0] == {"name": "R", "default": None, "required": True}
     assert (ring["steps"], ring["sent"], ring["sent_of"]) == ("2*(R-1)", "2*(R-1) * rails", "R * rails")
     assert max(map(len, text.splitlines())) <= 100
-    assert text.index("allreduce: every rank gets") < text.index("  ring_allreduce ") < text.index("allgather: every")
-    assert "  ring_allreduce                        R channels=1 G=1 rails=1       large messages\n" in text
+    assert text.index("allreduce: every rank gets") < text.index("\n  ring_allreduce") < text.index("allgather: every")
+    assert "  recursive_halving_doubling_allreduce  R                  medium messages\n" in text
+    assert "  ring_allreduce\n    R channels=1 G=1 rails=1\n    large messages\n" in gc3_("list", COLUMNS="80").stdout
     only = data_of("list --collective alltoall")["algorithms"]
     assert {a["collective"] for a in only} == {"alltoall"}
     gc3_("list --collective none", 2)

@@ -15,6 +15,7 @@ from gc3.lang import Algorithm
 
 _MOST_COLUMNS = 120
 _LEAST_ROOM = 20  # columns for the purpose beside the name and the parameters
+_USUAL_PARAMETERS = 17  # columns for them; a row with longer ones has less room for its purpose
 
 
 @click.command(
@@ -62,7 +63,8 @@ def _columns() -> int:
 
 def _print_overview(found: list[Algorithm]) -> None:
     """A line for each: its name, its parameters, and when to use it."""
-    wide = [max(map(len, column)) for column in zip(*((a.name, _takes(a)) for a in found), strict=True)]
+    widest = max(len(a.name) for a in found)
+    usual = min(max(len(_takes(a)) for a in found), _USUAL_PARAMETERS)
     for collective in [*collectives.BUILTIN.values(), None]:
         rows = [a for a in found if a.collective_name == (collective.name if collective else "custom")]
         if not rows:
@@ -70,16 +72,17 @@ def _print_overview(found: list[Algorithm]) -> None:
         title = f"{collective.name}: {collective.summary}" if collective else "custom collectives"
         click.secho(textwrap.fill(title, _columns()), bold=True)
         for a in rows:
-            name = click.style(a.name, fg="cyan") + " " * (wide[0] - len(a.name))
-            room = _columns() - sum(wide) - 6
+            name = click.style(a.name, fg="cyan") + " " * (widest - len(a.name))
+            takes = _takes(a).ljust(usual)
+            room = _columns() - widest - len(takes) - 6
             narrow = room < _LEAST_ROOM
             purpose = textwrap.shorten(
                 a.good_for.partition(":")[0], _columns() - 6 if narrow else room, placeholder=" ..."
             )
             if narrow:
-                click.echo(f"  {name.rstrip()}\n    {_takes(a)}\n    {purpose}")
+                click.echo(f"  {name.rstrip()}\n    {takes.rstrip()}\n    {purpose}")
             else:
-                click.echo(f"  {name}  {_takes(a).ljust(wide[1])}  {purpose}")
+                click.echo(f"  {name}  {takes}  {purpose}")
     last = "gc3 list NAME shows one in detail: what it does, its cost, and its source."
     click.echo(textwrap.fill(last, _columns()))
 
