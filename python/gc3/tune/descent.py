@@ -40,7 +40,7 @@ _PROTOCOLS = ("Simple", "LL", "LL128")
 _FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 # Instances and protocols of the probes: of all shapes, then of the fastest first. 0: as many as fit.
 _FIRST = ((1, "LL"), (0, "Simple"))
-_SECOND = ((8, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"))
+_SECOND = ((8, "LL128"), (2, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"))
 _PROBING = 0.6  # of the simulations
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
