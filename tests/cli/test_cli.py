@@ -127,6 +127,7 @@ PROGRAM = [
     "protocol",
     "ranks",
     "root",
+    "scratch_share",
     "slots",
     "threadblocks",
 ]

@@ -321,6 +321,7 @@ def test_save_load_equality_and_description(tmp_path: Path) -> None:
         "slots": 2,
         "threadblocks": 6,
         "max_threadblocks_per_rank": 2,
+        "scratch_share": "0",
         "instructions": program.core.instruction_count,
         "dependencies": program.core.dependency_count,
     }

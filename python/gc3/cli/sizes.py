@@ -10,9 +10,10 @@ import click
 
 from gc3 import collectives, datatypes
 from gc3.runtime import measure
+from gc3.runtime.scratch import ScratchLimit, parse_limit
 from gc3.support.sizes import format_size, parse_size
 
-__all__ = ["Size", "fit", "format_size", "in_range", "parse_size", "range_options"]
+__all__ = ["Scratch", "Size", "fit", "format_size", "in_range", "parse_size", "range_options"]
 
 _MOST_ROWS = 10_000
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from gc3 import _core
 
     _SizeType = click.ParamType[int]
+    _ScratchType = click.ParamType[ScratchLimit]
 else:  # older versions of click have no type argument
     _SizeType = click.ParamType
+    _ScratchType = click.ParamType
 
 
 class Size(_SizeType):
@@ -35,6 +38,23 @@ class Size(_SizeType):
             return value
         try:
             return parse_size(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+class Scratch(_ScratchType):
+    """A limit on scratch memory on the command line."""
+
+    name = "limit"
+
+    def convert(
+        self, value: str | ScratchLimit, param: click.Parameter | None, ctx: click.Context | None
+    ) -> ScratchLimit:
+        """Returns the limit."""
+        if isinstance(value, ScratchLimit):
+            return value
+        try:
+            return parse_limit(value)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
 

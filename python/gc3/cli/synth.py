@@ -20,9 +20,19 @@ from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
-from gc3.cli.synth_report import composed_of, outcome_data, point_data, show_outcome, show_point
+from gc3.cli.synth_report import (
+    TIME_WAS_UP,
+    composed_of,
+    ended_because,
+    outcome_data,
+    point_data,
+    scratch_of,
+    show_outcome,
+    show_point,
+)
 from gc3.collectives import Collective
-from gc3.runtime.program import FORMS
+from gc3.runtime.program import FORMS, Program
+from gc3.runtime.scratch import ScratchLimit
 from gc3.support.files import read_bytes
 from gc3.support.words import counted
 from gc3.synth import custom, demand
@@ -40,7 +50,6 @@ _MODES = {  # by --pipelined and --hierarchical
     (True, True): "overlapped",
 }
 _ONE_OF = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
-_TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
@@ -85,6 +94,7 @@ class _Delivery:
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical",
         "gc3 synth allreduce --topology ndv4:N=4 --unit 25 --hierarchical --pipelined",
         "gc3 synth allgather --topology summit:N=2 --for-size 64KiB --protocol LL128 --max-threadblocks 16",
+        "gc3 synth alltoall --topology dgx1 --pipelined --max-scratch 16MiB/256MiB",
         "gc3 synth broadcast --topology ring:R=4 --least-steps --protocol LL --instances 2 --full",
         "gc3 synth allgather --topology dgx1 --without-link 0-1 --pipelined",
         "gc3 synth --batch rows.txt",
@@ -119,6 +129,9 @@ class _Delivery:
 @click.option("--for-size", type=sizes.Size(), help="Find a schedule that takes little time at this S.")
 @click.option("--max-threadblocks", "budget", type=click.IntRange(min=1), metavar="N",
               help="Threadblocks of a rank, if fewer than its GPU holds.")  # fmt: skip
+@click.option("--max-scratch", "memory", type=sizes.Scratch(), metavar="BYTES/S",
+              help="Scratch memory that a rank may use in calls of S bytes: 64MiB/256MiB, or 1/4. With --for-size S, "
+              "BYTES suffices.  [default: no limit]")  # fmt: skip
 @click.option(
     "--max-steps",
     type=click.IntRange(min=1),
@@ -164,6 +177,7 @@ def synth_command(
     hierarchical: bool,
     for_size: int | None,
     budget: int | None,
+    memory: ScratchLimit | None,
     max_steps: int,
     time_limit: float | None,
     seed: int,
@@ -205,6 +219,7 @@ def synth_command(
     if for_size == 0:
         raise click.UsageError("--for-size 0: give a size above 0")
     _check_numbers(pareto, chunks, steps, rounds)
+    synth_timed.check_limit(memory, for_size)
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
         kind.convert(path, None, None)
@@ -230,7 +245,9 @@ def synth_command(
     cache = None if folder is None else synth.Cache(folder)
     with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:
         with output.watching(f"synthesizing {collective}") as tell:
-            task = synth.Task(synth.Session(network, solvers, deadline, seed, tell, cache), wanted, root)
+            session = synth.Session(network, solvers, deadline, seed, tell, cache)
+            limit = None if memory is None else memory.share(for_size or 0)
+            task = synth.task(session, wanted, root, most_scratch=limit, compiling=compiling)
             if pareto is not None:
                 return _frontier(task, pareto, max_steps, delivery, tell)
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
@@ -352,11 +369,15 @@ def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) ->
     steps, ratio = task.any_algorithm_steps(), task.any_steps()
     if delivery.as_json:
         known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
+        if isinstance(task, synth.LimitedTask) and task.least_scratch is not None:
+            known["least_scratch_share"] = str(task.least_scratch)
         output.emit({**outcome_data(outcome, None, full=False), **known})
         return
     click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
     click.echo(f"so far: at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}")
-    if delivery.pipelined:
+    if isinstance(task, synth.LimitedTask) and task.least_scratch is not None:
+        click.echo(f"next: --max-scratch {task.least_scratch}, or --pipelined with more --chunks, which are smaller")
+    elif delivery.pipelined:
         click.echo("next: a larger --time-limit, or fewer --chunks")
     else:
         click.echo(f"next: {delivery.again} --pipelined, which quickly finds a schedule near that R/C")
@@ -387,6 +408,7 @@ def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
     show_outcome(outcome, bound, task.any_algorithm_steps(), overall, brief=delivery.brief)
+    click.echo(scratch_of(program))
     click.echo(report.describe(program))
     if compared is not None:
         click.secho(f"ran, and checked {counted(compared, 'element')}: all equal to NumPy's", fg="green")
@@ -409,46 +431,38 @@ def _frontier(task: synth.Task, k: int, most_steps: int, delivery: _Delivery, te
             if task.composed:
                 click.echo(composed_of(task.name))
     points: list[synth.Point] = []
+    programs: list[Program] = []
     ended = "interrupted: there may be more"
     try:
         for point in task.frontier(k, most_steps):
             points.append(point)
-            _deliver_point(point, delivery, tell)
-        ended = _ended(task, points, least, most_steps)
+            programs.append(_deliver_point(point, delivery, tell))
+        ended = ended_because(task, points, least, most_steps)
     except synth.TimeUp:
-        ended = _TIME_WAS_UP
+        ended = TIME_WAS_UP
     except errors.Gc3Error:
         ended = None
         raise
     finally:  # results found before Ctrl-C count
         if ended is not None:
             with tell.aside():
-                _show_end(task, points, ended, time.monotonic() - begun, delivery)
+                _show_end(task, points, programs, ended, time.monotonic() - begun, delivery)
     return 0 if points or overall.rounds == 0 else 1
 
 
-def _ended(task: synth.Task, points: list[synth.Point], least: int, most_steps: int) -> str:
-    """Why a frontier has no more points."""
-    if points and points[-1].bandwidth:
-        return "complete: the last point is bandwidth-optimal"
-    if points and points[-1].ratio <= task.any_steps_searched().rounds:
-        forms = "reduce-scatter and all-gather" if task.name == "allreduce" else "reduction and distribution"
-        return f"complete: no {forms} have a lower R/C"
-    if task.any_steps().rounds == 0:
-        return "complete: nothing has to be sent"
-    if task.session.left <= 0:
-        return _TIME_WAS_UP
-    if most_steps < least:
-        return f"no algorithm has only {counted(most_steps, 'step')}: give --max-steps {least} or more"
-    return f"ended at {counted(most_steps, 'step')}: raise --max-steps to continue"
-
-
-def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: float, delivery: _Delivery) -> None:
+def _show_end(
+    task: synth.Task,
+    points: list[synth.Point],
+    programs: list[Program],
+    ended: str,
+    seconds: float,
+    delivery: _Delivery,
+) -> None:
     overall = task.any_steps()
     if delivery.as_json:
         undecided = {str(steps): [list(c) for c in found] for steps, found in task.undecided.items()}
         about = {"least_steps": task.any_algorithm_steps(), "least_ratio": str(overall.rounds), "proof": overall.proof}
-        found = [point_data(p) for p in points]
+        found = [point_data(*each) for each in zip(points, programs, strict=False)]  # the last may not be compiled
         output.emit({"ended": ended, "seconds": seconds, **about, "open": undecided, "points": found})
         return
     for steps, found in task.undecided.items():
@@ -466,17 +480,18 @@ def _show_end(task: synth.Task, points: list[synth.Point], ended: str, seconds: 
             click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
 
 
-def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) -> None:
+def _deliver_point(point: synth.Point, delivery: _Delivery, tell: output.Watch) -> Program:
     compared = None
-    if point.outcome.result is not None:
-        made = point.outcome.result
-        program = made.program(**delivery.compiling)
-        program.verify()
-        if delivery.path is not None:
-            synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)
-        if delivery.run:
-            with tell.aside():
-                compared = synth_files.run(made, program, delivery.size)
+    assert point.outcome.result is not None  # noqa: S101 - points are found
+    made = point.outcome.result
+    program = made.program(**delivery.compiling)
+    program.verify()
+    if delivery.path is not None:
+        synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)
+    if delivery.run:
+        with tell.aside():
+            compared = synth_files.run(made, program, delivery.size)
     if not delivery.as_json:
         with tell.aside():
-            show_point(point, compared)
+            show_point(point, program, compared)
+    return program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from fractions import Fraction
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from gc3.cli.interrupt import INTERRUPTED, alarm
 from gc3.cli.machine import load_machine, machine_options
 from gc3.cli.tables import write_table
 from gc3.runtime import measure
+from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Platform, platform
 from gc3.support import files
 from gc3.support.words import counted
@@ -36,6 +38,7 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
     examples=[
         "gc3 synth best allgather --topology dgx1 -b 1KiB -e 1GiB -o table.json",
         "gc3 synth best allreduce,alltoall --topology ndv2 --nodes 2 --time-limit 300 -o table.json --json",
+        "gc3 synth best alltoall --topology dgx1 --max-scratch 32MiB -o small.json",
         "gc3 synth best allreduce --topology dgx1 --target msccl --max-threadblocks 32 -o for_msccl.json",
     ],
     short_help="Find the fastest programs for a machine, synthesized or the library's, as a selection table.",
@@ -51,6 +54,9 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 @click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of rooted collectives.")
 @click.option("--max-threadblocks", type=click.IntRange(min=1), metavar="N",
               help="Threadblocks of a rank, if fewer than its GPU holds.")  # fmt: skip
+@click.option("--max-scratch", type=sizes.Scratch(), metavar="BYTES[/S]",
+              help="Scratch memory that a rank may use: 64MiB at all sizes; or for S bytes, 64MiB/256MiB or 1/4.  "
+              "[default: no limit]")  # fmt: skip
 @click.option("--target", type=click.Choice(["msccl", "azure", "rccl"]),
               help="Only programs that this runtime runs, for `gc3 table export --xml`.")  # fmt: skip
 @click.option("--time-limit", type=options.Positive(), metavar="SECONDS",
@@ -68,6 +74,7 @@ def best(
     file: str,
     root: int,
     max_threadblocks: int | None,
+    max_scratch: ScratchLimit | None,
     target: str | None,
     time_limit: float | None,
     seed: int,
@@ -99,6 +106,7 @@ def best(
             root if collectives.get(name).rooted else 0,
             threadblocks=max_threadblocks or 0,
             target=target,
+            scratch=max_scratch,
         )
         for name in dict.fromkeys(names)
     ]
@@ -152,10 +160,22 @@ def _search(
         search.library(wanted, begin, begun + share)
         seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
         if search.collective in synth.NAMES and seconds > 0:
-            session = synth.Session(synth.Network.of(on.topology), solvers, time.monotonic() + seconds, seed)
-            for result in schedules(synth.Task(session, search.collective, search.root), begin, on, wanted):
-                search.results.append(result)
+            network, end = synth.Network.of(on.topology), time.monotonic() + seconds
+            shares = _shares(search.scratch, wanted)
+            for number, limit in enumerate(shares, 1):
+                until = end - seconds * (1 - number / len(shares))
+                session = synth.Session(network, solvers, until, seed)
+                task = synth.task(session, search.collective, search.root, most_scratch=limit)
+                for result in schedules(task, begin, on, wanted):
+                    search.results.append(result)
         search.descend(wanted, begin, begun + share)
+
+
+def _shares(limit: ScratchLimit | None, wanted: list[int]) -> list[Fraction | None]:
+    """The limits with which schedules are searched for: with bytes, also none, which may do for small sizes."""
+    if limit is None:
+        return [None]
+    return [limit.share()] if limit.of else [None, limit.share(max(wanted))]
 
 
 def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
@@ -164,7 +184,8 @@ def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
             click.echo(_line(search, search.found[size], bound))
         elif size in search.found:
             where = f"{search.collective}, {sizes.format_size(size)}"
-            output.remark(f"{where}: no program has so few threadblocks as the machine or --max-threadblocks allows")
+            allowed = "--max-threadblocks or --max-scratch" if search.scratch else "--max-threadblocks"
+            output.remark(f"{where}: no program has so few threadblocks as the machine or {allowed} allows")
     if bound is not None:
         click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
 
@@ -185,6 +206,8 @@ def _line(search: Best, found: Fastest, bound: LinkBound | None) -> str:
     above = ""
     if bound is not None and bound.seconds_per_byte > 0:
         above = f", {found.time_s / (bound.seconds_per_byte * found.size):.4g} times the bound"
+    needs = search.scratch_share(found)
+    above += f", scratch {needs} of S" if needs else ""
     if found.way is None:
         return f"{where}: {1e6 * found.time_s:.4g} us with the library's {found.spec}{above}"
     than = ""
@@ -200,6 +223,7 @@ def _data(search: Best, found: Fastest, bound: LinkBound | None) -> dict[str, An
         "time_us": 1e6 * found.time_s,
         "program": str(found.spec) if found.way is None else search.describe(found.way),
         "synthesized": found.way is not None,
+        "scratch_share": str(search.scratch_share(found)),
         "library_us": None if found.library is None else 1e6 * found.library_s,
         "bound_us": None if bound is None else 1e6 * bound.seconds_per_byte * found.size,
         "bound": None if bound is None else bound.proof,

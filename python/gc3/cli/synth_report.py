@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
+from gc3.runtime import scratch
+from gc3.runtime.program import Program
 from gc3.support.words import counted
-from gc3.synth import Bound, Network, Outcome, Point
+from gc3.synth import Bound, Network, Outcome, Point, Task
 from gc3.synth.result import Result
 
 _MATRIX_RANKS = 32
 _PER_LINE = 4
+TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 
 
 def composed_of(collective: str) -> str:
@@ -45,7 +48,7 @@ def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[s
     return data
 
 
-def point_data(point: Point) -> dict[str, Any]:
+def point_data(point: Point, program: Program) -> dict[str, Any]:
     """Returns a point of a frontier as plain data."""
     return {
         "chunks": point.chunks,
@@ -57,23 +60,47 @@ def point_data(point: Point) -> dict[str, Any]:
         "optimal": point.optimal,
         "latency_optimal": point.latency,
         "bandwidth_optimal": point.bandwidth,
+        "scratch_share": str(scratch.share(program.core)),
         "open": [list(c) for c in point.open],
         "seconds": point.outcome.seconds,
     }
 
 
-def show_point(point: Point, compared: int | None) -> None:
-    """Prints a point of a frontier, its bounds, and the number of elements compared in a run."""
+def scratch_of(program: Program) -> str:
+    """Returns in words what scratch memory a program needs."""
+    share = scratch.share(program.core)
+    return f"scratch: {share} of S on a rank at most" if share else "scratch: none"
+
+
+def show_point(point: Point, program: Program, compared: int | None) -> None:
+    """Prints a point of a frontier, its bounds, its scratch memory, and the number of elements compared in a run."""
     marks = [word for word, holds in (("latency", point.latency), ("bandwidth", point.bandwidth)) if holds]
     mark = f" [{'+'.join(marks)}-optimal]" if marks else ""
     steps = counted(point.steps, "step")
     least = f"the least in {steps}" if point.optimal else f"at least {_decimal(point.bound)} in {steps}"
     undecided = f"; {len(point.open)} better ones open" if point.open else ""
+    memory = f"; {scratch_of(program)}" if scratch.share(program.core) else ""
     ran = "" if compared is None else f"; ran, {counted(compared, 'element')} equal to NumPy's"
     click.echo(
         f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}{mark}, {least}: {point.proof}"
-        f"{undecided}{ran}  ({point.outcome.seconds:.2f} s)"
+        f"{undecided}{ran}{memory}  ({point.outcome.seconds:.2f} s)"
     )
+
+
+def ended_because(task: Task, points: list[Point], least: int, most_steps: int) -> str:
+    """Returns why a frontier has no more points."""
+    if points and points[-1].bandwidth:
+        return "complete: the last point is bandwidth-optimal"
+    if points and points[-1].ratio <= task.any_steps_searched().rounds:
+        forms = "reduce-scatter and all-gather" if task.name == "allreduce" else "reduction and distribution"
+        return f"complete: no {forms} have a lower R/C"
+    if task.any_steps().rounds == 0:
+        return "complete: nothing has to be sent"
+    if task.session.left <= 0:
+        return TIME_WAS_UP
+    if most_steps < least:
+        return f"no algorithm has only {counted(most_steps, 'step')}: give --max-steps {least} or more"
+    return f"ended at {counted(most_steps, 'step')}: raise --max-steps to continue"
 
 
 def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, *, brief: bool) -> None:

@@ -6,11 +6,20 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import click
+
 from gc3 import errors, sim, synth
+from gc3.runtime.scratch import ScratchLimit
 from gc3.topologies import Topology
 from gc3.tune.schedules import costs
 
 _OPENING = (0.0, 0.25, 1.0, 4.0, 16.0, 64.0, 256.0)  # what a peer costs, until there are few enough
+
+
+def check_limit(memory: ScratchLimit | None, for_size: int | None) -> None:
+    """Refuses a limit in bytes for schedules that are not for a size."""
+    if memory is not None and not memory.of and for_size is None:
+        raise click.UsageError(f"--max-scratch {memory}: in calls of which S? For example {memory}/256MiB")
 
 
 def search(
@@ -31,9 +40,9 @@ def search(
 
     by = plain if on is None else costs(on, compiling["protocol"], size)
     for opening, lanes in product(_OPENING, (0, 1)):
-        found = task.timed(count, by, opening)
-        made = None if found.result is None else replace(found.result, lanes=lanes)
         try:
+            found = task.timed(count, by, opening)
+            made = None if found.result is None else replace(found.result, lanes=lanes)
             if made is not None:
                 made.program(**compiling)
         except errors.UserError as problem:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.runtime import mscclpp, recording, schedule
+from gc3.runtime import mscclpp, recording, schedule, scratch
 from gc3.runtime.buffers import bind
 from gc3.support import files, knobs, notebook
 
@@ -383,6 +383,7 @@ class Program:
             "slots": self.core.slots,
             "threadblocks": self.core.threadblock_count,
             "max_threadblocks_per_rank": max(per_rank, default=0),
+            "scratch_share": str(scratch.share(self.core)),
             "instructions": self.core.instruction_count,
             "dependencies": self.core.dependency_count,
         }

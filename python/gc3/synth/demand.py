@@ -84,6 +84,19 @@ class Demand:
         return all(len(piece.targets) <= 1 for piece in self.pieces)
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How many chunks a rank may hold in scratch in a step of a schedule.
+
+    Attributes:
+        room: The chunks.
+        targets: Whether chunks count on ranks that need them, too, as partial sums do in an inverse schedule.
+    """
+
+    room: int
+    targets: bool
+
+
 # Per non-combining collective: the pieces for P ranks, C chunks and a root, and the divisor of C.
 _Make = Callable[[int, int, int], "list[Piece]"]
 

@@ -109,18 +109,26 @@ def _over_time(
 
 
 def routed(
-    solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float
+    solvers: Solvers,
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    seconds: float,
+    room: int | None = None,
 ) -> tuple[str, Schedule | None]:
     """Returns the schedule of the fewest rounds that is invariant under a group.
+
+    With `room`, no rank holds more chunks than that for others in a step.
 
     Returns:
         "optimal" with that schedule, "feasible" with one that may be improved, "infeasible", or "unknown".
     """
     turn = len({p.targets for p in demand.pieces if p.targets}) < len({p.source for p in demand.pieces if p.targets})
     if turn and group.order == 1:
-        status, found = _routed(solvers, network.reversed, cuts.reverse(demand), steps, _turned(group), seconds)
+        status, found = _routed(solvers, network.reversed, cuts.reverse(demand), steps, _turned(group), seconds, room)
         return status, None if found is None else reverse_schedule(found)
-    return _routed(solvers, network, demand, steps, group, seconds)
+    return _routed(solvers, network, demand, steps, group, seconds, room)
 
 
 def _turned(group: Group) -> Group:
@@ -128,11 +136,17 @@ def _turned(group: Group) -> Group:
 
 
 def _routed(
-    solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float
+    solvers: Solvers,
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    seconds: float,
+    room: int | None,
 ) -> tuple[str, Schedule | None]:
-    layout = relaxation.routing(network, demand, steps, group, whole=True)
+    layout = relaxation.routing(network, demand, steps, group, whole=True, room=room)
     if len(layout.sent) > MANY:
-        layout = relaxation.routing(network, demand, steps, group, whole=True, straight=True)
+        layout = relaxation.routing(network, demand, steps, group, whole=True, straight=True, room=room)
         result = _in_two(solvers, layout, seconds)
     else:
         result = solvers.linear(layout.program, seconds, whole_cost=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from gc3.synth.demand import Demand
+from gc3.synth.demand import Demand, Holding
 from gc3.synth.network import UNREACHABLE, Capacity, Network
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.solvers import Formula, Solvers
@@ -30,6 +30,7 @@ def decide(
     steps: int = 0,
     total: int = 0,
     ordered: bool = False,
+    holding: Holding | None = None,
 ) -> tuple[str, Schedule | None]:
     """Finds a schedule that is invariant under a group, or proves that there is none.
 
@@ -43,12 +44,15 @@ def decide(
         steps: S, if rounds are not given.
         total: R, if rounds are not given.
         ordered: Order the interchangeable chunks of a piece: useful if there may be no schedule.
+        holding: What ranks may hold in scratch; None: any number of chunks.
 
     Returns:
         "sat" with a schedule, "unsat" or "unknown".
     """
     encoding = _Encoding(network, demand, steps if rounds is None else len(rounds), group)
     encoding.limit(rounds, total)
+    if holding is not None:
+        encoding.hold(holding)
     if ordered:
         encoding.put_in_order()
     result = solvers.sat(encoding.formula, seconds)
@@ -65,6 +69,9 @@ class _Encoding:
         # By edge and step, the variables of sends over it with the chunk, for chunks of the first source of an orbit.
         self.sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.more: list[list[int]] = []  # by step and k: the step has more than k rounds
+        self.held: list[
+            tuple[int, dict[tuple[int, int], int]]
+        ] = []  # the chunks, each with its variables by rank and step
         self.has: list[tuple[int, list[int]]] = []  # by chunk: its piece, and its variables by step and rank
         for chunk in group.chosen(demand):
             piece = demand.pieces[demand.piece_of[chunk]]
@@ -86,6 +93,7 @@ class _Encoding:
                     return
                 formula.clause(has[v, steps])
         self.has.append((self.demand.piece_of[chunk], [has[k] for k in sorted(has, key=lambda k: (k[1], k[0]))]))
+        self.held.append((chunk, has))
         for (v, s), now in has.items():
             self._arrival(chunk, source, v, s, now, has)
 
@@ -146,6 +154,27 @@ class _Encoding:
                     formula.at_most(literals, int(chunks * rounds[s]))
                 else:
                     self._at_most_rounds(literals, chunks, self.more[s])
+
+    def hold(self, holding: Holding) -> None:
+        """Limits the chunks that a rank holds in a step: those that are there after it, and sent in it or later."""
+        sends: dict[tuple[int, int], list[tuple[int, int]]] = {}  # by chunk and sender: step and variable
+        for (e, s), listed in self.sent.items():
+            for chunk, send in listed:
+                sends.setdefault((chunk, self.network.edges[e][0]), []).append((s, send))
+        held: dict[tuple[int, int], list[int]] = {}
+        for chunk, has in self.held:
+            piece = self.demand.pieces[self.demand.piece_of[chunk]]
+            for (v, after), there in has.items():
+                later = [send for s, send in sends.get((chunk, v), ()) if s >= after - 1]
+                if later and (holding.targets or v not in piece.targets):
+                    variable = self.formula.variable()
+                    held.setdefault((v, after - 1), []).append(variable)
+                    for send in later:
+                        self.formula.clause(-there, -send, variable)
+        back = [self.group.elements[i] for i in self.group.inverse]
+        for v in sorted({home for home, _ in self.group.home}):
+            for s in range(self.steps):
+                self.formula.at_most([h for moved in back for h in held.get((moved[v], s), ())], holding.room)
 
     def _at_most_rounds(self, literals: Sequence[int], chunks: Capacity, more: Sequence[int]) -> None:
         """At most `chunks` of the literals for each round: a round that does not exist fills that much capacity."""

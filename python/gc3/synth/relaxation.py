@@ -75,6 +75,7 @@ def routing(
     whole: bool = False,
     rounds: Sequence[int] | None = None,
     straight: bool = False,
+    room: int | None = None,
 ) -> Layout:
     """Returns the program of a demand of single targets.
 
@@ -86,6 +87,7 @@ def routing(
         whole: Rounds and amounts are whole numbers.
         rounds: The rounds of each step, if given.
         straight: Send only away from the source, which makes the program far smaller.
+        room: How many chunks a rank may hold in scratch in a step; None: any number.
     """
     layout = Layout()
     _add_rounds(layout, steps, whole=whole, rounds=rounds)
@@ -100,7 +102,56 @@ def routing(
         layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
     sources = {(source, source) for source in supply}
     _add_limits(layout, network, steps, group, sources)
+    if room is not None:
+        _add_room(layout, network, steps, group, supply, room)
     return layout
+
+
+def _add_room(
+    layout: Layout, network: Network, steps: int, group: Group, supply: dict[int, dict[int, int]], room: int
+) -> None:
+    """Limits the chunks that a rank holds in a step for others: those that have come by then and not left before it.
+
+    Which of the chunks of a source a rank keeps for itself is free (`flows.ways` keeps the first it can): as many as it
+    wants, and no more than leave enough for the sends of the next step.
+    """
+    program = layout.program
+    held: dict[tuple[int, int], list[tuple[int, float]]] = {}  # by rank and step, of all sources that are first images
+    for source, wanted in supply.items():
+        for v in range(network.ranks):
+            if v == source:
+                continue
+            come: list[tuple[int, float]] = []
+            own = -1
+            for s in range(steps):
+                come = come + [
+                    (layout.sent[source, e, s], 1.0) for e in network.incoming[v] if (source, e, s) in layout.sent
+                ]
+                left, leaves = (
+                    [
+                        (layout.sent[source, e, t], -1.0)
+                        for e in network.outgoing[v]
+                        for t in range(end)
+                        if (source, e, t) in layout.sent
+                    ]
+                    for end in (s, s + 2)
+                )
+                terms = come + left
+                if wanted.get(v, 0):
+                    before, own = own, program.variable(high=float(wanted[v]))
+                    program.row([*come, *leaves, (own, -1.0)], 0.0, math.inf)
+                    if before >= 0:
+                        program.row([(own, 1.0), (before, -1.0)], 0.0, math.inf)
+                    terms = [*terms, (own, -1.0)]
+                held.setdefault((v, s), []).extend(terms)
+    back = [group.elements[i] for i in group.inverse]
+    for v in sorted({home for home, _ in group.home}):
+        for s in range(steps):
+            total: dict[int, float] = {}
+            for moved in back:
+                for variable, factor in held.get((moved[v], s), ()):
+                    total[variable] = total.get(variable, 0.0) + factor
+            program.row(total.items(), -math.inf, float(room))
 
 
 def multicast(

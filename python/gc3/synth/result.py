@@ -34,12 +34,14 @@ class Result:
         schedule: The sends of each step.
         lanes: How many channels the transfers of each kind (between nodes and inside, reducing and not) are
             distributed over, by their place, so that they do not wait for each other; 0: the compiler chooses.
+        scratch: Chunks of scratch above which places are used again, as in `gc3.compile`.
     """
 
     problem: Problem
     network: Network
     schedule: Schedule
     lanes: int = 0
+    scratch: int | None = None
 
     @property
     def collective(self) -> str:
@@ -101,6 +103,7 @@ class Result:
 
     def program(self, **options: Any) -> Program:
         """Compiles it, with fewer lanes if `max_threadblocks` requires that; takes the options of `gc3.compile`."""
+        options.setdefault("scratch", self.scratch)
         try:
             return compile(self.algorithm(), **options)
         except errors.UserError as problem:

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from gc3.comm import programs
 from gc3.comm.selection import Spec
 from gc3.lang import compile as compile_program
 from gc3.runtime.program import Program, dialect_of, verify
+from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, Simulation
 from gc3.support.words import counted
 from gc3.synth import Result
@@ -47,12 +49,14 @@ class Way(NamedTuple):
         lanes: See `gc3.synth.Result`.
         instances: Copies that run in parallel.
         protocol: "Simple", "LL" or "LL128".
+        again: Whether places in scratch are used again wherever they can be.
     """
 
     schedule: int
     lanes: int
     instances: int
     protocol: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,14 @@ class Best:
     """The search for one collective on one machine."""
 
     def __init__(
-        self, collective: str, on: Platform, root: int = 0, *, threadblocks: int = 0, target: str | None = None
+        self,
+        collective: str,
+        on: Platform,
+        root: int = 0,
+        *,
+        threadblocks: int = 0,
+        target: str | None = None,
+        scratch: ScratchLimit | None = None,
     ) -> None:
         """Simulates nothing yet.
 
@@ -90,6 +101,7 @@ class Best:
             root: The root of a rooted collective.
             threadblocks: Most of a rank, if fewer than those of the machine; 0: no further limit.
             target: Only programs that this runtime executes as MSCCL XML: "msccl", "azure" or "rccl"; None: any.
+            scratch: How much scratch memory a rank may use; None: any amount.
         """
         self.collective = collective
         self.platform = on
@@ -98,6 +110,7 @@ class Best:
         self.found: dict[int, Fastest] = {}
         self.searched: set[int] = set()  # sizes for which no search was cut short
         self.results: list[Result] = []
+        self.scratch = scratch
         self._target = target
         self._threadblocks = min((n for n in (threadblocks, on.parameters.threadblocks) if n), default=0)
         self._times: dict[tuple[Way, int], float] = {}
@@ -117,6 +130,7 @@ class Best:
             in_place=self.in_place,
             target=self._target,
             threadblocks=self._threadblocks,
+            scratch=self.scratch,
         )
         for size in sorted(sizes):
             begin(f"programs of the library, {size} B")
@@ -193,6 +207,10 @@ class Best:
         """Simulates a program, if it has not been."""
         if (way, size) in self._times:
             return
+        if self.scratch is not None and not way.again:
+            simulation = self._simulation(way)
+            if simulation is not None and not self.scratch.allows(simulation.program, size):
+                self._note(way._replace(again=True), size)
         took = self._times[way, size] = self._seconds(way, size)
         found = self.found[size]
         if took < min(found.time_s, _GAIN * found.library_s):
@@ -201,7 +219,9 @@ class Best:
     def _seconds(self, way: Way, size: int) -> float:
         try:
             simulation = self._simulation(way)
-            return math.inf if simulation is None else simulation.run(size).time_s
+            if simulation is None or (self.scratch and not self.scratch.allows(simulation.program, size)):
+                return math.inf
+            return simulation.run(size).time_s
         except errors.UserError:  # too many threadblocks, or no path between two ranks
             return math.inf
 
@@ -227,6 +247,7 @@ class Best:
             protocol=way.protocol,
             in_place=in_place,
             max_threadblocks=self._threadblocks,
+            scratch=0 if way.again else result.scratch,
         )
         self._check_target(program)
         return program
@@ -263,6 +284,9 @@ class Best:
             return
         yield row | rooted
         try:
+            program = self.program(way, in_place=not self.in_place)
+            if self.scratch and not all(self.scratch.allows(program.core, point.size) for point in served.points):
+                return
             other = self._written(way, table, in_place=not self.in_place)
         except errors.UserError:
             return
@@ -305,6 +329,14 @@ class Best:
         lanes = f"{counted(way.lanes, 'lane')}, " if way.lanes else ""
         instances = counted(way.instances, "instance")
         return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{instances}, {way.protocol}"
+
+    def scratch_share(self, found: Fastest) -> Fraction:
+        """Returns the scratch memory that the fastest program needs on a rank, as a part of S."""
+        if found.way is not None:
+            return share(self.program(found.way, in_place=self.in_place).core)
+        assert found.spec is not None  # noqa: S101 - it is one or the other
+        ranks = self.platform.topology.rank_count
+        return share(found.spec.compile(ranks, in_place=self.in_place, prove=False).core)
 
 
 def _neighbours(way: Way) -> Iterator[Way]:

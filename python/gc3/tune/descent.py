@@ -22,6 +22,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
 from gc3.runtime.program import dialect_of
+from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
 from gc3.topologies.ring_order import ring_order
@@ -109,6 +110,7 @@ class Search:
         threadblocks: int = 0,
         most: int = MOST,
         skew: float = 1.0,
+        scratch: ScratchLimit | None = None,
     ) -> None:
         """Simulates nothing yet.
 
@@ -124,9 +126,11 @@ class Search:
             threadblocks: Most of a rank; 0: what a GPU of the machine holds.
             most: Simulations of a size, about.
             skew: Of the blocks; above 1 the calls are of the v-form, and only programs that serve it are tried.
+            scratch: How much scratch memory a rank may use; None: any amount.
         """
         self._on = on
         self._skew = skew
+        self._scratch = scratch
         self._ranks = ranks
         self._in_place = in_place
         self._target = target
@@ -311,8 +315,11 @@ class Search:
 
     def _seconds(self, known: _Known, size: int) -> float:
         if size not in known.times:
-            self._count += 1
             assert known.simulation is not None  # noqa: S101  the caller has looked
+            if self._scratch is not None and not self._scratch.allows(known.simulation.program, size):
+                known.times[size] = math.inf
+                return math.inf
+            self._count += 1
             try:
                 found = known.simulation.run(size)
             except errors.UserError:  # it needs more slots

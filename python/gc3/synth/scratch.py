@@ -1,0 +1,215 @@
+"""Schedules that hold few chunks in scratch memory at once.
+
+A rank that forwards a chunk which it neither has before nor needs after keeps it in scratch, from the step in which it
+arrives to the last one in which it is sent; so does one with the partial sum of a reduction that is not its own. A
+program may use such a place again (`scratch` of `gc3.compile`), so it needs as many as are in use in the same step.
+
+A schedule is rearranged by placing its sends again, one chunk after the other: each hop as early as it can be, then as
+late as those that depend on it allow, so that the chunk is held briefly; and all of them later if some rank is full.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from gc3.runtime import scratch
+from gc3.synth import placing, result
+from gc3.synth.network import Network
+from gc3.synth.placing import Hop
+from gc3.synth.problem import Problem
+from gc3.synth.result import Result
+from gc3.synth.schedule import Schedule, Send
+
+_TRIES = 4  # rearranged schedules, with fewer and fewer chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A result within a limit.
+
+    Attributes:
+        result: The result; None if none was found.
+        least: The least part of S that was found to be needed.
+        rearranged: Whether its sends were placed again.
+    """
+
+    result: Result | None
+    least: Fraction
+    rearranged: bool = False
+
+
+def fitted(
+    made: Result, limit: Fraction, compiling: Mapping[str, Any], hurry: Callable[[], None], *, rearranging: bool
+) -> Fitted:
+    """Returns a result with the sends of another one whose program needs at most a part of S as scratch.
+
+    Args:
+        made: The result.
+        limit: The part of S.
+        compiling: Options of the compiler.
+        hurry: Ends the search at the time limit.
+        rearranging: Whether sends may take place in other steps, also in more of them.
+    """
+    least = scratch.share(made.program(**compiling).core)
+    if least <= limit:
+        return Fitted(made, least)
+    most = int(limit * made.problem.largest)
+    again = replace(made, scratch=most)
+    least = min(least, needed := scratch.share(again.program(**compiling).core))
+    if needed <= limit:
+        return Fitted(again, least)
+    room = most
+    for _ in range(_TRIES if rearranging and most else 0):
+        schedule = rearranged(made.network, made.problem, made.schedule, room, hurry)
+        if schedule is None:
+            break
+        other = replace(result.whole(made.network, made.problem, schedule), lanes=made.lanes, scratch=most)
+        least = min(least, needed := scratch.share(other.program(**compiling).core))
+        if needed <= limit:
+            return Fitted(other, least, rearranged=True)
+        # Messages of several chunks need adjacent places, which may leave gaps.
+        room -= max(int(needed * made.problem.largest) - most, 1)
+        if room < 1:
+            break
+    schedule = rearranged(made.network, made.problem, made.schedule, 1, hurry) if rearranging else None
+    if schedule is not None:  # so few that a limit for these chunks can be no lower, as far as this search knows
+        other = replace(result.whole(made.network, made.problem, schedule), lanes=made.lanes, scratch=0)
+        least = min(least, scratch.share(other.program(**compiling).core))
+    return Fitted(None, least)
+
+
+def keeps(problem: Problem) -> Callable[[int, int], bool]:
+    """Returns the function that says of a chunk and a rank whether the rank keeps it in scratch when it arrives."""
+    contents = problem.contents
+    # Programs of built-in collectives but the all-to-all are written in place: see `gc3.lang.stepwise`.
+    in_place = problem.layout is None and problem.name != "alltoall"
+    works_on_input = {rank for item in problem.items for rank in item.after} if in_place else set[int]()
+
+    def keeps_it(chunk: int, rank: int) -> bool:
+        item = contents[chunk]
+        if rank in item.after:
+            return False
+        return rank not in item.before or (len(item.before) > 1 and rank not in works_on_input)
+
+    return keeps_it
+
+
+def rearranged(
+    network: Network, problem: Problem, schedule: Schedule, room: int, hurry: Callable[[], None]
+) -> Schedule | None:
+    """Returns a schedule with the same sends in which no rank holds more than `room` chunks in scratch in a step.
+
+    Returns:
+        None if a rank must hold a chunk and there is no room for any.
+    """
+    hops: list[Hop] = []
+    chunks: dict[int, list[int]] = {}
+    arrived: dict[tuple[int, int], list[int]] = {}
+    for sends in schedule.steps:
+        first = len(hops)
+        for chunk, src, dst in sends:
+            chunks.setdefault(chunk, []).append(len(hops))
+            hops.append(Hop(chunk, network.edge_index[src, dst], 0, tuple(arrived.get((chunk, src), ()))))
+        for i, (chunk, _, dst) in enumerate(sends, first):
+            arrived.setdefault((chunk, dst), []).append(i)
+    rounds = placing.rounds_of_a_step(hops, network.bounds_of, [chunks for _, chunks in network.bounds])
+    places = _Places(network, network.carried(rounds), room, keeps(problem))
+    found: list[tuple[int, Send]] = []
+    for chunk, listed in chunks.items():  # in the order of their first sends
+        steps = places.place(chunk, [hops[i] for i in listed], listed, hurry)
+        if steps is None:
+            return None
+        found += ((step, (chunk, *network.edges[hops[i].edge])) for step, i in zip(steps, listed, strict=True))
+    return Schedule.of([rounds] * (max((step for step, _ in found), default=-1) + 1), found)
+
+
+class _Places:
+    """What is used of the bounds of the network and of the scratch of ranks, in each step."""
+
+    def __init__(
+        self, network: Network, carried: Sequence[int], room: int, keeps_it: Callable[[int, int], bool]
+    ) -> None:
+        self.network = network
+        self.carried = carried
+        self.room = room
+        self.keeps_it = keeps_it
+        self.used: defaultdict[int, Counter[int]] = defaultdict(Counter[int])  # by step and bound
+        self.held: defaultdict[int, Counter[int]] = defaultdict(Counter[int])  # by step and rank
+        self.end = 0  # behind the last step that is used
+
+    def place(
+        self, chunk: int, hops: Sequence[Hop], numbers: Sequence[int], hurry: Callable[[], None]
+    ) -> list[int] | None:
+        """Returns the step of each send of a chunk, and uses them; None if there is no room however late they are."""
+        at = {number: i for i, number in enumerate(numbers)}
+        before = [[at[b] for b in hop.before] for hop in hops]
+        begin = 0
+        while begin <= self.end:
+            hurry()
+            steps = self._soon(hops, before, begin)
+            first = min(steps)
+            self._delay(hops, before, steps)
+            holding = list(self._holding(chunk, hops, before, steps))
+            if all(self.held[step][rank] < self.room for step, rank in holding):
+                for step, rank in holding:
+                    self.held[step][rank] += 1
+                self._use(hops, steps, 1)
+                self.end = max(self.end, *steps) + 1
+                return steps
+            begin = first + 1
+        return None
+
+    def _soon(self, hops: Sequence[Hop], before: Sequence[Sequence[int]], begin: int) -> list[int]:
+        """The earliest step of each, from `begin` on."""
+        steps: list[int] = []
+        for hop, needs in zip(hops, before, strict=True):
+            step = max((steps[b] + 1 for b in needs), default=begin)
+            while not self._free(hop, step):
+                step += 1
+            steps.append(step)
+            self._use([hop], [step], 1)
+        self._use(hops, steps, -1)
+        return steps
+
+    def _delay(self, hops: Sequence[Hop], before: Sequence[Sequence[int]], steps: list[int]) -> None:
+        """Moves each to the latest step before those that need it."""
+        self._use(hops, steps, 1)
+        until = [0] * len(hops)  # the earliest of those that need it
+        for i in range(len(hops) - 1, -1, -1):
+            self._use([hops[i]], [steps[i]], -1)
+            for step in range(until[i] - 1, steps[i], -1):
+                if self._free(hops[i], step):
+                    steps[i] = step
+                    break
+            self._use([hops[i]], [steps[i]], 1)
+            for b in before[i]:
+                until[b] = min(until[b] or steps[i], steps[i])
+        self._use(hops, steps, -1)
+
+    def _free(self, hop: Hop, step: int) -> bool:
+        return all(self.used[step][b] < self.carried[b] for b in self.network.bounds_of[hop.edge])
+
+    def _use(self, hops: Sequence[Hop], steps: Sequence[int], count: int) -> None:
+        for hop, step in zip(hops, steps, strict=True):
+            for b in self.network.bounds_of[hop.edge]:
+                self.used[step][b] += count
+
+    def _holding(
+        self, chunk: int, hops: Sequence[Hop], before: Sequence[Sequence[int]], steps: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
+        """The steps and ranks in which the chunk takes a place in scratch: from its first arrival to its last send."""
+        arrival: dict[int, int] = {}
+        for hop, step in zip(hops, steps, strict=True):
+            dst = self.network.edges[hop.edge][1]
+            arrival[dst] = min(arrival.get(dst, step), step)
+        last: dict[int, int] = {}
+        for hop, needs, step in zip(hops, before, steps, strict=True):
+            src = self.network.edges[hop.edge][0]
+            if needs and self.keeps_it(chunk, src):
+                last[src] = max(last.get(src, step), step)
+        for rank, end in last.items():
+            yield from ((step, rank) for step in range(arrival[rank], end + 1))
