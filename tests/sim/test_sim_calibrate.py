@@ -175,6 +175,12 @@ def test_calibrate_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert data["values"]["launch"] == pytest.approx(20e-6, rel=0.02)
     assert data["values"]["LL.rate"] == pytest.approx(4e9, rel=0.05)
     assert "held out" in run(*fit)
+    assert data["without_effect"] == []
+    assert "depends on it" not in run(*fit)
+    more = [*fit[:5], "launch,hdr.latency,LL.recv_copy_send", *fit[6:]]
+    idle = json.loads(CliRunner().invoke(main, ["sim", "calibrate", "m.csv", "-t", "ndv4", *more, "--json"]).stdout)
+    assert idle["without_effect"] == ["hdr.latency", "LL.recv_copy_send"]  # one node; no opcode of the program
+    assert "hdr.latency, LL.recv_copy_send: no time in the data depends on it" in run(*more)
     saved = preset_file.read("p.json")
     assert saved.launch_s == data["values"]["launch"]
     assert saved.evidence.status == "calibrated"

@@ -151,6 +151,7 @@ def calibrate(
                 "held_out": fit.held_out,
                 "held_out_nodes": fit.left_out,
                 "values": fit.values,
+                "without_effect": list(fit.without_effect),
                 "ranges": fit.ranges,
                 "rows": [
                     {
@@ -178,6 +179,11 @@ def calibrate(
         f"# mean error: {100 * fit.before:.1f}% before the fit, {100 * fit.in_sample:.1f}% in sample, "
         f"{100 * held_out:.1f}% held out ({splits_text})"
     )
+    if fit.without_effect:
+        output.remark(
+            f"{', '.join(fit.without_effect)}: no time in the data depends on it, so it is as before; measure calls that "
+            "do, or leave it out of --fit"
+        )
     if kept := [name for name in fit.values if settings.is_of_machine(name)]:
         output.remark(
             f"{', '.join(kept)}: of the machine, not of the preset; give --set, or change the topology's file"

@@ -74,9 +74,9 @@ class Changes:
 
     def described(self) -> str:
         """Returns the differences as text; empty if there are none."""
-        parts = [f"{name} at {fraction:g} of its rate" for name, fraction in self.slower]
+        parts = [f"{name} at {fraction:.12g} of its rate" for name, fraction in self.slower]
         parts += [f"{t.where} with {_amount(t)} of other traffic" for t in self.traffic]
-        parts += [f"compute on {100 * self.computing:g}% of the multiprocessors"] if self.computing else []
+        parts += [f"compute on {100 * self.computing:.12g}% of the multiprocessors"] if self.computing else []
         parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in self.parameters]
         parts += [f"rank {r} {1e6 * s:g} us late" for r, s in self.disturbance.delay_s.items()]
         parts += [f"rank {r} takes {f:g} times as long" for r, f in self.disturbance.slowdown.items()]
@@ -248,7 +248,7 @@ def options(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _amount(traffic: Traffic) -> str:
-    return f"{100 * traffic.amount:g}%" if traffic.relative else f"{1e-9 * traffic.amount:g} GB/s"
+    return f"{100 * traffic.amount:.12g}%" if traffic.relative else f"{1e-9 * traffic.amount:.12g} GB/s"
 
 
 def quantity(change: settings.Setting, *, digits: int = 6) -> str:

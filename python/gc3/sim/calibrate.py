@@ -25,6 +25,7 @@ _PRIOR = 0.002
 EVALUATIONS = 400
 RESTARTS = 5
 _SETTLED = 0.99
+_EFFECT = 1e-5  # the least change of a time that counts
 SPLITS = 5
 
 
@@ -58,6 +59,7 @@ class Fit:
         left_out: For each split the number of nodes that was not fitted; empty: random halves were left out.
         values: The fitted parameters, in seconds, bytes per second, or plain.
         ranges: The least and the greatest value of each over the splits.
+        without_effect: Those on which no time in the data depends, so that they were not changed.
     """
 
     platform: Platform
@@ -67,6 +69,7 @@ class Fit:
     values: dict[str, float]
     ranges: dict[str, tuple[float, float]]
     left_out: tuple[int, ...] = ()
+    without_effect: tuple[str, ...] = ()
 
 
 def read_csv(path: str, column: str) -> list[tuple[int, float]]:
@@ -228,4 +231,14 @@ def fit(
         {name: settings.get(final, name) for name in names},
         {name: (min(values), max(values)) for name, values in seen.items()},
         left_out,
+        tuple(name for name in names if not _matters(final, cases, name)),
     )
+
+
+def _matters(on: Platform, cases: Sequence[Case], name: str) -> bool:
+    """Whether any prediction changes if a parameter is 5 % lower, or half of a small whole number."""
+    lower = settings.apply(on, [settings.Setting(name, 0.95, relative=True)])
+    if settings.get(lower, name) == settings.get(on, name):
+        lower = settings.apply(on, [settings.Setting(name, 0.5, relative=True)])
+    both = zip(predictions(on, cases), predictions(lower, cases), strict=True)
+    return any(abs(math.log(a / b)) > _EFFECT for a, b in both)
