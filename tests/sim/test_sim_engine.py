@@ -276,6 +276,11 @@ def test_a_minute_that_is_over_keeps_what_was_measured(cache: Path, monkeypatch:
     found = json.loads(part.stdout)
     assert (found["complete"], found["cases"]) == (False, len(SIZES) * 6)
     assert presets.get("here-threads").evidence.held_out == found["error_held_out"]
+    limited(_Fake(presets.get("cpu-threads")), 1)  # the other programs take the times that were expected
+    worse = command(*line)
+    assert "it is not kept, because the preset that gc3 brings predicts the others better" in worse.stderr
+    assert "kept for this machine" not in worse.stdout
+    assert presets.get("here-threads").evidence.held_out == found["error_held_out"]
     limited(_Fake(truth()), 2)
     cut = command(*line, "--json")
     assert "the fit was ended because 0 s were up; the same command goes on" in cut.stderr

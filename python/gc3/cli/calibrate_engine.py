@@ -60,7 +60,8 @@ class _Clock:
     def ends(self) -> bool:
         """To be asked before each step; one is always made."""
         now = time.monotonic()
-        self.ended = self._asked is not None and now + (now - self._asked) > self._end
+        # A step takes as long as the one before, and half of that follows the last one.
+        self.ended = self._asked is not None and now + 1.5 * (now - self._asked) > self._end
         self._asked = now
         return self.ended
 
@@ -85,13 +86,16 @@ def calibrate_engine(engine: str, target: str | None, *, as_json: bool) -> int:
         with output.progress("fitting", cpu.STEPS, printing=False) as begin:
             first, shipped = cpu.start(engine, cores(), thresholds), presets.get(f"cpu-{engine}")
             fit = cpu.fit(engine, first, trained, unseen, shipped, begin=begin, ends=clock.ends)
-        kept = cpu.keep(engine, fit.parameters)
+        # Of few programs a fit can be worse than what there is; then simulations do not use it.
+        good = all_run or fit.errors[-1].median <= fit.before[-1].median
+        kept = cpu.keep(engine, fit.parameters) if good else None
         if all_run and not clock.ended:
             times.forget()
     if target is not None:
         write_text(target, preset_file.dumps(fit.parameters))
     if not all_run:
-        output.remark(f"{_measured_only(times, samples)}, to which the preset is fitted; {_rest(times)}")
+        not_kept = "" if good else "; it is not kept, because the preset that gc3 brings predicts the others better"
+        output.remark(f"{_measured_only(times, samples)}, to which the preset is fitted{not_kept}; {_rest(times)}")
     elif clock.ended:
         output.remark(f"the fit was ended because {LONGEST:.0f} s were up; {_rest(times)}")
     _report(engine, fit, kept, times.spread(), complete=all_run and not clock.ended, as_json=as_json)
@@ -158,6 +162,8 @@ def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, co
         size = sizes.format_size(now.size) if now.size else "all"
         rows = f"{now.median:>14.1%} {_part(now.ordered):>12} {before.median:>18.1%} {_part(before.ordered):>12}"
         click.echo(f"{size:>12} {rows}")
+    if kept is None and kept_files.folder() is not None:
+        return
     if kept is None:
         output.remark("GC3_CACHE is off, so this is not kept: give -o FILE.json")
         return
