@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -301,6 +302,25 @@ def test_what_cannot_be_converted_is_refused_with_one_message() -> None:
             pytorch_traces.convert(operators, profile)
     with pytest.raises(gc3.UserError, match=r"two groups are called 'tp': \[0, 1\] and \[2, 3\]"):
         pytorch_traces.merged([{"tp": [0, 1]}, {"tp": [2, 3]}])
+
+
+def test_numbers_and_texts_outside_the_ranges_of_a_trace_are_refused() -> None:
+    for rank in (-5, 4):
+        assert f"the profile is of rank {rank} of 4" in unusable(Recording(rank=rank))
+    for size, told in ((-1, "-4 B"), (1 << 62, f"{1 << 64} B")):
+        step = Recording()
+        step.operator("c10d::send", 0, 10, tensors(tensor(1, size)), OBJECT, integer(2), integer(7))
+        assert told in unusable(step)
+    step = Recording({**WORLD, "ranks": [0, 1, 2, 9]})
+    step.operator("c10d::send", 0, 10, tensors(tensor(1, 8)), OBJECT, integer(3), integer(7))
+    assert "peer 9" in unusable(step)
+    for duration in (1e18, math.inf):  # JSON's 1e400
+        step = Recording()
+        step.operator("aten::mm", 0, duration)
+        assert "trace" in unusable(step)
+    step = Recording()
+    step.operator("aten::\ud800", 0, 10)
+    assert "surrogates not allowed" in unusable(step)
 
 
 def test_the_command_converts_files(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from gc3.support import files
 # An event with this name and that of a group, which gc3.torch.record puts into a call.
 GROUP_MARK = "gc3 group "
 _MOST_BYTES = 1 << 30
+_MOST_WHOLE, _LONGEST_S = 1 << 63, 1e9
 _GZIP = b"\x1f\x8b"
 _DEFAULT = "default_pg"
 _BACKWARD = "autograd::engine::evaluate_function"
@@ -102,11 +103,26 @@ def convert(operators: Any, profile: Any) -> Recorded:
         job = _Job.of(profile)
         found = _operators(operators)
         timed = _paired(found, profile)
-        return _Conversion(job, _Kernels.of(profile)).run(timed)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as problem:
+        recorded = _Conversion(job, _Kernels.of(profile)).run(timed)
+        _check(recorded)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         if isinstance(problem, errors.Gc3Error):
             raise
         raise _bad(f"expected the JSON of PyTorch's ExecutionTraceObserver and of its profiler ({problem!r})") from None
+    return recorded
+
+
+def _check(found: Recorded) -> None:
+    """Refuses what no step has, and what a trace cannot hold."""
+    if not 0 <= found.rank < found.ranks:
+        raise _bad(f"the profile is of rank {found.rank} of {found.ranks}")
+    for node in found.trace:
+        for text in (node.name, node.group):
+            text.encode()  # with half of a character: a ValueError
+        whole = 0 <= node.size < _MOST_WHOLE and abs(node.tag) < _MOST_WHOLE
+        if not whole or not 0 <= node.peer < found.ranks or node.duration_s > _LONGEST_S:
+            told = f"{node.duration_s:g} s, {node.size} B, peer {node.peer}, tag {node.tag}"
+            raise _bad(f"'{errors.shown(node.name)}' is outside the ranges of a trace ({told})")
 
 
 @dataclass(frozen=True, slots=True)
