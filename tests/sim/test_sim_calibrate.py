@@ -261,7 +261,7 @@ def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "it is a log of allgather" in calibrated("--from", log, "-p", "ring_allreduce", *line, code=1)
     assert "--from needs" in calibrated("--from", log, *gathering, *line, "--column", "t_us", code=2)
     assert "--from needs" in calibrated("--from", log, *line, code=2)
-    assert "leave out FILE.csv" in calibrated("--from", log, "--engine", "threads", code=2)
+    assert "by itself: leave out --from" in calibrated("--from", log, "--engine", "threads", code=2)
     assert "give --from or --engine" in calibrated(log, log, *gathering, *line, "--column", "t_us", code=2)
     text = (tmp_path / "a.log").read_text()
     (tmp_path / "b.log").write_text(text.replace("#  Rank", "#  Place"))
@@ -299,6 +299,22 @@ def test_ranks_on_one_processor_take_turns() -> None:
 def test_engine_and_file_exclude_each_other() -> None:
     for line in ("sim calibrate --engine threads --column x_us", "sim calibrate m.csv", "sim calibrate"):
         assert CliRunner().invoke(main, line.split()).exit_code == 2
+
+
+@pytest.mark.python_only
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--evaluations 20", "--evaluations"),
+        ("--evaluations 400", "--evaluations"),  # also if it is what would be taken without it
+        ("--splits 3 --preset ndv4", "--preset, --splits"),
+        ("--protocol LL m.csv", "FILE.csv, --protocol"),
+    ],
+)
+def test_options_that_an_engine_has_no_use_for_are_refused(line: str, told: str) -> None:
+    found = CliRunner().invoke(main, ["sim", "calibrate", "--engine", "threads", *line.split()])
+    assert found.exit_code == 2
+    assert f"--engine measures and fits by itself: leave out {told}\n" in found.output
 
 
 def test_the_error_held_out_is_of_what_was_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from gc3 import collectives, errors
 from gc3.cli import options, output, sizes, variants, what_if
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gc3.cli.options import CompileOptions
     from gc3.runtime.program import Program
     from gc3.topologies import Topology
+
+_OF_ENGINE = ("engine", "target", "as_json", "help")  # options with --engine
 
 
 @click.command(
@@ -110,8 +113,7 @@ def calibrate(
     -t cpu` uses the preset from then on (of threads), and `--preset here-threads` and `here-processes` do.
     """
     if engine is not None:
-        if paths or logs or column or machine or programs or names:
-            raise click.UsageError("--engine measures by itself: leave out FILE.csv and its options")
+        _refuse_beside_engine(click.get_current_context())
         return calibrate_engine(engine, target, as_json=as_json)
     if logs:
         if column or not machine or not programs or not names:
@@ -189,6 +191,18 @@ def calibrate(
             f"{', '.join(kept)}: of the machine, not of the preset; give --set, or change the topology's file"
         )
     return 0
+
+
+def _refuse_beside_engine(context: click.Context) -> None:
+    """Refuses whatever would have no effect beside --engine, however it was given."""
+    given = [
+        parameter.opts[0] if isinstance(parameter, click.Option) else "FILE.csv"
+        for parameter in context.command.params
+        if parameter.name not in _OF_ENGINE
+        and context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT
+    ]
+    if given:
+        raise click.UsageError(f"--engine measures and fits by itself: leave out {', '.join(given)}")
 
 
 def _logged(
