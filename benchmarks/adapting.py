@@ -29,6 +29,7 @@ import numpy as np
 import gc3
 from gc3.comm.adapting import candidates
 from gc3.comm.selection import Spec, Table
+from gc3.support import files
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
@@ -42,7 +43,7 @@ def table(folder: str, name: str, program: dict[str, Any]) -> str:
     """Writes a table with one program for AllReduce, and returns its path."""
     path = Path(folder) / f"{name}.json"
     row = {"collective": "allreduce", "program": program}
-    path.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    files.replace_text(str(path), json.dumps({"format": "gc3-selection-1", "rows": [row]}))  # another rank may read it
     return str(path)
 
 
@@ -152,6 +153,7 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
         "pairs": {"algorithm": "allpairs_allreduce"},
         "pairs LL": {"algorithm": "allpairs_allreduce", "protocol": "LL"},
         "direct": {"algorithm": "direct_allreduce"},
+        "doubling": {"algorithm": "recursive_doubling_allreduce"},
         "bad": BAD,
     }
     with ExitStack() as stack:
@@ -159,6 +161,7 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
             name: stack.enter_context(gc3.init(table=table(folder, name.replace(" ", "_"), data), adapt=False))
             for name, data in programs.items()
         }
+        fixed["default"] = stack.enter_context(gc3.init(adapt=False))
         new = stack.enter_context(gc3.init(table=table(folder, "bad", BAD), adapt=True))
         for comm in fixed.values():
             block(comm, x, y, 50)
