@@ -67,6 +67,7 @@ def test_the_winner_is_as_good_as_is_said(spread: float, noise: float) -> None:
         found = race(range(8), machine.turn)
         assert found is not None
         assert found.within is not None
+        assert min(found.seconds, key=found.seconds.__getitem__) == found.winner
         losses.append(machine.true[found.winner] / min(machine.true) - 1)
         wrong += losses[-1] > found.within
     assert wrong / 300 <= 0.05
@@ -134,6 +135,53 @@ def test_races_that_end_early() -> None:
     found = race([1, 2], breaks, kept=[2])
     assert found is not None
     assert found.winner == 2
+
+
+def test_what_is_out_early_is_not_faster_than_the_winner() -> None:
+    """Program 2 is out after two rounds in which program 0 was faster, and program 1, which wins later, slower."""
+    counts = [0, 0, 0]
+
+    def turn(program: int) -> float:
+        counts[program] += 1
+        return (1.0, {1: 4.0, 2: 1.2}.get(counts[1], 0.5), 1.3)[program]
+
+    found = race(range(3), turn)
+    assert found is not None
+    assert (found.winner, len(found.turns[2])) == (1, 2)
+    assert list(found.seconds) == [1, 0, 2]
+    assert found.seconds == {1: 0.5, 0: 1.0, 2: 0.5}
+    assert found.intervals[2] is None
+
+
+def test_what_is_kept_may_win_though_it_was_out() -> None:
+    counts = [0, 0]
+
+    def turn(program: int) -> float:
+        counts[program] += 1
+        return (1.0, 4.0 if counts[1] <= 2 else 0.5)[program]
+
+    found = race(range(2), turn, kept=[1])
+    assert found is not None
+    assert (found.winner, found.seconds[1]) == (1, 0.5)
+    found = race(range(2), lambda program: (1.0, 4.0)[program], kept=[1])
+    assert found is not None
+    assert (found.winner, found.within, len(found.turns[1])) == (0, 0.0, FEWEST_ROUNDS)
+
+
+@pytest.mark.parametrize("kept", [(), (2,)])
+def test_if_a_program_fails_what_it_has_beaten_races_again(kept: tuple[int, ...]) -> None:
+    count, rounds = [0], list[int]()
+
+    def turn(program: int) -> float | None:
+        count[0] += program == 0
+        rounds.append(program)
+        return None if program == 0 and count[0] > 3 else (1.0, 3.0, 4.0)[program]
+
+    found = race(range(3), turn, kept=kept)
+    assert found is not None
+    assert (found.winner, list(found.turns)) == (1, [1, 2])
+    assert rounds.count(1) == 2 + FEWEST_ROUNDS
+    assert len(found.turns[1]) == FEWEST_ROUNDS
 
 
 class Fake:

@@ -57,7 +57,8 @@ class Outcome(Generic[K]):
     """What a race has shown.
 
     Attributes:
-        turns: Seconds of the turns of each program; those that are out early have fewer.
+        turns: Seconds of the turns of each program; those that are out early have fewer. The winner comes first in all
+            other mappings.
         winner: The fastest program.
         within: Any other is faster by at most this, at LEVEL each: 0.01 is 1 %. None: there were too few rounds.
     """
@@ -68,19 +69,30 @@ class Outcome(Generic[K]):
 
     @property
     def seconds(self) -> dict[K, float]:
-        """The times: the median of the winner's turns, and the others' in comparison with it in the same rounds."""
-        return {program: statistics.median(times) for program, times in self._comparable()}
+        """The times: the median of the winner's turns, and the others' in comparison with it in the same rounds.
+
+        None is less than the winner's: a program that is out had few turns, and its comparisons with others than the
+        winner count as well.
+        """
+        least = statistics.median(self.turns[self.winner])
+        return {program: max(least, statistics.median(times)) for program, times in self._comparable()}
 
     @property
     def intervals(self) -> dict[K, tuple[float, float] | None]:
         """The intervals of the times; None: of too few turns."""
-        return {program: interval(times) for program, times in self._comparable()}
+        seconds, found = self.seconds, dict[K, tuple[float, float] | None]()
+        for program, times in self._comparable():
+            ends = interval(times)
+            found[program] = ends and (ends[0], max(ends[1], seconds[program]))
+        return found
 
     def _comparable(self) -> Iterator[tuple[K, list[float]]]:
         own = self.turns[self.winner]
         middle = statistics.median(own)
+        yield self.winner, own
         for program, times in self.turns.items():
-            yield program, own if program == self.winner else [middle * ratio for ratio in _ratios(times, own)]
+            if program != self.winner:
+                yield program, [middle * ratio for ratio in _ratios(times, own)]
 
 
 def race(
@@ -95,7 +107,8 @@ def race(
 
     Args:
         programs: They, in the order in which equal ones are preferred.
-        turn: Times one, in seconds; None: it cannot be timed, and is left out.
+        turn: Times one, in seconds; None: it cannot be timed, and is left out. If others are out by then, the rest race
+            anew, since they may be out only because of it.
         kept: Those that have a turn in every round, though others are faster.
         goes_on: Whether there is time for another round; the first is always run.
         renew: Lets ranks start anew, before some of the rounds. Where a rank's memory is can matter more than the
@@ -114,23 +127,27 @@ def race(
         if number % _TOGETHER == 0:
             renew()
         now = [program for program in turns if program in left or program in kept]
+        all_left = len(left) == len(turns)
         for program in draw.sample(now, len(now)):
             took = turn(program)
             if took is None:
                 del turns[program]
             else:
                 turns[program].append(took)
+        lost = [program for program in left if program not in turns]
         left = [program for program in left if program in turns]
-        if not left:
-            left = [program for program in kept if program in turns]
+        if lost and not all_left:
+            return race(turns, turn, kept=kept, goes_on=goes_on, renew=renew)
         if not left:
             return None
         best = _fastest(left, turns)
-        least = {program: _least(turns[program], turns[best]) for program in left}
-        left = [program for program in left if program == best or _may_win(turns[program], turns[best])]
+        # Those that are kept can come back, since they have turns anyway.
+        timed = [program for program in now if program in turns]
+        left = [program for program in timed if program == best or _may_win(turns[program], turns[best])]
         if number + 1 < FEWEST_ROUNDS:
             continue
-        within = max(0.0, *(1 / (least[program] or 1.0) - 1 for program in left))
+        best = _fastest(left, turns)
+        within = max(0.0, *(1 / (_least(turns[program], turns[best]) or 1.0) - 1 for program in left))
         if within <= MARGIN:
             break
     return Outcome(turns, _fastest(left, turns), within)

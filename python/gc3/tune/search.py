@@ -94,7 +94,8 @@ class Measured:
         ranks: Number of ranks.
         size: S in bytes.
         in_place: The mode it was measured in.
-        times_us: The time of each finalist, in the order of candidates: see `gc3.tune.race.Outcome`.
+        times_us: The time of each finalist, the winner's first: see `gc3.tune.race.Outcome`. With a simulation, in the
+            order of candidates.
         default: The program of the default table; None if it cannot be timed, or the machine is simulated.
         tried: Number of candidates that were measured briefly, or simulated.
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
