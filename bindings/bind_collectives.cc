@@ -77,8 +77,8 @@ void run_on_device(Self self, const Described& d) {
   comm::Communicator& comm = self.p->body();
   const Operand& typed = d.given.there() ? d.given : d.result;
   const select::CallShape shape = unwrap(comm.shape(d.call));
-  without_gil([&] {
-    comm.settle(interrupted);
+  without_gil([&]() -> Status {
+    GC3_CHECK(comm.settle(interrupted));
     return comm.usable();
   });
   const auto address = [](const Operand& operand) {

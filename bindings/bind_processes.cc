@@ -194,6 +194,7 @@ void bind_processes(nb::module_& m) {
           "close",
           [](Joined& joined, bool at_once) {
             without_gil([&]() -> Status {
+              GC3_CHECK(joined.body->check_thread());
               if (at_once && (joined.body->has_started() || joined.body->is_running())) joined.body->abort();
               joined.body->close(interrupted);
               return {};
@@ -422,8 +423,8 @@ void bind_processes(nb::module_& m) {
       .def(
           "settle",
           [](Face& f) {
-            without_gil([&] {
-              f.body().settle(interrupted);
+            without_gil([&]() -> Status {
+              GC3_CHECK(f.body().settle(interrupted));
               return f.body().usable();
             });
           },

@@ -73,6 +73,10 @@ def test_programs_run_again() -> None:
     ranks.run(ranks.program("run_again"), 3)
 
 
+def test_calls_of_a_signal_handler_within_a_call_are_refused(tmp_path: Path) -> None:
+    ranks.run(ranks.program("nested_calls"), 2, arguments=[tmp_path / "handled"])
+
+
 def test_a_killed_rank_is_reported() -> None:
     results = ranks.start(ranks.program("killed_rank"), 3).finish()
     assert [status for status, _ in results] == [0, -signal.SIGKILL, 0]

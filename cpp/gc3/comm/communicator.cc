@@ -146,6 +146,7 @@ Status Communicator::usable() const {
 template <class Work>
 auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltype(work()) {
   if (closed_ || busy()) GC3_CHECK(usable());
+  GC3_CHECK(core_->check_thread());
   if (!busy()) return work();
   std::optional<decltype(work())> result;
   wait(progress_.start([&] {
@@ -166,12 +167,15 @@ void Communicator::wait(const std::shared_future<Status>& done, const Interrupte
 }
 
 Status Communicator::check_goes_on(const std::shared_future<Status>& done) const {
-  if (here() || done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
-  return usable();
+  if (done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
+  GC3_CHECK(core_->check_thread());
+  return here() ? Status() : usable();
 }
 
-void Communicator::settle(const Interrupted& interrupted) {
+Status Communicator::settle(const Interrupted& interrupted) {
+  GC3_CHECK(core_->check_thread());
   if (busy() && here()) wait(progress_.start([] { return Status(); }), interrupted);
+  return {};
 }
 
 Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint32_t root) const {
@@ -465,7 +469,7 @@ Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes
 void Communicator::close(const Interrupted& interrupted) {
   if (closed_.exchange(true)) return;
   if (!here()) return;
-  settle(interrupted);
+  static_cast<void>(settle(interrupted));
   adaptation_.close();
   messages_->close(interrupted);
   core_->close();

@@ -166,9 +166,12 @@ class Communicator {
   bool has_started() const { return busy() || messages_->busy(); }
   // Whether a call is running, in whatever thread.
   bool is_running() const { return core_->is_running(); }
+  // See cpu::Membership.
+  Status check_thread() const { return core_->check_thread(); }
   // Waits until started calls have finished, successfully or not.
-  void settle(const Interrupted& interrupted = {});
-  // Fails if the call will never finish, because this is a fork, which does not have the thread that runs the call.
+  Status settle(const Interrupted& interrupted = {});
+  // Fails if the call will never finish, because this is a fork, which does not have the thread that runs the call, or
+  // because this thread is in a call that comes before it.
   Status check_goes_on(const std::shared_future<Status>& done) const;
   // Waits for a started call; an interrupt makes the calls of all ranks fail.
   void wait(const std::shared_future<Status>& done, const Interrupted& interrupted);

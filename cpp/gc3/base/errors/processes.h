@@ -18,5 +18,6 @@ inline constexpr ErrorId RankFailed = error_id("GC3-R024");
 inline constexpr ErrorId CountsDiffer = error_id("GC3-R025");
 inline constexpr ErrorId Truncated = error_id("GC3-R026");
 inline constexpr ErrorId BetweenHosts = error_id("GC3-R027");
+inline constexpr ErrorId NestedCall = error_id("GC3-R028");
 
 }  // namespace gc3::ErrorCode

@@ -90,7 +90,7 @@ Result<std::vector<core::Group::Payload>> Communicator::exchange(const core::Gro
 }
 
 void Communicator::meet_by(ProcessProgram& program) {
-  const std::lock_guard lock(members_->mutex);
+  const std::unique_lock lock = members_->look();
   if (members_->group != nullptr) members_->meets = &program;
 }
 
@@ -129,17 +129,17 @@ Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes
 }
 
 std::vector<pid_t> Communicator::processes() {
-  const std::lock_guard lock(members_->mutex);
+  const std::unique_lock lock = members_->look();
   return members_->group == nullptr ? std::vector<pid_t>() : members_->group->processes();
 }
 
 std::optional<pid_t> Communicator::outsider() {
-  const std::lock_guard lock(members_->mutex);
+  const std::unique_lock lock = members_->look();
   return members_->group == nullptr ? std::nullopt : members_->group->job()->outsider();
 }
 
 std::string Communicator::network() const {
-  const std::lock_guard lock(members_->mutex);
+  const std::unique_lock lock = members_->look();
   return members_->links == nullptr ? "" : members_->links->describe();
 }
 

@@ -49,6 +49,8 @@ class Communicator {
   // The same with its library and addresses; empty: there are none, or the communicator is closed. Waits for a running
   // call.
   std::string network() const;
+  // See Membership.
+  Status check_thread() const { return members_->check_thread(); }
   // Whether a thread is making a call.
   bool is_running() const { return !std::unique_lock(members_->mutex, std::try_to_lock).owns_lock(); }
   // The ranks, for messages between two of them; until it is closed.

@@ -50,7 +50,7 @@ class HostCarrier final : public transport::Carrier {
 }  // namespace
 
 std::unique_ptr<transport::Carrier> make_carrier(const std::shared_ptr<Membership>& members) {
-  const std::lock_guard lock(members->mutex);
+  const std::unique_lock lock = members->look();
   if (members->group == nullptr || members->links == nullptr) return {};
   std::unique_ptr<HostLinks> links = HostLinks::create(*members->group, members->links->options());
   return std::make_unique<HostCarrier>(members, std::move(links));

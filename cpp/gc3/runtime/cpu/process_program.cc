@@ -38,12 +38,22 @@ std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometr
 
 }  // namespace
 
-Result<std::unique_lock<std::mutex>> Membership::enter(std::optional<double> timeout_s) {
-  std::unique_lock lock(mutex);
+Result<Membership::Turn> Membership::enter(std::optional<double> timeout_s) {
+  GC3_CHECK(check_thread());
+  Turn turn(*this);
   if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_CHECK(core::check_timeout(timeout_s));
   group->limit_calls(timeout_s);
-  return lock;
+  return turn;
+}
+
+Status Membership::check_thread() const {
+  if (caller.load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};  // relaxed: see Turn
+  return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
+}
+
+std::unique_lock<std::mutex> Membership::look() {
+  return check_thread().ok() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
 }
 
 Status Membership::barrier(const core::Interrupted& interrupted) const {

@@ -1,6 +1,7 @@
 // The engine of a rank that is a process: the threadblocks of this rank, over the FIFOs of a communicator.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -48,16 +50,40 @@ class ProcessProgram;
 
 // What the programs of a communicator share.
 struct Membership {
-  std::mutex mutex;                    // held by a call
-  std::unique_ptr<core::Group> group;  // null once the communicator is closed
-  std::unique_ptr<HostLinks> links;    // null if all ranks are on one host
+  // Of a call: lasts as long as the call.
+  class Turn {
+   public:
+    explicit Turn(Membership& members) : lock_(members.mutex), caller_(&members.caller) {
+      set(std::this_thread::get_id());
+    }
+    ~Turn() {
+      if (lock_.owns_lock()) set({});
+    }
+    Turn(Turn&&) = default;
+
+   private:
+    // Relaxed: a thread only asks whether the caller is itself, which no other thread writes.
+    void set(std::thread::id thread) { caller_->store(thread, std::memory_order_relaxed); }
+
+    std::unique_lock<std::mutex> lock_;
+    std::atomic<std::thread::id>* caller_;
+  };
+
+  std::mutex mutex;                     // held by a call
+  std::atomic<std::thread::id> caller;  // the thread that makes it
+  std::unique_ptr<core::Group> group;   // null once the communicator is closed
+  std::unique_ptr<HostLinks> links;     // null if all ranks are on one host
   std::unique_ptr<FifoPool> fifos;
   core::SingleCopy single_copy;     // never changes, so that it can be read without the mutex
   ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
 
-  // Begins a call, which lasts as long as the result; fails if the communicator is closed. It is given up when it makes
-  // no progress for `timeout_s`; none: for the time-out of the group.
-  Result<std::unique_lock<std::mutex>> enter(std::optional<double> timeout_s = {});
+  // Begins a call, which lasts as long as the result; fails if the communicator is closed, or in a call of this thread.
+  // It is given up when it makes no progress for `timeout_s`; none: for the time-out of the group.
+  Result<Turn> enter(std::optional<double> timeout_s = {});
+  // An error within a call of this thread, as in a signal handler of Python: what waits for the call would never end.
+  Status check_thread() const;
+  // The mutex, for what only looks; within a call of this thread, which holds it, nothing.
+  std::unique_lock<std::mutex> look();
   // Within a call.
   Status barrier(const core::Interrupted& interrupted) const;
 
