@@ -12,6 +12,8 @@ from gc3 import UserError, datatypes
 from gc3.collectives import BUILTIN, custom
 from gc3.runtime.checking import POISON, Case
 
+pytestmark = pytest.mark.python_only
+
 NATIVE = {
     **{"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum},
     **{"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor},

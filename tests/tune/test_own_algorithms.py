@@ -12,6 +12,8 @@ from gc3.cli.main import main
 from gc3.comm.selection import Table
 from gc3.tune import Goal, Measured, Own, Record, Tuner
 
+pytestmark = pytest.mark.python_only
+
 _MINE = '''
 from gc3 import algorithm, chunk
 

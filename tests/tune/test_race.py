@@ -22,6 +22,8 @@ from gc3.tune.predicted import Predictor
 from gc3.tune.race import FEWEST_ROUNDS, MARGIN, MOST_ROUNDS, interval, race
 from gc3.tune.timers import RankTimer
 
+pytestmark = pytest.mark.python_only
+
 RING = Spec("ring_allreduce", (("R", "ranks"),))
 PLACE = ("allreduce", 2, 1024, False, 1.0)
 

@@ -19,6 +19,8 @@ from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Search, SimulatedTuner
 from gc3.tune.descent import MOST
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 
 

@@ -150,6 +150,7 @@ def test_where_a_table_was_measured_is_told_and_checked() -> None:
             read(engine=wrong)
 
 
+@pytest.mark.python_only
 def test_points_of_another_engine_do_not_count(tmp_path: Path) -> None:
     file = str(tmp_path / "t.json")
     line = ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", file, "--engine"]
