@@ -9,8 +9,11 @@ from typing import Any
 from gc3 import topologies
 from gc3.synth import Network, Session, Solvers
 
+# Seconds, far more than any search of a test takes, also on a slow machine: no result may depend on them.
+AMPLE = 600.0
 
-def session(solvers: Solvers, spec: str | Network, seconds: float = 60.0, **options: Any) -> Session:
+
+def session(solvers: Solvers, spec: str | Network, seconds: float = AMPLE, **options: Any) -> Session:
     network = spec if isinstance(spec, Network) else Network.of(topologies.load(spec))
     return Session(network, solvers, time.monotonic() + seconds, **options)
 

@@ -16,7 +16,7 @@ from gc3.cli.main import main
 from gc3.synth import Network, Session, Solvers, Task, parts, task
 from gc3.synth.rails import Machine as Levels
 from own_bounds import ROOTED, Machine, least_ratio, replay
-from small_networks import session
+from small_networks import AMPLE, session
 
 MACHINES = 10
 WALL = 250.0  # seconds for one machine, far more than it needs
@@ -24,7 +24,6 @@ CLOSE = 1e-6
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce", "scatter")
 BOUNDED = 8  # up to this many ranks, bounds are compared with a linear program
 LITTLE = 0.3  # seconds for one part; what is not solved by then gets trees that are grown for each chunk
-AMPLE = 1000.0  # far more seconds than a part takes
 PROGRAMS = 4  # every so many machines, the program is proven, too
 
 Pair = tuple[int, int]

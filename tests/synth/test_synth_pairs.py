@@ -16,6 +16,7 @@ from gc3.synth.placing import Hop
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from own_bounds import Machine, replay
+from small_networks import AMPLE
 
 # Machines, the bandwidth of a round in GB/s, and the bound on R/C that pairs reach.
 MACHINES: list[tuple[str, float | None, Fraction]] = [
@@ -35,12 +36,12 @@ MACHINES: list[tuple[str, float | None, Fraction]] = [
 
 def task_of(spec: str, unit: float | None, solvers: Solvers) -> Task:
     network = Network.of(topologies.load(spec), None if unit is None else unit * 1e9)
-    return Task(Session(network, solvers, time.monotonic() + 120), "allreduce")
+    return Task(Session(network, solvers, time.monotonic() + AMPLE), "allreduce")
 
 
 def pairs_of(task: Task) -> pairs.Pairs:
     session = task.session
-    found = pairs.best(task.network, session.group(task.problem(task.unit).demands[-1]), session.solvers, 60.0)
+    found = pairs.best(task.network, session.group(task.problem(task.unit).demands[-1]), session.solvers, AMPLE)
     assert found is not None
     return found
 
@@ -85,7 +86,7 @@ def check_run(network: Network, made: Result) -> None:
 def test_rounds_approach_the_load_and_programs_run(spec: str, most: float, solvers: Solvers) -> None:
     """A composition takes 7/4 on the star and the line, and 7/16 on the broken DGX-1."""
     task = task_of(spec, None, solvers)
-    schedule = pairs.schedule(task.network, 128, pairs_of(task), 60.0)
+    schedule = pairs.schedule(task.network, 128, pairs_of(task), AMPLE)
     best = task.pipelined(128).result
     assert best is not None
     assert best.schedule.total_rounds <= schedule.total_rounds <= most * 128 * task.any_steps().rounds
@@ -103,7 +104,7 @@ def test_with_many_chunks_only_the_depth_remains(solvers: Solvers) -> None:
     """On a line, the last chunk begins after all others, and passes seven more links, to a middle rank and back."""
     task = task_of("line:R=8", None, solvers)
     for chunks in (64, 512):
-        assert pairs.schedule(task.network, chunks, pairs_of(task), 60.0).total_rounds == chunks + 7
+        assert pairs.schedule(task.network, chunks, pairs_of(task), AMPLE).total_rounds == chunks + 7
 
 
 @pytest.mark.parametrize("spec", ["dgx1", "lassen:N=2", "torus:X=4,Y=4", "fat_tree:R=8,leaf=4,taper=2"])

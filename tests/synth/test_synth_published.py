@@ -7,6 +7,7 @@ import pytest
 from gc3 import topologies
 from gc3.synth import Network, Session, Solvers, demand, trees
 from gc3.topologies import Builder, LinkClass, Port, Topology
+from small_networks import AMPLE
 
 NVLINK, INFINIBAND = LinkClass("nvlink", 125e9, source="TE-CCL"), LinkClass("infiniband", 12.5e9, source="TE-CCL")
 
@@ -36,6 +37,6 @@ def test_the_optimum_of_forestcoll(machine: str, published: str) -> None:
     with Solvers() as solvers:
         bound = Session(network, solvers).any_steps(wanted).rounds
     assert f"{float(network.ranks / bound):.2f}" == published
-    forest = trees.best(network, wanted, bound, 100.0)
+    forest = trees.best(network, wanted, bound, AMPLE)
     assert forest is not None
     assert forest.ratio == bound

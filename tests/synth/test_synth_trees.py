@@ -9,6 +9,7 @@ import pytest
 from gc3 import topologies
 from gc3.synth import Network, Session, Solvers, Task, demand, trees
 from own_bounds import Machine, replay
+from small_networks import AMPLE
 
 # Machines, the bandwidth of a round in GB/s, and R/C: ranks times that bandwidth divided by R/C is ForestColl's GB/s.
 MACHINES: list[tuple[str, float | None, Fraction]] = [
@@ -30,7 +31,7 @@ def forest_of(network: Network, name: str, root: int = 0) -> tuple[trees.Forest 
     wanted = demand.builtin(name, network.ranks, 1, root)
     with Solvers() as solvers:
         bound = Session(network, solvers).any_steps(wanted).rounds
-    return trees.best(network, wanted, bound, 100.0), bound
+    return trees.best(network, wanted, bound, AMPLE), bound
 
 
 @pytest.mark.parametrize(("spec", "unit", "ratio"), MACHINES, ids=str)

@@ -180,11 +180,11 @@ def test_what_was_found_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_simulation_that_takes_too_long_ends_at_the_limit(tmp_path: Path) -> None:
     begun = time.monotonic()
-    said = gc3("synth", "best", "allreduce", "-t", "dgx1", "-b", "64TiB", "-e", "64TiB", "--time-limit", "1",
+    said = gc3("synth", "best", "allreduce", "-t", "dgx1", "-b", "1024TiB", "-e", "1024TiB", "--time-limit", "1",
                "-o", str(tmp_path / "t.json"))  # fmt: skip
     assert said.exit_code == 0
     assert "the search was cut short" in said.output
-    assert time.monotonic() - begun < 30  # the first simulation alone takes more than a minute
+    assert time.monotonic() - begun < ranks.LONGEST  # the first simulation alone takes a quarter of an hour
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_mistakes(tmp_path: Path) -> None:
         said = gc3("synth", "best", "allgather", *line)
         assert said.exit_code in (1, 2), said.output
         assert why in said.output
-    few = gc3("synth", "best", "alltoall", "-t", "dgx1", "-b", "1KiB", "-e", "1KiB", "--time-limit", "2",
-              "--max-threadblocks", "1", *out)  # fmt: skip
+    few = gc3("synth", "best", "alltoall", "-t", "dgx1", "-b", "1KiB", "-e", "1KiB", "--max-threadblocks", "1",
+              *out)  # fmt: skip
     assert "no program has so few threadblocks" in few.output
     assert "inf" not in few.output
     (tmp_path / "rows.txt").write_text("best allgather -t dgx1 -o t.json")

@@ -14,9 +14,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -141,7 +142,7 @@ class Solvers:
 
     def close(self) -> None:
         """Ends the child process; the next call starts another."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         process.kill()
@@ -150,6 +151,7 @@ class Solvers:
             if pipe is not None:
                 with contextlib.suppress(OSError):  # the data of an unfinished write
                     pipe.close()
+        self._process = None  # not before: what interrupts this leaves the rest to another call
 
     def warm_up(self) -> None:
         """Starts the child process and imports the solvers, which takes a moment.
@@ -244,14 +246,35 @@ class Solvers:
             self.close()
             # A separate session: Ctrl-C on a terminal must reach only this process, because some solvers handle it
             # themselves.
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
-                [sys.executable, str(_WORKER), str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=-1,
-                start_new_session=True,
-            )
+            with _undisturbed():
+                self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
+                    [sys.executable, str(_WORKER), str(os.getpid())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=-1,
+                    start_new_session=True,
+                )
         return self._process
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Generator[None, None, None]:
+    """Delays Ctrl-C and alarms: what they raise while a process is started would leave one that nobody knows."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are handled in the main thread
+        return
+    came: list[int] = []
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
+    delayed = {number: handler for number, handler in usual.items() if callable(handler)}
+    try:
+        for number in delayed:
+            signal.signal(number, lambda which, _frame: came.append(which))
+        yield
+    finally:
+        for number, handler in delayed.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _read(pipe: int, deadline: float) -> dict[str, Any] | None:
