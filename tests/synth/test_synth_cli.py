@@ -167,6 +167,28 @@ def test_time_is_up_while_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "open: the time limit was reached before the schedule was compiled to a program" in result.output
 
 
+@pytest.mark.parametrize("mode", ["--pipelined", "--pareto 2", "--pipelined --json"])
+def test_time_is_up_and_the_bound_takes_longer(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a large machine the bound takes minutes: what is printed at the limit must not wait for it."""
+
+    def forever(_task: synth.Task) -> synth.Bound:
+        while True:
+            time.sleep(0.01)
+
+    def too_late(*_: object) -> None:
+        raise synth.TimeUp
+
+    monkeypatch.setattr(synth.Task, "pipelined", too_late)
+    monkeypatch.setattr(synth.Task, "any_steps", forever)
+    result = gc3(f"synth allgather -t dgx1 {mode} --time-limit 0.5")
+    assert result.exit_code == 1, result.output
+    if "json" in mode:
+        assert json.loads(result.output)["least_ratio"] is None
+    else:
+        assert "open: the time limit was reached" in result.output
+        assert "so far: no bound was computed in time" in result.output
+
+
 GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r], "post": [0]} for r in (0, 1, 1, 2)]}
 
 

@@ -1,5 +1,6 @@
 #include "gc3/synth/grow.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -16,6 +17,8 @@ using Clock = std::chrono::steady_clock;
 
 // The price of a full bound over that of an empty one, as a power of ten over the whole load.
 constexpr double kSteep = 6.0;
+// The largest such power: an infinite price would make ranks unreachable where a bound is far below the load.
+constexpr double kSteepest = 200.0;
 // What a send costs beyond its price if its data is a send farther from the source, as a part of the lowest price.
 constexpr double kLean = 0.03;
 constexpr std::size_t kMostSearches = 4096;   // for paths from trees, in a pass
@@ -84,7 +87,8 @@ class Growth {
  private:
   void find_prices() {
     for (std::size_t b = 0; b < base_.size(); ++b) {
-      base_[b] = std::pow(10.0, kSteep * static_cast<double>(load_[b]) / (field_.room[b] * field_.fewest));
+      const double full = static_cast<double>(load_[b]) / (field_.room[b] * field_.fewest);
+      base_[b] = std::pow(10.0, std::min(kSteep * full, kSteepest));
     }
     for (std::size_t e = 0; e < price_.size(); ++e) {
       double sum = 0;

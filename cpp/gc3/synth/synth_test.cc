@@ -148,6 +148,13 @@ TEST_CASE("trees reach all targets and spread over equal links") {
   CHECK(!grow_trees(field, wanted, {0}, 1, 0).has_value());  // no time
 }
 
+TEST_CASE("trees reach all targets where the load is far above the rounds to which it is compared") {
+  const Field field{3, {{0, 1}, {1, 2}}, {{0}, {1}}, {1e-3, 1}, 1};
+  const auto trees = grow_trees(field, {{0, {1, 2}}}, std::vector<std::uint32_t>(100), 2, kSeconds);
+  REQUIRE(trees.has_value());
+  for (const std::vector<Sprout>& tree : *trees) CHECK(tree.size() == 2);
+}
+
 TEST_CASE("hops take place when their data has arrived and there is room") {
   Chance chance{std::mt19937(2)};  // NOLINT(*-msc51-cpp) - the same every time
   for (int round = 0; round < 50; ++round) {

@@ -6,7 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ _MODES = {  # by --pipelined and --hierarchical
     (True, True): "overlapped",
 }
 _ONE_OF = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
+_FOR_BOUNDS = 1.0  # seconds, for what is printed if nothing was found; it ends the alarm of the limit
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
@@ -249,7 +250,12 @@ def synth_command(
             limit = None if memory is None else memory.share(for_size or 0)
             task = synth.task(session, wanted, root, most_scratch=limit, compiling=compiling)
             if pareto is not None:
-                return _frontier(task, pareto, max_steps, delivery, tell)
+                try:
+                    return _frontier(task, pareto, max_steps, delivery, tell)
+                except synth.TimeUp:
+                    with tell.aside():
+                        _show_open(task, _out_of_time(), delivery)
+                    return 1
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
             mode = _MODES[pipelined, hierarchical] if network.ranks > 1 else "alone"
             search = _search(task, count, mode, steps, rounds)
@@ -340,12 +346,16 @@ def _stoppable(
     try:
         return search()
     except synth.TimeUp:
-        return synth.Outcome(synth.OPEN, None, "the time limit was reached", None, time.monotonic() - begun), None
+        return _out_of_time(time.monotonic() - begun), None
     except KeyboardInterrupt:
         with tell.aside():
             stopped = synth.Outcome(synth.OPEN, None, "interrupted", None, time.monotonic() - begun)
             _show_open(task, stopped, delivery)
         raise
+
+
+def _out_of_time(seconds: float = 0.0) -> synth.Outcome:
+    return synth.Outcome(synth.OPEN, None, "the time limit was reached", None, seconds)
 
 
 def _in_steps(
@@ -366,21 +376,26 @@ def _in_steps(
 
 def _show_open(task: synth.Task, outcome: synth.Outcome, delivery: _Delivery) -> None:
     """Prints the results so far if nothing was found, and what may help."""
-    steps, ratio = task.any_algorithm_steps(), task.any_steps()
-    if delivery.as_json:
+    known: dict[str, Any] = {"least_steps": None, "least_ratio": None, "proof": None}
+    so_far = "no bound was computed in time"
+    with suppress(synth.TimeUp), alarm(time.monotonic() + _FOR_BOUNDS, synth.TimeUp):
+        steps, ratio = task.any_algorithm_steps(), task.any_steps()
         known = {"least_steps": steps, "least_ratio": str(ratio.rounds), "proof": ratio.proof}
-        if isinstance(task, synth.LimitedTask) and task.least_scratch is not None:
-            known["least_scratch_share"] = str(task.least_scratch)
+        so_far = f"at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}"
+    least = task.least_scratch if isinstance(task, synth.LimitedTask) else None
+    if least is not None:
+        known["least_scratch_share"] = str(least)
+    if delivery.as_json:
         output.emit({**outcome_data(outcome, None, full=False), **known})
         return
     click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
-    click.echo(f"so far: at least {counted(steps, 'step')}, at least R/C = {ratio.rounds}: {ratio.proof}")
-    if isinstance(task, synth.LimitedTask) and task.least_scratch is not None:
-        click.echo(f"next: --max-scratch {task.least_scratch}, or --pipelined with more --chunks, which are smaller")
+    click.echo(f"so far: {so_far}")
+    if least is not None:
+        click.echo(f"next: --max-scratch {least}, or --pipelined with more --chunks, which are smaller")
     elif delivery.pipelined:
         click.echo("next: a larger --time-limit, or fewer --chunks")
     else:
-        click.echo(f"next: {delivery.again} --pipelined, which quickly finds a schedule near that R/C")
+        click.echo(f"next: {delivery.again} --pipelined, which quickly finds a schedule near the bound")
 
 
 def _deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: _Delivery) -> int:
