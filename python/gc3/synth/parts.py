@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from gc3.synth import cuts
 from gc3.synth.demand import Demand
@@ -13,6 +15,8 @@ from gc3.synth.network import Network
 from gc3.synth.pipeline import pipelined
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import OPEN, Session
+
+Solve: TypeAlias = Callable[[Session, Network, Demand], Schedule]
 
 _SECONDS = 10.0
 _SHARE = 0.3  # of the time that is left

@@ -20,7 +20,7 @@ from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
-from gc3.synth.parts import grown, quick, solved
+from gc3.synth.parts import Solve, grown, quick, solved
 from gc3.synth.pipeline import fullest, pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
@@ -317,8 +317,7 @@ class Task:
         Raises:
             gc3.UserError: The number is invalid for the collective, or the network has no similar nodes.
         """
-        begun = time.monotonic()
-        fewest = math.ceil(self.any_steps().rounds * chunks)
+        begun, fewest = time.monotonic(), math.ceil(self.any_steps().rounds * chunks)
         best: tuple[Result, str] | None = None
         # Parts of few steps may overlap better than grown trees, or worse.
         for solve in (grown, quick) if overlapped else (solved,):
@@ -329,9 +328,7 @@ class Task:
                     best = found
         return self._open(begun) if best is None else self._of_parts(*best, begun)
 
-    def _composed_of(
-        self, chunks: int, solve: Callable[[Session, Network, Demand], Schedule], overlapped: bool
-    ) -> tuple[Result, str] | None:
+    def _composed_of(self, chunks: int, solve: Solve, overlapped: bool) -> tuple[Result, str] | None:
         """A composition of parts that `solve` finds, and how it was made; None at the time limit."""
         parts: list[str] = []
 
