@@ -266,7 +266,7 @@ def test_both_models_of_sharing_agree() -> None:
 def test_only_simple_and_only_where_the_ports_are_shared() -> None:
     ndv5 = sim.platform("ndv5")
     program = compiled("nvls_allreduce", R=8, instances=4)
-    without = settings.apply(ndv5, [settings.Setting("nvlink4.multicast_efficiency", 0.0, relative=True)])
+    without = settings.apply(ndv5, [settings.parse("nvlink4.multicast_efficiency=0")])
     assert sim.Simulation(program, ndv5).run(GIB).time_s < 0.8 * sim.Simulation(program, without).run(GIB).time_s
     flags = gc3.compile(algorithms.load("nvls_allreduce"), R=8, protocol="LL128")
     assert sim.Simulation(flags, ndv5).run(MIB).time_s == sim.Simulation(flags, without).run(MIB).time_s
@@ -290,4 +290,5 @@ def test_what_the_time_counts_on_is_said() -> None:
         sizes = ["-b", "1MiB", "-e", "1MiB", "--protocol", protocol]
         result = runner.invoke(main, ["sim", "nvls_allreduce", "direct_allreduce", "-t", machine_, *sizes])
         assert result.exit_code == 0, result.output
+        assert ("--set CLASS.multicast_efficiency=0" in result.stderr) == said
         assert ("note: nvls_allreduce: the time is with switches" in result.stderr) == said

@@ -137,7 +137,8 @@ def parse(text: str) -> Setting:
         raise _bad(f"'{value}' in '{text}' is too large a number")
     if number > 1 and not relative and name.endswith("_efficiency"):
         raise _bad(f"'{value}' in '{text}': {name} is the part that is used, which is 1 at most")
-    least = "0 or more" if what == "time" and not relative else "above 0"
+    may_be_zero = (what == "time" and not relative) or name.endswith(".multicast_efficiency")  # 0: no such switch
+    least = "0 or more" if may_be_zero else "above 0"
     if number < 0 or (number == 0 and least == "above 0"):
         raise _bad(f"'{value}' in '{text}': {name} is a {what}, which is {least}")
     return Setting(name, number, relative)
