@@ -425,6 +425,9 @@ void bind_compiler(nb::module_& m) {
           },
           nb::sig("def __exit__(self, *args: object) -> None"));
 
+  m.def(
+      "next_step", [] { open_session(current()).tracer.next_step(); },
+      "Operations after this call come after those before it in the threadblocks that they share.");
   m.def("current_session", &current, "The program that this context traces, or None.");
   m.def("enter_session", [](nb::handle session) {
     nb::inst_ptr<Session>(session)->lines.enter();

@@ -13,7 +13,7 @@ if _typing.TYPE_CHECKING:
     from gc3.comm.spawn import spawn
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
-    from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, parallelize
+    from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, next_step, parallelize
     from gc3.runtime.program import EngineOptions, Program, Report, verify
 
 __version__ = "0.1.0"
@@ -46,6 +46,7 @@ __all__ = [
     "empty",
     "init",
     "nccl",
+    "next_step",
     "parallelize",
     "select",
     "sim",
@@ -64,7 +65,7 @@ _HOMES = {
     "gc3.comm.spawn": ("spawn",),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
-    "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "parallelize"),
+    "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "next_step", "parallelize"),
     "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),
 }
 

@@ -694,6 +694,11 @@ class parallelize:
 
     def __exit__(self, *args: object) -> None: ...
 
+def next_step() -> None:
+    """
+    Operations after this call come after those before it in the threadblocks that they share.
+    """
+
 def current_session() -> object:
     """The program that this context traces, or None."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import gc3
-from gc3 import SourceProgram, algorithm, chunk, parallelize
+from gc3 import SourceProgram, algorithm, chunk, collectives, next_step, parallelize
 from gc3.algorithms import catalogue, load
 
 
@@ -389,3 +389,18 @@ def test_library_for_any_nodes_and_gpus(name: str, nodes: int, gpus: int) -> Non
 @pytest.mark.parametrize("instances", [1, 2, 3])
 def test_library_for_any_ranks(name: str, ranks: int, in_place: bool, instances: int) -> None:
     assert gc3.compile(load(name), R=ranks, in_place=in_place, instances=instances).verify().ok
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_steps_order_what_a_threadblock_does(steps: bool) -> None:
+    """Without steps, the chunk with the longer way goes first."""
+    expect = {(1, 0): [(0, 0)], (2, 0): [(0, 1)]}
+    data = collectives.custom("two ways", inputs=[2, 0, 0], outputs=[0, 1, 1], expect=expect)
+    program = SourceProgram("x", data, ranks=3)
+    with program:
+        chunk(0, "in", 0).copy(1, "out", 0)
+        if steps:
+            next_step()
+        chunk(0, "in", 1).copy(1, "scratch", 0).copy(2, "out", 0)
+    sent = [line.split()[-1] for line in gc3.compile(program).core.to_text().splitlines() if " send in" in line]
+    assert sent == (["in[0]", "in[1]"] if steps else ["in[1]", "in[0]"])

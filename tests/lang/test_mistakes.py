@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import gc3
-from gc3 import SourceProgram, UserError, algorithm, chunk, collectives, parallelize
+from gc3 import SourceProgram, UserError, algorithm, chunk, collectives, next_step, parallelize
 from gc3.algorithms import load
 from gc3.cli.main import main
 
@@ -68,6 +68,11 @@ def test_a_block_that_ends_twice_is_an_error() -> None:
             pass
         with pytest.raises(UserError, match="has not begun"):
             block.__exit__(None, None, None)
+
+
+def test_a_step_needs_a_program() -> None:
+    with pytest.raises(UserError, match=r"test_mistakes.py:\d+: GC3-L014"):
+        next_step()
 
 
 def test_factors_do_not_overflow() -> None:

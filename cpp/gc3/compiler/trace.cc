@@ -32,6 +32,7 @@ std::string to_text(const Trace& trace) {
     if (op.recv_tb != kAuto) out += " recvtb=" + std::to_string(op.recv_tb);
     if (op.factor != 1) out += " lane=" + std::to_string(op.lane) + "/" + std::to_string(op.factor);
     if (op.group != kNone) out += " group=" + std::to_string(op.group);
+    if (op.step != 0) out += " step=" + std::to_string(op.step);
     if (op.where.exists()) out += "  # line " + std::to_string(trace.location(op.where).line);
     out += "\n";
   }

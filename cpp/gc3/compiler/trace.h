@@ -43,6 +43,7 @@ struct ChunkOp {
   std::int32_t recv_tb = kAuto;
   std::uint32_t factor = 1;  // parallelize: the number of parts that `split` cuts this operation into
   std::uint32_t lane = 0;    // the index of this part; lanes use disjoint channels
+  std::uint32_t step = 0;    // what the author orders: instructions of lower steps come first
   LocationId where;
   std::uint32_t group = kNone;  // of its lane: the multicast of a copy, the in-switch sum of a reduction
   bool adapts = false;          // a copy that the user did not write: it adapts an algorithm to the other mode

@@ -426,6 +426,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   op.send_tb = directives.send_tb != kAuto || remote ? directives.send_tb : directives.recv_tb;
   op.recv_tb = directives.recv_tb != kAuto || remote ? directives.recv_tb : directives.send_tb;
   op.factor = factors_.empty() ? 1 : factors_.back();
+  op.step = step_;
   op.where = where;
   op.group = directives.group;
   trace_.ops.push_back(op);

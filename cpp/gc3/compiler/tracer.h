@@ -80,6 +80,8 @@ class Tracer {
   // Nested `with parallelize(n)` blocks multiply.
   Status push_factor(std::int64_t factor, LocationId where);
   void pop_factor();
+  // Begins the next step: see ChunkOp::step.
+  void next_step() { ++step_; }
 
   // Ends the trace: returns the finished trace, or every mismatch with the postcondition, up to `limit`.
   std::vector<Diagnostic> check_postcondition(std::size_t limit);
@@ -118,6 +120,7 @@ class Tracer {
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
   std::vector<std::vector<std::vector<Cell>>> cells_;  // [buffer][rank][index]
   std::vector<std::uint32_t> factors_;
+  std::uint32_t step_ = 0;
   std::map<std::tuple<std::string, int, std::uint32_t>, LocationId> locations_;  // file, line, caller
   std::uint32_t groups_ = 0;
   bool open_ = false;

@@ -14,7 +14,7 @@
 from gc3._core import ChunkRef
 from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
-from gc3.lang.operations import chunk, parallelize
+from gc3.lang.operations import chunk, next_step, parallelize
 from gc3.lang.source import SourceProgram
 from gc3.lang.stepwise import Chunk, StepList, stepwise
 
@@ -31,6 +31,7 @@ __all__ = [
     "chunk",
     "compile",
     "dump",
+    "next_step",
     "parallelize",
     "stepwise",
 ]

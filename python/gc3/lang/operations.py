@@ -10,6 +10,7 @@ from gc3 import _core
 if TYPE_CHECKING:
     from gc3._core import ChunkRef
     from gc3._core import chunk as chunk  # noqa: PLC0414  exported from here
+    from gc3._core import next_step as next_step  # noqa: PLC0414
 
 _Place: TypeAlias = "int | tuple[int, int]"
 
@@ -40,10 +41,24 @@ def _chunk(  # pyright: ignore[reportUnusedFunction]
     return _core.chunk(rank, buffer, index, count, size=size, sz=sz)
 
 
+def _next_step() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Begins the next step of a schedule: where operations share a threadblock, those of earlier steps come first.
+
+    Without steps, the compiler orders them by the depth of their dependencies (002 section 5.2). That starts the first
+    hops of all chunks before the second hops. A schedule that pipelines chunks wants another order.
+
+    Raises:
+        gc3.UserError: No program is being traced.
+    """
+    _core.next_step()
+
+
 if not TYPE_CHECKING:
     # A partial function adds no frame, so an operation is still attributed to the caller's line.
     chunk = functools.update_wrapper(functools.partial(_core.chunk), _chunk)
     chunk.__name__ = chunk.__qualname__ = "chunk"
+    next_step = functools.update_wrapper(functools.partial(_core.next_step), _next_step)
+    next_step.__name__ = next_step.__qualname__ = "next_step"
 
 
 class parallelize(_core.parallelize):  # noqa: N801  a directive of the language

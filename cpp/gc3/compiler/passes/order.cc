@@ -8,14 +8,14 @@
 namespace gc3::compiler {
 namespace {
 
-// Positions of nodes when sorted by depth, then by reverse depth from high to low, then by number.
-std::vector<std::uint32_t> priorities(const InstructionDag& dag) {
+// Positions of nodes when sorted by step, then by depth, then by reverse depth from high to low, then by number.
+std::vector<std::uint32_t> priorities(const Trace& trace, const InstructionDag& dag) {
   const Depths d = depths(dag);
   const auto n = static_cast<std::uint32_t>(dag.nodes.size());
   std::vector<std::uint32_t> sorted(n);
   std::vector<std::uint32_t> scratch(n);
   for (std::uint32_t i = 0; i < n; ++i) scratch[i] = i;
-  // Two stable counting sorts, the less significant key first.
+  // Stable sorts, the less significant key first.
   const auto counting_sort = [n](const std::vector<std::uint32_t>& in, std::vector<std::uint32_t>& out, auto key) {
     std::vector<std::uint32_t> count(n + 1, 0);
     for (const std::uint32_t i : in) ++count[key(i) + 1];
@@ -26,6 +26,7 @@ std::vector<std::uint32_t> priorities(const InstructionDag& dag) {
   for (const std::uint32_t r : d.reverse) longest = std::max(longest, r);
   counting_sort(scratch, sorted, [&](std::uint32_t i) { return longest - d.reverse[i]; });
   counting_sort(sorted, scratch, [&](std::uint32_t i) { return d.depth[i]; });
+  std::ranges::stable_sort(scratch, {}, [&](std::uint32_t i) { return trace.ops[op_of(i)].step; });
   std::vector<std::uint32_t>& position = sorted;
   for (std::uint32_t k = 0; k < n; ++k) position[scratch[k]] = k;
   return position;
@@ -82,7 +83,7 @@ class Scheduler {
         channels_(channels),
         slots_(slots),
         chooser_(trace, dag, threadblocks),
-        priority_(priorities(dag)),
+        priority_(priorities(trace, dag)),
         node_at_(dag.nodes.size()),
         waiting_(dag.nodes.size(), 0),
         fifo_next_(trace.ops.size(), kNone),

@@ -41,6 +41,20 @@ TEST_CASE("order: depth decides before the length of the path that follows") {
   CHECK(s.place(recv_node(4)) < s.place(recv_node(0)));
 }
 
+TEST_CASE("order: steps decide before depth and the length of the path that follows") {
+  Traced t(3);
+  t.copy(in(0), scratch(1));            // 0: before a longer path
+  t.copy(scratch(1), scratch(2));       // 1
+  t.copy(in(0, 1), out(1)).step = 1;    // 2
+  t.copy(scratch(2), out(2)).step = 1;  // 3
+  t.copy(in(0, 2), out(1, 1));          // 4: written last, of the first step
+  const Scheduled s(std::move(t.trace), 2);
+  REQUIRE(s.order.complete);
+  CHECK(s.place(send_node(1)) < s.place(send_node(2)));
+  CHECK(s.place(send_node(4)) < s.place(send_node(2)));
+  CHECK(s.place(recv_node(4)) < s.place(recv_node(2)));
+}
+
 TEST_CASE("order: a receive that was ready too early is woken when its message reaches the front") {
   Traced t(2);
   t.copy(in(1), scratch(1, 5));
