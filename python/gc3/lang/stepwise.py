@@ -12,16 +12,18 @@ same two ranks whose places are adjacent on both sides become one message of sev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from gc3 import collectives, errors
-from gc3._core import chunk
+from gc3._core import chunk, next_step, parallelize
 from gc3.lang.algorithm import Algorithm
 
 Send: TypeAlias = "tuple[int, int, int]"  # address, from, to
 ChannelOf: TypeAlias = "Callable[[int, int, int, bool], int]"
+PartsOf: TypeAlias = "Callable[[int, int], int]"
 
 
 class Chunk(NamedTuple):
@@ -60,6 +62,8 @@ class StepList:
         steps: The sends of each step.
         channel_of: The channel of a transfer, by sender, receiver, its place there, and whether it is reduced into
             the data there; None: the compiler chooses.
+        parts_of: In how many parallel parts a transfer runs, by sender and receiver; None: each in one.
+        ordered: Whether the steps also order what a threadblock does; else the depth of dependencies does.
         layout: The custom collective that it implements; None: its chunks say what it implements, and are in the order
             of their addresses in all buffers.
     """
@@ -71,6 +75,8 @@ class StepList:
     chunks: tuple[Chunk, ...]
     steps: tuple[tuple[Send, ...], ...]
     channel_of: ChannelOf | None = None
+    parts_of: PartsOf | None = None
+    ordered: bool = False
     layout: Layout | None = None
 
     def inputs(self) -> list[list[int]]:
@@ -222,8 +228,13 @@ class _Move(NamedTuple):
     dst_index: int
     channel: int | None
 
-    def write(self, count: int, channel_of: ChannelOf | None) -> None:
+    def write(self, count: int, channel_of: ChannelOf | None, parts_of: PartsOf | None) -> None:
         """Writes it, for `count` chunks."""
+        parts = 1 if parts_of is None else parts_of(self.src, self.dst)
+        with nullcontext() if parts == 1 else parallelize(parts):
+            self._write(count, channel_of)
+
+    def _write(self, count: int, channel_of: ChannelOf | None) -> None:
         there = chunk(self.src, self.src_buffer, self.src_index, count)
         channel = self.channel
         if channel_of is not None and self.src != self.dst:
@@ -297,6 +308,8 @@ class _Writer:
 
     def write(self) -> None:
         for step, sends in enumerate(self.schedule.steps):
+            if self.schedule.ordered:
+                next_step()
             self.channel = step if self.step_channels else None
             self._step(step, sends)
         self.channel = None
@@ -391,7 +404,7 @@ class _Writer:
                 count += 1
                 continue
             if first is not None:
-                first.write(count, self.schedule.channel_of)
+                first.write(count, self.schedule.channel_of, self.schedule.parts_of)
             first, count = move, 1
         if first is not None:
-            first.write(count, self.schedule.channel_of)
+            first.write(count, self.schedule.channel_of, self.schedule.parts_of)

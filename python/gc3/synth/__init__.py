@@ -18,7 +18,7 @@ from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.outcome import Outcome, Point
 from gc3.synth.repair import repaired
-from gc3.synth.result import Result
+from gc3.synth.result import Order, Result
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.solvers import Solvers
@@ -36,6 +36,7 @@ __all__ = [
     "Demand",
     "LimitedTask",
     "Network",
+    "Order",
     "Outcome",
     "Piece",
     "Point",

@@ -11,15 +11,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from gc3 import errors
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
 from gc3.synth import check, demand, flows
+from gc3.synth.gathered import gathered
 from gc3.synth.network import Capacity, Network
 from gc3.synth.problem import Problem
 from gc3.synth.schedule import Schedule, pruned
+
+Order: TypeAlias = Literal["depth", "steps", "gathered"]
 
 _TOO_MANY_THREADBLOCKS = "GC3-C001"
 
@@ -35,6 +38,11 @@ class Result:
         lanes: How many channels the transfers of each kind (between nodes and inside, reducing and not) are
             distributed over, by their place, so that they do not wait for each other; 0: the compiler chooses.
         scratch: Chunks of scratch above which places are used again, as in `gc3.compile`.
+        parts: In how many parallel parts a transfer inside a node runs, if there are several nodes. So messages between
+            nodes are larger than those inside.
+        order: What a threadblock does first. "depth": the compiler chooses, by the depth of dependencies; "steps": what
+            comes first in the schedule; "gathered": the same, with the contributions to a sum moved together (see
+            `gc3.synth.gathered`).
     """
 
     problem: Problem
@@ -42,6 +50,8 @@ class Result:
     schedule: Schedule
     lanes: int = 0
     scratch: int | None = None
+    parts: int = 1
+    order: Order = "depth"
 
     @property
     def collective(self) -> str:
@@ -84,8 +94,12 @@ class Result:
         """
         ranks = self.network.ranks
         channels = self._channel if self.lanes and not step_channels else None
-        layout, steps = self.problem.layout, self.schedule.steps
-        listed = StepList("", self.name, self.collective, ranks, self.chunk_list(), steps, channels, layout)
+        gathers = self.order == "gathered" and self.problem.reduced is not None
+        steps = gathered(self.problem.contents, self.schedule) if gathers else self.schedule.steps
+        listed = StepList(
+            "", self.name, self.collective, ranks, self.chunk_list(), steps, channels,
+            None if self.parts == 1 else self._parts, self.order != "depth", self.problem.layout,
+        )  # fmt: skip
         return stepwise(listed, self._known(), step_channels=step_channels)
 
     def _channel(self, src: int, dst: int, place: int, adds: bool) -> int:
@@ -93,6 +107,10 @@ class Result:
         nodes = self.network.nodes
         lane = place % self.lanes + self.lanes * adds
         return int(not nodes or nodes[src] == nodes[dst]) + 2 * lane
+
+    def _parts(self, src: int, dst: int) -> int:
+        nodes = self.network.nodes
+        return self.parts if nodes and nodes[src] == nodes[dst] else 1
 
     def _known(self) -> tuple[str, int, int] | None:
         """Name, chunks and root of a built-in collective that reduces; None for others."""

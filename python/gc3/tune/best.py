@@ -23,7 +23,7 @@ from gc3.runtime.program import Program, dialect_of, verify
 from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, Simulation
 from gc3.support.words import counted
-from gc3.synth import Result
+from gc3.synth import Order, Result
 from gc3.tune.descent import Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.search import Measured, far_apart
@@ -31,11 +31,9 @@ from gc3.tune.search import Measured, far_apart
 LANES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
 INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 PROTOCOLS = ("Simple", "LL", "LL128")
+PARTS = (1, 2, 3, 4, 6, 8)  # of transfers inside nodes
+ORDERS: tuple[Order, ...] = ("depth", "steps", "gathered")
 _STARTS = 5  # descents at each size
-# Lanes, instances and protocol of the first programs of each schedule.
-_SMALL_SIZE = 256 << 10
-_SMALL = ((0, 1, "LL"), (0, 4, "LL"), (0, 2, "LL128"))
-_LARGE = ((0, 4, "Simple"), (1, 4, "Simple"), (2, 2, "Simple"), (4, 1, "Simple"))
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
 _MOST_SENDS = 400_000  # of a program
 _KEPT = 400  # simulations that are not made again
@@ -49,6 +47,8 @@ class Way(NamedTuple):
         lanes: See `gc3.synth.Result`.
         instances: Copies that run in parallel.
         protocol: "Simple", "LL" or "LL128".
+        order: What its threadblocks do first: see `gc3.synth.Result`.
+        parts: Parallel parts of a transfer inside a node: see there.
         again: Whether places in scratch are used again wherever they can be.
     """
 
@@ -56,7 +56,22 @@ class Way(NamedTuple):
     lanes: int
     instances: int
     protocol: str
+    order: Order = "depth"
+    parts: int = 1
     again: bool = False
+
+
+# The first programs of each schedule.
+_SMALL_SIZE = 256 << 10
+_SMALL = (Way(0, 0, 1, "LL"), Way(0, 0, 4, "LL"), Way(0, 0, 2, "LL128"))
+_LARGE = (
+    Way(0, 0, 4, "Simple"),
+    Way(0, 1, 4, "Simple"),
+    Way(0, 2, 2, "Simple"),
+    Way(0, 4, 1, "Simple"),
+    Way(0, 1, 2, "Simple", "gathered"),
+    Way(0, 1, 1, "Simple", "gathered", 2),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +167,13 @@ class Best:
             (_SMALL, [s for s in known if s <= _SMALL_SIZE]),
         ):
             for start in starts if served else ():
-                begin(f"{counted(len(self.results), 'schedule')} with {start[1]} instances, {start[2]}")
+                copies = counted(start.instances, "instance")
+                begin(f"{counted(len(self.results), 'schedule')} with {copies}, {start.protocol}")
                 for number in range(len(self.results)):
                     for size in served:
                         if time.monotonic() > deadline:
                             return
-                        self._note(Way(number, *start), size)
+                        self._note(start._replace(schedule=number), size)
         for number in far_apart(len(known)):
             size = known[number]
             begin(f"{counted(len(self.results), 'schedule')}, {size} B")
@@ -177,7 +193,7 @@ class Best:
 
     def fastest_of(self, schedule: int, size: int) -> tuple[Way, float]:
         """Returns the fastest way that is found for one schedule at a size, and its time in seconds."""
-        starts = [Way(schedule, *start) for start in (_SMALL if size <= _SMALL_SIZE else _LARGE)]
+        starts = [start._replace(schedule=schedule) for start in (_SMALL if size <= _SMALL_SIZE else _LARGE)]
         for way in starts:
             self._note(way, size)
         way = self._descend(min(starts, key=lambda w: self._times[w, size]), size, math.inf)
@@ -185,14 +201,30 @@ class Best:
 
     def _descend(self, way: Way, size: int, deadline: float) -> Way:
         """Looks at ways that use most of the threadblocks, then goes on to faster neighbours; returns the last."""
-        todo = [*self._full(way), *_neighbours(way)]
+        todo = [*self._full(way), *self._neighbours(way)]
         while todo and time.monotonic() < deadline:
             other = todo.pop(0)
             self._note(other, size)
             if self._times[other, size] < self._times[way, size]:
                 way = other
-                todo += [w for w in _neighbours(other) if (w, size) not in self._times]
+                todo += [w for w in self._neighbours(other) if (w, size) not in self._times]
         return way
+
+    def _neighbours(self, way: Way) -> Iterator[Way]:
+        """The ways that differ by one step, or by fewer of one and more of the other."""
+        fewer_lanes, more_lanes = _beside(LANES, way.lanes)
+        fewer, more = _beside(INSTANCES, way.instances)
+        pairs = ((way.lanes, more), (more_lanes, way.instances), (more_lanes, fewer), (fewer_lanes, more))
+        for lanes, instances in (*pairs, (fewer_lanes, way.instances), (way.lanes, fewer)):
+            yield way._replace(lanes=lanes, instances=instances)
+        for protocol in PROTOCOLS:
+            yield way._replace(protocol=protocol)
+        for order in ORDERS if self.results[way.schedule].problem.reduced is not None else ORDERS[:2]:
+            yield way._replace(order=order)
+        if len({rank.node for rank in self.platform.topology.ranks}) > 1:
+            fewer_parts, more_parts = _beside(PARTS, way.parts)
+            for parts, instances in ((fewer_parts, way.instances), (more_parts, way.instances), (more_parts, fewer)):
+                yield way._replace(parts=parts, instances=instances)
 
     def _full(self, way: Way) -> Iterator[Way]:
         """For each number of lanes the way with as many instances as there are threadblocks for."""
@@ -211,12 +243,13 @@ class Best:
             simulation = self._simulation(way)
             if simulation is not None and not self.scratch.allows(simulation.program, size):
                 self._note(way._replace(again=True), size)
-        took = self._times[way, size] = self._seconds(way, size)
+        took = self._times[way, size] = self.seconds(way, size)
         found = self.found[size]
         if took < min(found.time_s, _GAIN * found.library_s):
             self.found[size] = replace(found, time_s=took, way=way, spec=None)
 
-    def _seconds(self, way: Way, size: int) -> float:
+    def seconds(self, way: Way, size: int) -> float:
+        """Returns the predicted time of a way; infinite if it does not run on the machine."""
         try:
             simulation = self._simulation(way)
             if simulation is None or (self.scratch and not self.scratch.allows(simulation.program, size)):
@@ -239,10 +272,10 @@ class Best:
             gc3.UserError: It does not work in place, or needs more threadblocks than the machine has.
         """
         result = self.results[way.schedule]
-        if way.instances * result.schedule.send_count > _MOST_SENDS:
+        if way.instances * way.parts * result.schedule.send_count > _MOST_SENDS:
             raise errors.error("BadArgument", f"'{result.name}' with {way.instances} instances is too large")
         program = compile_program(
-            replace(result, lanes=way.lanes).algorithm(),
+            replace(result, lanes=way.lanes, order=way.order, parts=way.parts).algorithm(),
             instances=way.instances,
             protocol=way.protocol,
             in_place=in_place,
@@ -302,7 +335,7 @@ class Best:
         for way, spec in specs.items():
             took = self._times.get((way, each.size))
             if took is None and complete:
-                took = self._times[way, each.size] = self._seconds(way, each.size)
+                took = self._times[way, each.size] = self.seconds(way, each.size)
             if took is not None and took < each.library_s:
                 times.append((spec, took))
         ranks = self.platform.topology.rank_count
@@ -328,7 +361,9 @@ class Best:
         chunks, steps, rounds = result.cost
         lanes = f"{counted(way.lanes, 'lane')}, " if way.lanes else ""
         instances = counted(way.instances, "instance")
-        return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{instances}, {way.protocol}"
+        parts = f"{counted(way.parts, 'part')} inside nodes, " if way.parts > 1 else ""
+        order = "" if way.order == "depth" else f", in the order of steps{', gathered' * (way.order == 'gathered')}"
+        return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{parts}{instances}, {way.protocol}{order}"
 
     def scratch_share(self, found: Fastest) -> Fraction:
         """Returns the scratch memory that the fastest program needs on a rank, as a part of S."""
@@ -337,19 +372,6 @@ class Best:
         assert found.spec is not None  # noqa: S101 - it is one or the other
         ranks = self.platform.topology.rank_count
         return share(found.spec.compile(ranks, in_place=self.in_place, prove=False).core)
-
-
-def _neighbours(way: Way) -> Iterator[Way]:
-    """The ways that differ by one step, or by fewer of one and more of the other."""
-    fewer_lanes, more_lanes = _beside(LANES, way.lanes)
-    fewer, more = _beside(INSTANCES, way.instances)
-    pairs = ((way.lanes, more), (more_lanes, way.instances), (more_lanes, fewer), (fewer_lanes, more))
-    for lanes, instances in (*pairs, (fewer_lanes, way.instances), (way.lanes, fewer)):
-        if (lanes, instances) != (way.lanes, way.instances):
-            yield way._replace(lanes=lanes, instances=instances)
-    for protocol in PROTOCOLS:
-        if protocol != way.protocol:
-            yield way._replace(protocol=protocol)
 
 
 def _beside(values: tuple[int, ...], value: int) -> tuple[int, int]:

@@ -13,8 +13,8 @@ from gc3.synth import Costs, Network, Outcome, Result, Task, TimeUp
 # Multiples of the fewest chunks. Packed trees need a multiple of their own number, which is often 6 or a power of two.
 _PIPELINED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 _COMPOSED = (1, 2, 4, 8)
-_OVERLAPPED = (2, 8, 32)
-_MOST_SENDS = 24_000
+_OVERLAPPED = (2, 8, 16, 32)
+_MOST_SENDS = 32_000
 _ROUNDS = 4  # of a frontier, more than its steps
 _TIMED = (1, 2)
 _SIZES = 4  # one more of them get schedules by time
