@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "rendezvous-before-the-receiver",
         "cpp/gc3/sim/execution.h",
-        "std::max(b.at + hop, blocks_[c.recv_tb].at) + hop",
-        "b.at + hop + hop",
+        "std::max(asked, there) + hop",
+        "asked + hop",
         _SIM,
     ),
     Mutant(

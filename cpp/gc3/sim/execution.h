@@ -388,7 +388,7 @@ class Execution {
         }
         return;
       }
-      if (options_.record) latest_[t] = readied(t);  // it only waits, and is not recorded
+      if (options_.record) latest_[t] = readied(t);  // it is not recorded
       b.ready = b.at;
     }
     const bool publishes = instruction(b).has_dependents != 0;
@@ -426,10 +426,8 @@ class Execution {
           b.phase = Phase::needs_receiver;
           return;
         }
-        const Time hop = latency_[c.link_class];
-        const Block& receiver = blocks_[c.recv_tb];
-        const bool late = receiver.at > b.at + hop;
-        delay(b, std::max(b.at + hop, receiver.at) + hop, Cause::receiver, readied(late ? c.recv_tb : t));
+        const Time hop = latency_[c.link_class], asked = b.at + hop, there = blocks_[c.recv_tb].at;
+        delay(b, std::max(asked, there) + hop, Cause::receiver, readied(there > asked ? c.recv_tb : t));
       }
     }
     b.phase = Phase::due;
@@ -438,10 +436,8 @@ class Execution {
 
   // The record that a threadblock waited for last, or else that of its previous operation.
   std::uint32_t readied(std::uint32_t t) const {
-    if (!options_.record) return kNone;
-    return blocks_[t].at > blocks_[t].ready ? blocks_[t].before : latest_[t];
+    return !options_.record ? kNone : blocks_[t].at > blocks_[t].ready ? blocks_[t].before : latest_[t];
   }
-
   // Whether the instruction's message is sent or received by rendezvous.
   bool meets(const Block& b) const {
     const ir::OpcodeInfo& does = ir::info(instruction(b).opcode);

@@ -183,8 +183,8 @@ def calibrate(
     )
     if fit.without_effect:
         output.remark(
-            f"{', '.join(fit.without_effect)}: no time in the data depends on it, so it is as before; measure calls that "
-            "do, or leave it out of --fit"
+            f"{', '.join(fit.without_effect)}: no time in the data depends on it, so it is as before; measure calls "
+            "that do, or leave it out of --fit"
         )
     if kept := [name for name in fit.values if settings.is_of_machine(name)]:
         output.remark(

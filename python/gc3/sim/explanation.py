@@ -42,9 +42,8 @@ RECORD = np.dtype(
 
 def waited_for(record: Any) -> str:
     """The larger part of the wait before a record: for the processor, or for what its field `wait` says."""
-    causes = _core.sim_causes()
-    on_core = record["start"] - record["due"] > record["due"] - record["ready"]
-    return "core" if on_core else causes[record["wait"]]
+    ready, due, start = (int(record[name]) for name in ("ready", "due", "start"))
+    return "core" if start - due > due - ready else _core.sim_causes()[int(record["wait"])]
 
 
 @dataclass(frozen=True, slots=True)
