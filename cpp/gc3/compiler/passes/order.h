@@ -8,9 +8,10 @@
 
 namespace gc3::compiler {
 
-// A global topological order: lowest step first, then lowest dependency depth, then highest reverse depth. In this order no connection
-// ever has more than `slots` messages in flight, and messages are received in the order sent. So running it in sequence
-// needs at most `slots` FIFO slots. Threadblocks run parts of one such order and cannot deadlock.
+// A global topological order: lowest step first, then lowest dependency depth, then highest reverse depth. In this
+// order no connection ever has more than `slots` messages in flight, and messages are received in the order sent. So
+// running it in sequence needs at most `slots` FIFO slots. Threadblocks run parts of one such order and cannot
+// deadlock.
 Order order_instructions(const Trace& trace, const InstructionDag& dag, const Channels& channels,
                          const Threadblocks& threadblocks, std::uint32_t slots);
 // The order in which the user wrote the operations. It is complete for unfused DAGs with one slot.
