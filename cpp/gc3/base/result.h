@@ -29,7 +29,8 @@ class [[nodiscard]] Result {
 // Success without a value.
 class [[nodiscard]] Status {
  public:
-  Status() = default;
+  // Not defaulted: `return {}` would first write zeros to the place of the diagnostic, 112 bytes, in every call.
+  Status() {}  // NOLINT(modernize-use-equals-default)
   Status(Diagnostic problem) : problem_(std::move(problem)) {}  // NOLINT(*-explicit-*)
 
   bool ok() const { return !problem_.has_value(); }
