@@ -484,12 +484,8 @@ void bind_compiler(nb::module_& m) {
         const auto parsed = model::parse_name<compiler::Stage>(compiler::kStageNames, stage);
         if (!parsed) {
           std::string text("there is no stage ");
-          text += in_quotes(stage);
-          text += "; they are";
-          for (const std::string_view name : compiler::kStageNames) {
-            text += ' ';
-            text += name;
-          }
+          text.append(in_quotes(stage)).append("; they are");
+          for (const std::string_view name : compiler::kStageNames) text.append(" ").append(name);
           fail(ErrorCode::BadArgument, text);
         }
         const compiler::Options asked =

@@ -30,7 +30,7 @@ class [[nodiscard]] Result {
 class [[nodiscard]] Status {
  public:
   // Not defaulted: `return {}` would first write zeros to the place of the diagnostic, 112 bytes, in every call.
-  Status() {}  // NOLINT(modernize-use-equals-default)
+  Status() {}                                                   // NOLINT(modernize-use-equals-default)
   Status(Diagnostic problem) : problem_(std::move(problem)) {}  // NOLINT(*-explicit-*)
 
   bool ok() const { return !problem_.has_value(); }
