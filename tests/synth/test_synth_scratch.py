@@ -271,6 +271,6 @@ def test_custom_collectives(solvers: Solvers, tmp_path: Path) -> None:
 def test_in_python() -> None:
     network = synth.Network.of(topologies.load("dgx1"))
     with synth.Solvers() as solvers:
-        task = synth.task(synth.Session(network, solvers), "alltoall", most_scratch=Fraction(1, 4))
+        task = synth.task_within(synth.Session(network, solvers), "alltoall", most_scratch=Fraction(1, 4))
         assert isinstance(task, LimitedTask)
-        assert type(synth.task(synth.Session(network, solvers), "alltoall", most_scratch=None)) is Task
+        assert type(synth.task_within(synth.Session(network, solvers), "alltoall", most_scratch=None)) is Task

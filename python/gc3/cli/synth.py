@@ -209,7 +209,7 @@ def synth_command(
         with output.watching(f"synthesizing {collective}") as tell:
             session = synth.Session(network, solvers, deadline, seed, tell, cache)
             limit = None if memory is None else memory.share(for_size or 0)
-            task = synth.task(session, wanted, root, most_scratch=limit, compiling=compiling)
+            task = synth.task_within(session, wanted, root, most_scratch=limit, compiling=compiling)
             if pareto is not None:
                 try:
                     return search_frontier(task, pareto, max_steps, delivery, tell)

@@ -165,7 +165,7 @@ def _search(
             for number, limit in enumerate(shares, 1):
                 until = end - seconds * (1 - number / len(shares))
                 session = synth.Session(network, solvers, until, seed)
-                task = synth.task(session, search.collective, search.root, most_scratch=limit)
+                task = synth.task_within(session, search.collective, search.root, most_scratch=limit)
                 for result in schedules(task, begin, on, wanted):
                     search.results.append(result)
         search.descend(wanted, begin, begun + share)
@@ -185,7 +185,10 @@ def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
         elif size in search.found:
             where = f"{search.collective}, {sizes.format_size(size)}"
             allowed = "--max-threadblocks or --max-scratch" if search.scratch else "--max-threadblocks"
-            output.remark(f"{where}: no program has so few threadblocks as the machine or {allowed} allows")
+            output.remark(
+                f"{where}: no program has so few threadblocks as the machine or {allowed} allows, and at this size so "
+                "few messages that it can be simulated"
+            )
     if bound is not None:
         click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
 

@@ -13,7 +13,7 @@ True
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import NAMES, Demand, Piece
-from gc3.synth.limited import LimitedTask, task
+from gc3.synth.limited import LimitedTask, task_within
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Network
 from gc3.synth.outcome import Outcome, Point
@@ -47,5 +47,5 @@ __all__ = [
     "Task",
     "TimeUp",
     "repaired",
-    "task",
+    "task_within",
 ]

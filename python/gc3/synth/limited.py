@@ -128,7 +128,7 @@ class LimitedTask(Task):
         return replace(outcome, result=found.result, how=how, seconds=seconds)
 
 
-def task(
+def task_within(
     session: Session,
     collective: str | Collective,
     root: int = 0,
