@@ -38,8 +38,8 @@ def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, 
     page = path.read_text()
     assert len(page) < 1_000_000
     assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', page)  # nothing from elsewhere
-    assert "reduce_scatter(local_ranks, range(0, N * G, N), N, ch=first)" in page  # the user's line, and that of the helper
-    assert "reduce(c, ch=ch)" in page
+    assert "reduce_scatter(local_ranks, range(0, N * G, N), N, ch=first)" in page
+    assert "reduce(c, ch=ch)" in page  # the helper's line; the one before is the user's
     assert "cannot deadlock" in page
     assert numbers["not_shown"] == []
     labels = list(numbers["series_us"])
