@@ -170,6 +170,25 @@ def test_what_is_no_multicast_is_refused(old: str, new: str, message: str) -> No
     assert ("GC3-V013" in found) == (bool(message) and "is in" not in message)
 
 
+def test_a_group_of_too_many_messages_is_refused_at_once() -> None:
+    """What takes time in the square of a group's messages is only for groups with one message for each rank."""
+    steps = 100_000
+    sends = "".join(f"    {i} send in[0] multicast 0\n" for i in range(steps))
+    receives = "".join(f"    {i} recv -> out[0]\n" for i in range(steps))
+    text = f"""program "b" version 1
+collective broadcast ranks 2 chunks 1
+protocol Simple instances 1 slots 2
+
+rank 0
+  tb 0 channel 0 send 1
+{sends}    {steps} copy in[0] -> out[0]
+
+rank 1
+  tb 0 channel 0 recv 0
+{receives}"""
+    assert "at the other end of two messages" in verdict(text)
+
+
 def test_no_message_waits_for_another_of_its_group() -> None:
     """Rank 2 gets its copy only after rank 1 has answered."""
     text = """program "b" version 1
