@@ -50,7 +50,7 @@ TEST_CASE("order: steps decide before depth and the length of the path that foll
   t.copy(in(0, 2), out(1, 1));          // 4: written last, of the first step
   const Scheduled s(std::move(t.trace), 2);
   REQUIRE(s.order.complete);
-  CHECK(s.place(send_node(1)) < s.place(send_node(2)));
+  CHECK(s.place(recv_node(0)) < s.place(send_node(2)));  // fused with the send of 1
   CHECK(s.place(send_node(4)) < s.place(send_node(2)));
   CHECK(s.place(recv_node(4)) < s.place(recv_node(2)));
 }
