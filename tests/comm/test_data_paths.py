@@ -132,7 +132,15 @@ def test_results_are_right_however_ranks_wait(mode: str, said: str) -> None:
 
 def test_waits_are_explained_and_told_by_init() -> None:
     first, second = ranks.run(ranks.program("waits"), 2, arguments=["block"])
-    assert first.startswith(("spins, then yields the core: a core for each", "yields the core at once: more ranks"))
+    # What else runs on the machine decides among these.
+    because = (
+        "spins, then yields the core: a core for each rank",
+        "yields the core at once: a core for each rank, but other processes take turns",
+        "yields the core at once: more ranks than cores",
+        "sleeps at once: a core for each rank",
+        "sleeps at once: more ranks than cores",
+    )
+    assert first.startswith(because)
     assert second == "sleeps at once, as told\n"
 
 
