@@ -6,7 +6,9 @@ read only while all of them still do.
 
 from __future__ import annotations
 
+import io
 import pickle
+import types
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
@@ -15,7 +17,7 @@ import numpy as np
 from gc3 import _core, errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gc3.datatypes import Array
 
@@ -25,12 +27,31 @@ _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
 def pickled(obj: Any) -> bytes:
     """Returns the pickle of `obj`: functions and classes of a script or a notebook are included by value."""
-    return cloudpickle.dumps(obj)  # pyright: ignore[reportUnknownMemberType]
+    file = io.BytesIO()
+    _Pickler(file).dump(obj)  # pyright: ignore[reportUnknownMemberType]
+    return file.getvalue()
 
 
 def unpickled(data: Any) -> Any:
     """Returns the object. `data` must come from a process that may run code here, because unpickling can do so."""
     return pickle.loads(data)  # noqa: S301
+
+
+def _code(file: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]) -> types.CodeType:
+    return make(*arguments).replace(co_filename=file)
+
+
+def _reduce_code(code: types.CodeType) -> tuple[Any, ...]:
+    return _code, (code.co_filename, *_reduce_code_without_file(code))
+
+
+_reduce_code_without_file: Any = cloudpickle.Pickler.dispatch_table[types.CodeType]  # pyright: ignore[reportUnknownMemberType]
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Keeps the files of functions, which tracebacks name. From 3.1.3 on cloudpickle leaves them out."""
+
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({types.CodeType: _reduce_code})  # pyright: ignore
 
 
 class _Pickled:
