@@ -9,6 +9,7 @@
 
 #include "convert.h"
 #include "gc3/base/ids.h"
+#include "gc3/synth/cut.h"
 #include "gc3/synth/forest.h"
 #include "gc3/synth/grow.h"
 #include "gc3/synth/place.h"
@@ -42,6 +43,26 @@ void bind_synth(nb::module_& m) {
       },
       "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).");
+  using Needs = std::vector<std::tuple<std::uint32_t, std::vector<std::pair<std::uint32_t, synth::Amount>>>>;
+  using Cut = std::tuple<std::size_t, synth::Amount, std::vector<std::uint32_t>>;
+  m.def(
+      "narrow_cut",
+      [](std::uint32_t ranks, std::uint32_t vertices, const Arcs& arcs, const Needs& needs, std::size_t begin,
+         synth::Amount rounds, synth::Amount times, double seconds) -> std::optional<Cut> {
+        synth::Graph graph{ranks, vertices, {}, {}};
+        for (const auto& [tail, head, capacity] : arcs) {
+          graph.arcs.push_back({tail, head, capacity < 0 ? synth::kEndless : capacity});
+        }
+        std::vector<synth::Need> listed;
+        for (const auto& [target, supply] : needs) listed.push_back({target, supply});
+        const auto cut = synth::narrow_cut(graph, listed, begin, rounds, times, seconds);
+        if (!cut) return std::nullopt;
+        return Cut{cut->need, cut->room, cut->inside};
+      },
+      "ranks"_a, "vertices"_a, "arcs"_a, "needs"_a, "begin"_a, "rounds"_a, "times"_a, "seconds"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "The first need (target, (rank, amount)...) that `rounds` times the arcs (tail, head, capacity or -1) do not "
+      "carry `times` times, as (index, capacity, ranks) of a cut; none if there is none, or the time was over.");
   using Wanted = std::vector<std::tuple<std::uint32_t, std::vector<std::uint32_t>>>;
   m.def(
       "grow_trees",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
+from gc3 import topologies
 from gc3.errors import InternalError
-from gc3.synth import Demand, Network, Solvers, Task, check, cuts, demand, symmetry
+from gc3.synth import Demand, Network, Solvers, Task, check, cuts, demand, hubs, symmetry
 from gc3.synth.demand import Piece
 from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Item
@@ -51,6 +54,48 @@ def test_of_two_arrivals_the_first_counts() -> None:
     assert pruned(twice, wanted).steps == (((0, 0, 1),), ((0, 1, 2),), ())
     late = Schedule((1, 1, 1), (((0, 0, 1),), ((0, 0, 1),), ((0, 1, 2),)))
     assert pruned(late, wanted).steps == (((0, 0, 1),), (), ((0, 1, 2),))
+
+
+def test_a_graph_with_switches_joins_what_the_network_joins() -> None:
+    """Also if a port does not get back to itself, or to the ports of its node; or if the pairs are arbitrary."""
+    chance = random.Random(1)  # noqa: S311
+    for seed in range(60):
+        size = chance.randint(2, 40)
+        node = chance.choice([1, 2, 3, size])
+        pairs = [(a, size + b) for a in range(size) for b in range(size) if a // node != b // node or node == size]
+        if seed % 5 == 0:
+            pairs = [pair for pair in pairs if chance.random() < 0.9]
+        tails, heads = np.array(pairs, np.int64).reshape(-1, 2).T
+        vertices, arcs = hubs.switched(tails, heads, 2 * size)
+        onward: list[list[int]] = [[] for _ in range(vertices)]
+        for tail, head in arcs:
+            onward[tail].append(head)
+        found: set[tuple[int, int]] = set()
+        for a in range(size):
+            todo = [a]
+            for vertex in todo:
+                todo += onward[vertex]
+            found.update((a, v) for v in todo if size <= v < 2 * size)
+        assert found == set(pairs)
+
+
+def test_the_graph_of_a_machine_with_switches_is_small() -> None:
+    network = Network.of(topologies.load("ndv4:N=8"), 25e9)
+    vertices, arcs = network.graph
+    assert len(network.edges) == 64 * 63
+    assert vertices < 12 * 64
+    assert len(arcs) < 24 * 64
+
+
+def test_a_bound_by_cuts_needs_no_small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above 64 bits the flows are computed in Python."""
+    for scale in (Fraction(1), Fraction(10**18), Fraction(10**18 + 9, 10**18)):
+        network = Network.of_relation("line", 3, [([(a, a + 1), (a + 1, a)], (a + 1) * scale) for a in (0, 1)])
+        wanted = demand.builtin("allgather", 3, 6)
+        every = cuts.cut_bound(network, wanted).rounds
+        with monkeypatch.context() as patch:
+            patch.setattr(cuts, "_ENUMERATED", 0)
+            assert cuts.cut_bound(network, wanted).rounds == every == Fraction(12) / scale
 
 
 def test_a_network_is_its_own_reverse_only_with_the_same_capacities() -> None:

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "gc3/base/ids.h"
-
 namespace gc3::synth {
 
 std::uint32_t Flow::add(std::uint32_t tail, std::uint32_t head, Amount capacity) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gc3/base/ids.h"
+
 namespace gc3::synth {
 
 using Amount = std::int64_t;
@@ -22,6 +24,8 @@ class Flow {
   void reset();
   // Adds flow from `source` to `sink`, up to `most`; returns the amount.
   Amount run(std::uint32_t source, std::uint32_t sink, Amount most = kEndless);
+  // After a `run` that added less than `most`: whether a vertex is on the source's side of a minimum cut.
+  bool reached(std::uint32_t vertex) const { return level_[vertex] != kNone; }
   Amount flow(std::uint32_t arc) const { return left_[(std::size_t{2} * arc) + 1]; }
 
  private:

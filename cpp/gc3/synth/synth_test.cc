@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "gc3/synth/cut.h"
 #include "gc3/synth/flow.h"
 #include "gc3/synth/forest.h"
 #include "gc3/synth/grow.h"
@@ -181,6 +182,49 @@ TEST_CASE("hops take place when their data has arrived and there is room") {
   }
   CHECK(place_hops({}, {}, {}, kSeconds)->empty());
   CHECK(!place_hops({{0, 0, {}}}, {{0}}, {0}, kSeconds).has_value());  // it never takes place
+}
+
+TEST_CASE("a narrow cut is one of all cuts, and there is none if each of them is wide enough") {
+  Chance chance{std::mt19937(3)};  // NOLINT(*-msc51-cpp) - the same every time
+  for (int round = 0; round < 200; ++round) {
+    const std::uint32_t ranks = 2 + chance.below(3);
+    const std::uint32_t vertices = ranks + chance.below(3);
+    Graph graph{ranks, vertices, {}, {}};
+    for (std::uint32_t a = 0; a < vertices * 3; ++a) {
+      graph.arcs.push_back(
+          {chance.below(vertices), chance.below(vertices), chance.below(4) == 0 ? kEndless : chance.below(5)});
+    }
+    const Need need{chance.below(ranks), {{0, 1 + chance.below(6)}, {1, 2}}};
+    const Amount rounds = 1 + chance.below(3);
+    const Amount times = 1 + chance.below(2);
+    bool wide = true;
+    const auto room_of = [&](auto in) {
+      Amount room = 0;
+      for (const Arc& arc : graph.arcs) room += in(arc.tail) && !in(arc.head) ? arc.capacity : 0;
+      return room;
+    };
+    const auto supplied = [&](auto in) {
+      Amount sum = 0;
+      for (const auto& [rank, amount] : need.supply) sum += in(rank) ? amount : 0;
+      return sum;
+    };
+    for (std::uint32_t set = 0; set < (1U << vertices); ++set) {
+      const auto in = [&](std::uint32_t v) { return ((set >> v) & 1U) != 0; };
+      if (in(need.target)) continue;
+      const Amount room = std::min(room_of(in), kEndless / rounds);
+      wide = wide && room * rounds >= supplied(in) * times;
+    }
+    const auto cut = narrow_cut(graph, {{0, {}}, need}, 0, rounds, times, kSeconds);
+    CHECK(cut.has_value() == !wide);
+    if (cut) {
+      CHECK(cut->need == 1);
+      CHECK(cut->room * rounds <
+            supplied([&](std::uint32_t v) { return std::ranges::count(cut->inside, v) > 0; }) * times);
+      CHECK(std::ranges::count(cut->inside, need.target) == 0);
+    }
+  }
+  CHECK(!narrow_cut({2, 2, {}, {}}, {{0, {{1, 1}}}}, 0, 1, 1, -1).has_value());  // no time
+  CHECK(narrow_cut({2, 2, {}, {}}, {{0, {{1, 1}}}}, 0, 1, 1, kSeconds).has_value());
 }
 
 }  // namespace

@@ -6,23 +6,29 @@ number of steps. `rounds` is for the given demand: divide by C for the paper's R
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gc3 import _core
 from gc3.synth.demand import Demand
-from gc3.synth.limits import Hurry, TimeUp, at_leisure
+from gc3.synth.limits import ENDLESS
 from gc3.synth.maxflow import INFINITE, Flow
 from gc3.synth.network import UNREACHABLE, Network
 
 Flags = npt.NDArray[np.bool_]
+# A target, and what it needs: ranks and chunks.
+Need: TypeAlias = "tuple[int, list[tuple[int, int]]]"
 
 # Up to this many ranks, all cuts are tried.
 _ENUMERATED = 10
 _LEAST = 1e-9
+_LARGEST = 1 << 59  # of capacities and flows in 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ def least_steps(network: Network, demand: Demand) -> int:
     return max((network.distance[p.source][t] for p in demand.pieces for t in p.targets), default=0)
 
 
-def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None, hurry: Hurry = at_leisure) -> Bound:
+def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = None, seconds: float = ENDLESS) -> Bound:
     """Returns the best bound by cuts: the data that must leave a set of ranks divided by the capacity out of it.
 
     For few ranks it tries all cuts. Otherwise it uses maximum flow: the best cut between any target and the sources it
@@ -53,26 +59,23 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
         network: The network.
         demand: The demand.
         ranks: The targets and sources to try, if others are their images under symmetries; None: all.
-        hurry: Ends the search for a better bound at the time limit.
+        seconds: The time limit; the best bound until then is returned.
     """
     chosen = frozenset(range(network.ranks) if ranks is None else ranks)
     if enumerates(network):
         return _every_cut(network, demand)
     best = Bound(Fraction(0), "nothing has to move")
-    backward = reverse(demand)
-    for side, where in ((demand, network), (backward, network.reversed)):
-        if side is backward and not demand.routes:
-            continue  # chunks may be copied on the way, so only the needs of one target add up
-        for target in sorted({t for p in side.pieces for t in p.targets} & chosen):
-            if best.rounds:
-                try:
-                    hurry()
-                except TimeUp:
-                    return best
-            found = _sink_bound(where, side, target, best.rounds)
-            if found is not None:
-                into = "reach" if side is demand else "leave"
-                best = Bound(found[0], f"what must {into} {shown(found[1])}")
+    sides = [(demand, network, "reach")]
+    if demand.routes:  # otherwise chunks may be copied on the way, so only the needs of one target add up
+        sides.append((reverse(demand), network.reversed, "leave"))
+    for side, where, verb in sides:
+        supplies: dict[int, dict[int, int]] = {}
+        for piece in side.pieces:
+            for target in piece.targets & chosen:
+                supply = supplies.setdefault(target, {})
+                supply[piece.source] = supply.get(piece.source, 0) + piece.count
+        needs = [(target, list(supplies[target].items())) for target in sorted(supplies)]
+        best = _sinks_bound(where, needs, best, verb, seconds)
     return best
 
 
@@ -198,47 +201,57 @@ def shown(ranks: Iterable[int]) -> str:
     return f"ranks {', '.join(map(str, listed))}"
 
 
-def capacity_graph(network: Network, scale: int) -> Flow:
-    """Returns the network as a graph for maximum flow: bounds carry `scale` times `network.whole`."""
-    vertices, arcs = network.graph
-    graph = Flow(vertices)
-    for tail, head, bound in arcs:
-        graph.arc(tail, head, INFINITE if bound < 0 else network.whole[bound] * scale)
-    return graph
+def _sinks_bound(network: Network, needs: Sequence[Need], best: Bound, verb: str, seconds: float) -> Bound:
+    """The best cut between a target and the sources of what it needs, if it gives more than `best`.
 
-
-def _sink_bound(
-    network: Network, demand: Demand, target: int, above: Fraction
-) -> tuple[Fraction, frozenset[int]] | None:
-    """The best cut between `target` and the sources of what it needs, if it gives more than `above`.
-
-    Dinkelbach's method: if a flow cannot carry all data in `least` rounds, its minimum cut gives a larger bound.
+    Dinkelbach's method: if a flow cannot carry all data in `best.rounds`, its minimum cut gives a larger bound.
     """
-    supply: dict[int, int] = {}
-    for piece in demand.pieces:
-        if target in piece.targets:
-            supply[piece.source] = supply.get(piece.source, 0) + piece.count
-    needed = sum(supply.values())
-    found: frozenset[int] | None = None
-    room = Fraction(sum(network.capacity[e] for e in network.incoming[target]))
-    least = above if above > 0 else needed / max(room, Fraction(1))
-    if above == 0:
-        found = frozenset({target})
-    while True:
-        graph = capacity_graph(network, least.numerator)
+    if needs and best.rounds == 0:
+        target, supply = needs[0]
+        room = Fraction(sum(network.capacity[e] for e in network.incoming[target]))
+        best = Bound(sum(count for _, count in supply) / max(room, Fraction(1)), f"what must {verb} rank {target}")
+    deadline = time.monotonic() + seconds
+    begin = 0
+    while (found := _narrow_cut(network, needs, begin, best.rounds, deadline - time.monotonic())) is not None:
+        begin, room, inside = found
+        outside = shown(frozenset(range(network.ranks)) - inside)
+        if room == 0:
+            return Bound(Fraction(UNREACHABLE), f"what must {verb} {outside}")
+        amount = sum(count for rank, count in needs[begin][1] if rank in inside)
+        best = Bound(Fraction(amount * network.unit, room), f"what must {verb} {outside}")
+    return best
+
+
+def _narrow_cut(
+    network: Network, needs: Sequence[Need], begin: int, rounds: Fraction, seconds: float
+) -> tuple[int, int, frozenset[int]] | None:
+    """The first need, from `begin` on, that takes more than these rounds: its index, the capacity of a cut, its ranks.
+
+    The capacity is that of `Network.unit` rounds. None: there is none, or the time was over.
+    """
+    if seconds <= 0:
+        return None
+    vertices, arcs = network.graph
+    times = rounds.denominator * network.unit
+    most = max((sum(count for _, count in supply) for _, supply in needs), default=0)
+    if max(sum(network.whole) * rounds.numerator, most * times) < _LARGEST:
+        listed = [(tail, head, network.whole[b] if b >= 0 else -1) for tail, head, b in arcs]
+        cut = _core.narrow_cut(network.ranks, vertices, listed, needs, begin, rounds.numerator, times, seconds)
+        return None if cut is None else (cut[0], cut[1], frozenset(cut[2]))
+    deadline = time.monotonic() + seconds
+    for n in range(begin, len(needs)):
+        if time.monotonic() > deadline:
+            return None
+        graph = Flow(vertices)
+        for tail, head, b in arcs:
+            graph.arc(tail, head, INFINITE if b < 0 else network.whole[b] * rounds.numerator)
         source = graph.vertex()
-        for rank, count in supply.items():
-            graph.arc(source, rank, count * least.denominator * network.unit)
-        if graph.run(source, target) >= needed * least.denominator * network.unit:
-            return None if found is None else (least, found)
-        side = graph.reachable(source)
-        crossing = 0
-        for vertex in side:
-            for arc in graph.arcs[vertex]:
-                if arc % 2 == 0 and vertex != source and graph.head[arc] not in side:
-                    crossing += (graph.left[arc] + graph.left[arc ^ 1]) // least.numerator  # it is a multiple
-        inside = sum(count for rank, count in supply.items() if rank in side)
-        if crossing == 0:
-            return Fraction(UNREACHABLE), frozenset(range(network.ranks)) - side
-        least = Fraction(inside * network.unit, crossing)
-        found = frozenset(range(network.ranks)) - side
+        target, supply = needs[n]
+        for rank, count in supply:
+            graph.arc(source, rank, count * times)
+        needed = times * sum(count for _, count in supply)
+        if graph.run(source, target, needed) < needed:
+            side = graph.reachable(source)
+            crossing = sum(network.whole[b] for tail, head, b in arcs if tail in side and head not in side)
+            return n, crossing, frozenset(range(network.ranks)) & side
+    return None

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from gc3 import errors, topologies
+from gc3.synth.hubs import switched
 from gc3.topologies import Topology
 from gc3.topologies.relation import rates
 
@@ -74,22 +76,20 @@ class Network:
         >>> Network.of_relation("pair", 2, [([(0, 1)], 2), ([(1, 0)], 1)]).edges
         ((0, 1), (1, 0))
         """
-        sets = [(tuple(dict.fromkeys(pairs)), chunks) for pairs, chunks in relation]
-        for pairs, chunks in sets:
+        sets = [(_codes(name, ranks, list(pairs)), chunks) for pairs, chunks in relation]
+        for _, chunks in sets:
             if not isinstance(chunks, Fraction):
                 errors.whole(chunks, f"the bound of a set of links of '{name}'")
             elif chunks < 0:
                 raise errors.error("BadArgument", f"the bound of a set of links of '{name}' is {chunks}")
-            for pair in pairs:
-                if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= r < ranks for r in pair):  # noqa: PLR2004
-                    raise errors.error("BadArgument", f"'{name}' has ranks 0 to {ranks - 1}, and no link {pair}")
-        closed = {pair for pairs, chunks in sets if chunks == 0 for pair in pairs}
-        edges = tuple(sorted({pair for pairs, _ in sets for pair in pairs} - closed))
-        index = {edge: i for i, edge in enumerate(edges)}
+        closed = _union([codes for codes, chunks in sets if chunks == 0])
+        found = np.setdiff1d(_union([codes for codes, _ in sets]), closed, assume_unique=True)
+        edges = tuple(zip((found // ranks).tolist(), (found % ranks).tolist(), strict=True))
         least: dict[tuple[int, ...], Capacity] = {}
-        for pairs, chunks in sets:
-            members = tuple(sorted(index[pair] for pair in pairs if pair in index))
-            if members:
+        for codes, chunks in sets:
+            open_codes = np.setdiff1d(codes, closed, assume_unique=True) if len(closed) else codes
+            if len(open_codes):
+                members: tuple[int, ...] = tuple(np.searchsorted(found, open_codes).tolist())
                 exact = int(chunks) if chunks == int(chunks) else chunks
                 least[members] = min(exact, least.get(members, exact))
         return Network(name, ranks, edges, tuple(least.items()), _nested(name, [("node", tuple(nodes)), *above]))
@@ -149,20 +149,41 @@ class Network:
     @cached_property
     def capacity(self) -> tuple[Capacity, ...]:
         """The load that each edge carries in a round if nothing else is sent."""
-        least: list[Capacity] = [UNREACHABLE] * len(self.edges)
-        for members, chunks in self.bounds:
-            for e in members:
-                least[e] = min(least[e], chunks)
-        return tuple(least)
+        edges, bounds = self.uses
+        ascending = sorted({chunks for _, chunks in self.bounds} | {UNREACHABLE})
+        place = {chunks: i for i, chunks in enumerate(ascending)}
+        least = np.full(len(self.edges), len(ascending) - 1)
+        np.minimum.at(least, edges, np.array([place[chunks] for _, chunks in self.bounds], np.int64)[bounds])
+        return tuple(map(ascending.__getitem__, least.tolist()))
 
     @cached_property
     def bounds_of(self) -> tuple[tuple[int, ...], ...]:
         """The bounds that each edge is in."""
-        found: list[list[int]] = [[] for _ in self.edges]
-        for b, (members, _) in enumerate(self.bounds):
-            for e in members:
-                found[e].append(b)
-        return tuple(tuple(f) for f in found)
+        edges, bounds = self.uses
+        order = np.lexsort((bounds, edges))
+        return _grouped(edges, bounds[order], len(self.edges))
+
+    @cached_property
+    def members(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """The edges of each bound."""
+        return tuple(np.array(members, np.int32) for members, _ in self.bounds)
+
+    @cached_property
+    def uses(self) -> tuple[_Numbers, _Numbers]:
+        """Edges and bounds, a pair for each bound of each edge: by edge, and from its sender to its receiver.
+
+        The order of the bounds of an edge is known as far as their shape determines it.
+        """
+        src, dst = self.ends
+        edges = np.concatenate([*self.members, np.zeros(0, np.int32)]).astype(np.int64)
+        bounds = np.repeat(np.arange(len(self.bounds)), [len(m) for m in self.members])
+        sources, targets = (
+            np.bincount(np.unique(bounds * self.ranks + end[edges]) // self.ranks, minlength=len(self.bounds))
+            for end in (src, dst)
+        )
+        shape = sources / (sources + targets)
+        order = np.lexsort((bounds, shape[bounds], edges))
+        return edges[order], bounds[order]
 
     @cached_property
     def outgoing(self) -> tuple[tuple[int, ...], ...]:
@@ -191,7 +212,7 @@ class Network:
         src, dst = self.ends
         order = np.lexsort((src, dst))  # of the edges, by their reversed ends
         number = np.argsort(order)
-        members = [np.sort(number[list(m)]) for m, _ in self.bounds]
+        members = [np.sort(number[m]) for m in self.members]
         alike = np.array_equal(dst[order], src) and np.array_equal(src[order], dst)
         others = {(m.astype(np.int32).tobytes(), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True)}
         if alike and others == {(m, self.bounds[b][1]) for m, b in self.bound_of_members.items()}:
@@ -217,56 +238,85 @@ class Network:
         """Numbers that are equal for edges with equal bounds; if every bound is of one edge, only for these."""
         number: dict[tuple[int, Capacity], int] = {}
         found = np.zeros(len(self.edges), np.uint64)
-        for members, chunks in self.bounds:
+        for members, (_, chunks) in zip(self.members, self.bounds, strict=True):
             kind = number.setdefault((len(members), chunks), len(number))
-            found[list(members)] += np.uint64(pow(3, kind, 1 << 64))  # sums of these differ, as a rule
+            found[members] += np.uint64(pow(3, kind, 1 << 64))  # sums of these differ, as a rule
         return found
 
     @cached_property
     def bound_of_members(self) -> dict[bytes, int]:
         """The bounds by their members, as an ascending array of 32-bit numbers."""
-        return {np.sort(np.array(m, np.int32)).tobytes(): b for b, (m, _) in enumerate(self.bounds)}
+        return {np.sort(m).tobytes(): b for b, m in enumerate(self.members)}
 
     @cached_property
     def ordered_bounds(self) -> tuple[tuple[int, ...], ...]:
-        """The bounds of each edge from its sender to its receiver, as far as their shape determines the order."""
-        src, dst = self.ends
-        shape: list[float] = []
-        for members, _ in self.bounds:
-            sources = len(np.unique(src[list(members)]))
-            shape.append(sources / (sources + len(np.unique(dst[list(members)]))))
-        return tuple(tuple(sorted(bounds, key=shape.__getitem__)) for bounds in self.bounds_of)
+        """The bounds of each edge from its sender to its receiver, see `uses`."""
+        return _grouped(*self.uses, len(self.edges))
 
     @cached_property
     def graph(self) -> tuple[int, tuple[tuple[int, int, int], ...]]:
         """The network as a graph: the number of vertices, and arcs (tail, head, bound), -1 for no bound.
 
-        The ranks are the first vertices. An edge is a path through its bounds, which are arcs between two vertices. If
-        two edges share several bounds, the graph may allow more than the network, but never less.
+        The ranks are the first vertices. An edge is a path through its bounds, which are arcs between two vertices, and
+        through switches (see `hubs`). If two edges share several bounds, the graph may allow more than the network, but
+        never less.
         """
-        vertices = self.ranks
-        arcs: dict[tuple[int, int], int] = {}
-        ends: dict[int, tuple[int, int]] = {}
-        for (src, dst), bounds in zip(self.edges, self.ordered_bounds, strict=True):
-            if len(bounds) == 1 and len(self.bounds[bounds[0]][0]) == 1:
-                arcs[src, dst] = bounds[0]
-                continue
-            place = src
-            for b in bounds:
-                if b not in ends:
-                    ends[b] = vertices, vertices + 1
-                    vertices += 2
-                    arcs[ends[b]] = b
-                arcs.setdefault((place, ends[b][0]), -1)
-                place = ends[b][1]
-            arcs.setdefault((place, dst), -1)
-        return vertices, tuple((tail, head, bound) for (tail, head), bound in arcs.items())
+        src, dst = self.ends
+        edges, bounds = self.uses
+        begins = np.diff(edges, prepend=-1) > 0
+        ends = np.append(begins[1:], True)[: len(edges)]
+        own = np.array([len(m) for m in self.members], np.int64)[bounds] == 1
+        direct = begins & ends & own
+        arcs = list(zip(src[edges[direct]].tolist(), dst[edges[direct]].tolist(), bounds[direct].tolist(), strict=True))
+        shared = np.unique(bounds[~direct])
+        vertices = self.ranks + 2 * len(shared)
+        entry = np.zeros(len(self.bounds), np.int64)
+        entry[shared] = np.arange(self.ranks, vertices, 2)
+        arcs += zip(entry[shared].tolist(), (entry[shared] + 1).tolist(), shared.tolist(), strict=True)
+        first, last = begins & ~direct, ends & ~direct
+        inner = np.flatnonzero(~ends)
+        joints = (
+            (src[edges[first]], entry[bounds[first]]),
+            (entry[bounds[last]] + 1, dst[edges[last]]),
+            (entry[bounds[inner]] + 1, entry[bounds[inner + 1]]),
+        )
+        for tails, heads in joints:
+            pairs = np.unique(tails * vertices + heads)
+            vertices, more = switched(pairs // vertices, pairs % vertices, vertices)
+            arcs += [(tail, head, -1) for tail, head in more]
+        return vertices, tuple(arcs)
 
     def _by_end(self, end: int) -> tuple[tuple[int, ...], ...]:
         found: list[list[int]] = [[] for _ in range(self.ranks)]
         for e, edge in enumerate(self.edges):
             found[edge[end]].append(e)
         return tuple(tuple(f) for f in found)
+
+
+def _codes(network: str, ranks: int, pairs: Sequence[Edge]) -> _Numbers:
+    """Pairs of ranks as ascending numbers: the first, times the number of ranks, plus the second."""
+    if not pairs:
+        return np.zeros(0, np.int64)
+    if set(map(len, pairs)) == {2}:
+        both: npt.NDArray[Any] = np.array(pairs).T
+        src, dst = both
+        if both.dtype.kind in "iu" and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < ranks:
+            codes: _Numbers = np.unique(np.asarray(src * ranks + dst, np.int64))
+            if (codes % (ranks + 1)).all():  # of no rank to itself
+                return codes
+    wrong = next(p for p in pairs if len(p) != 2 or p[0] == p[1] or not all(r in range(ranks) for r in p))  # noqa: PLR2004
+    raise errors.error("BadArgument", f"'{network}' has ranks 0 to {ranks - 1}, and no link {wrong}")
+
+
+def _union(sets: Sequence[_Numbers]) -> _Numbers:
+    return np.unique(np.concatenate([*sets, np.zeros(0, np.int64)]))
+
+
+def _grouped(keys: _Numbers, values: _Numbers, count: int) -> tuple[tuple[int, ...], ...]:
+    """The values of each key below `count`, if the keys ascend."""
+    listed: list[int] = values.tolist()
+    ends: list[int] = np.searchsorted(keys, np.arange(count + 1)).tolist()
+    return tuple(tuple(listed[a:b]) for a, b in pairwise(ends))
 
 
 def _nested(network: str, levels: Iterable[Level]) -> tuple[Level, ...]:

@@ -21,7 +21,7 @@ from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.greedy import greedy
-from gc3.synth.limits import TimeUp, slices
+from gc3.synth.limits import ENDLESS, TimeUp, slices
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, padded, pruned, repeated, stretched
@@ -128,7 +128,7 @@ class Session:
         homes = None
         if not cuts.enumerates(self.network):
             homes = {home for home, _ in self.group(demand).home}
-        best = cuts.cut_bound(self.network, demand, homes, self.hurry)
+        best = cuts.cut_bound(self.network, demand, homes, min(self.left, ENDLESS))
         # A switch may carry several arrivals of a chunk as one message; what crosses a cut, crosses it at least once.
         for parts in cuts.plain_parts(self.network) if demand.routes or not self.network.in_switch else ():
             best = max(best, cuts.parts_bound(self.network, demand, parts), key=lambda b: b.rounds)
