@@ -156,6 +156,23 @@ def test_drawing_has_every_rank(spec: str, run: Run) -> None:
     assert len(set(layout.points)) == machine.rank_count
 
 
+def test_drawing_shows_groups_of_nodes(run: Run) -> None:
+    """Each rack has a frame around its nodes, and no other nodes, in that of its pod."""
+    nodes = {"levels": [{"name": "rack", "groups": [0, 1, 0, 1]}, {"name": "pod", "groups": [0] * 4}]}
+    data = json.loads(run("topo", "show", "ndv4:N=4", "--json").stdout)
+    Path("m.json").write_text(json.dumps({**data, **nodes}))
+    run("topo", "plot", "m.json", "-o", "m.svg")
+    written = [e.text for e in ElementTree.parse("m.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
+    assert {"pod 0", "rack 0", "rack 1"} <= set(written)
+    layout = Layout(topologies.load("m.json"))
+    inside = {
+        name: [box for box, (x, y), side in layout.boxes if left < x < x + side < right and bottom < y < y + side < top]
+        for name, (left, bottom), (right, top) in layout.groups
+    }
+    assert sorted(inside.pop("pod 0")) == ["node 0", "node 1", "node 2", "node 3"]
+    assert inside == {"rack 0": ["node 0", "node 2"], "rack 1": ["node 1", "node 3"]}
+
+
 def test_drawing_is_the_same_every_time(run: Run) -> None:
     for kind in ("png", "svg"):
         for name in ("a", "b"):

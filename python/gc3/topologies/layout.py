@@ -18,6 +18,7 @@ Point = tuple[float, float]
 
 _MARGIN = 0.34  # from the outermost ranks to the edge of their box
 _GAP = 1.3  # between boxes, with room for the name of a network
+_TITLE = 0.3  # the room for the name of a group of nodes
 _BEND = 0.18
 _NEAR = 0.09  # a line this close to a rank seems to end at the rank
 _MOST_PORTS = 16  # of one rank to one fabric
@@ -46,12 +47,54 @@ class Line:
     resources: tuple[str, ...] = field(default=(), compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A part of the grid of nodes: the corner of each node and the frames of groups, from its own lower left corner."""
+
+    corners: dict[int, Point]
+    size: Point
+    frames: list[tuple[str, Point, Point]]
+
+    def at(self, x: float, y: float) -> _Block:
+        corners = {node: (left + x, bottom + y) for node, (left, bottom) in self.corners.items()}
+        frames = [(name, (a + x, b + y), (c + x, d + y)) for name, (a, b), (c, d) in self.frames]
+        return _Block(corners, self.size, frames)
+
+    def framed(self, name: str) -> _Block:
+        """The block with a frame around it, and room for its name."""
+        width, height = self.size[0] + 2 * _MARGIN, self.size[1] + 2 * _MARGIN + _TITLE
+        inner = self.at(_MARGIN, _MARGIN)
+        return _Block(inner.corners, (width, height), [(name, (0.0, 0.0), (width, height)), *inner.frames])
+
+
+def _grid(blocks: list[_Block]) -> _Block:
+    """Blocks in rows from the top, about as many as columns."""
+    columns = math.ceil(math.sqrt(len(blocks)))
+    rows = -(-len(blocks) // columns)
+    width, height = (max(block.size[i] for block in blocks) for i in (0, 1))
+    corners: dict[int, Point] = {}
+    frames: list[tuple[str, Point, Point]] = []
+    for i, block in enumerate(blocks):
+        row, column = divmod(i, columns)
+        moved = block.at(column * (width + _GAP), (rows - 1 - row) * (height + _GAP))
+        corners.update(moved.corners)
+        frames += moved.frames
+    return _Block(corners, (columns * (width + _GAP) - _GAP, rows * (height + _GAP) - _GAP), frames)
+
+
+def _around(areas: list[tuple[Point, Point]]) -> tuple[Point, Point]:
+    """The area around some others."""
+    (xs, ys), (right, top) = (zip(*corner, strict=True) for corner in zip(*areas, strict=True))
+    return (min(xs), min(ys)), (max(right), max(top))
+
+
 class Layout:
     """The drawing of a topology, in units in which the side of a node is 1 or more.
 
     Attributes:
         points: The positions of the ranks.
         boxes: Name, lower left corner and side of each node, if there are several.
+        groups: Name, lower left and upper right corner of each group of nodes, such as a rack; outer groups first.
         hubs: Position and name of each fabric that joins at least two ranks.
         lines: The lines.
         frame: Lower left and upper right corner of the drawing.
@@ -69,10 +112,10 @@ class Layout:
         fullest = max(len(ranks) for ranks in members.values())
         # A node with more ranks is drawn larger, so that they have room.
         self._side = 1.0 + 0.28 * max(fullest - 4, 0) ** 0.8
-        self._pitch = self._side + 2 * _MARGIN + _GAP
-        self._columns = math.ceil(math.sqrt(self._nodes))
         self.points: list[Point] = [(0.0, 0.0)] * topology.rank_count
         self.boxes: list[tuple[str, Point, float]] = []
+        self.groups: list[tuple[str, Point, Point]] = []
+        self._corners = self._arranged(sorted(members))
         for node, ranks in members.items():
             self._place(node, ranks)
         self.hubs: list[tuple[Point, str]] = []
@@ -87,12 +130,22 @@ class Layout:
         self.inches = (max(3.0, (right - left) * unit), max(2.0, (top - bottom) * unit))
         self.scale = min(1.0, unit / 1.8)
 
-    def _corner(self, node: int) -> Point:
-        row, column = divmod(node, self._columns)
-        return column * self._pitch, -row * self._pitch
+    def _arranged(self, nodes: list[int]) -> dict[int, Point]:
+        """The lower left corner of each node without its margin: in a grid, and groups of nodes in grids of grids."""
+        box = self._side + 2 * _MARGIN
+        blocks = [_Block({node: (0.0, 0.0)}, (box, box), []) for node in nodes]
+        for level in self._topology.levels:
+            inside: dict[int, list[_Block]] = {}
+            for block in blocks:
+                inside.setdefault(level.groups[min(block.corners)], []).append(block)
+            blocks = [_grid(some).framed(f"{level.name} {group}") for group, some in sorted(inside.items())]
+        whole = _grid(blocks)
+        x, y = whole.corners[nodes[0]]  # the first node is at the origin, and rows go down from there
+        self.groups = whole.at(-x - _MARGIN, -y - _MARGIN).frames if len(nodes) > 1 else []
+        return whole.at(-x, -y).corners
 
     def _place(self, node: int, ranks: list[int]) -> None:
-        left, bottom = self._corner(node)
+        left, bottom = self._corners[node]
         for i, r in enumerate(ranks):
             position = self._topology.ranks[r].position
             x, y = position or ((0.5, 0.5) if len(ranks) == 1 else circle(i, len(ranks)))
@@ -170,12 +223,17 @@ class Layout:
                 y -= _MARGIN
             return float(x), float(y)
         # Between the boxes, or below them if a box is in the middle.
-        rows = math.ceil(self._nodes / self._columns)
-        x = ((self._columns - 1) * self._pitch + self._side) / 2
-        y = (self._side - (rows - 1) * self._pitch) / 2
-        if self._columns % 2 and rows % 2:
-            y = -(rows - 1) * self._pitch - _MARGIN - _GAP / 2
+        low, high = _around([self._box(node) for node in nodes])
+        x, y = ((a + b) / 2 for a, b in zip(low, high, strict=True))
+        areas = [*map(self._box, self._corners), *((a, b) for _, a, b in self.groups)]
+        areas = [area for area in areas if _around([area, (low, high)]) != area]  # it may be in the middle of its group
+        if any(left < x < right and bottom < y < top for (left, bottom), (right, top) in areas):
+            y = _around(areas)[0][1] - _GAP / 2
         return x, y - 0.4 * sum(1 for (px, _), _ in self.hubs if px == x)
+
+    def _box(self, node: int) -> tuple[Point, Point]:
+        left, bottom = self._corners[node]
+        return (left - _MARGIN, bottom - _MARGIN), (left + self._side + _MARGIN, bottom + self._side + _MARGIN)
 
     def _bandwidth(self, link_class: str, lanes: int) -> float | None:
         lane = self._topology.link_class(link_class).bandwidth_bytes_per_s
@@ -200,6 +258,8 @@ class Layout:
         ends = [*self.points, *(place for place, _ in self.hubs)]
         for _, (left, bottom), side in self.boxes:
             ends += [(left, bottom), (left + side, bottom + side)]
+        for _, low, high in self.groups:
+            ends += [low, high]
         xs, ys = zip(*ends, strict=True)
         space = 0.12 if self.boxes else 0.3
         return (min(xs) - space, min(ys) - space), (max(xs) + space, max(ys) + space)

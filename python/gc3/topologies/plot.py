@@ -20,7 +20,8 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     """Draws a topology to a PNG, SVG or PDF file.
 
     A line shows both directions of a link, or the connection of a rank to a switch. Its colour shows the class, its
-    width the bandwidth. Dashed lines share resources with others.
+    width the bandwidth. Dashed lines share resources with others. Boxes are nodes, and frames around them groups of
+    nodes, such as racks.
 
     Raises:
         gc3.UserError: matplotlib is not installed, the file cannot be written, or there are too many ranks to draw.
@@ -50,8 +51,12 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     axes: Any = figure.add_subplot()
     axes.set_aspect("equal")
     axes.axis("off")
+    style = "round,pad=0,rounding_size=0.12"
+    for name, (left, bottom), (right, top) in layout.groups:
+        size = right - left, top - bottom
+        axes.add_patch(FancyBboxPatch((left, bottom), *size, boxstyle=style, fc="#FFFFFF", ec="#A8A8A0", zorder=-1))
+        axes.annotate(name, (left + 0.1, top - 0.08), ha="left", va="top", fontsize=9, color="#777770")
     for name, (left, bottom), side in layout.boxes:
-        style = "round,pad=0,rounding_size=0.12"
         axes.add_patch(FancyBboxPatch((left, bottom), side, side, boxstyle=style, fc="#F4F4F1", ec="#C8C8C0", zorder=0))
         place = (left + 0.08, bottom + side - 0.08)
         axes.annotate(name, place, ha="left", va="top", fontsize=8, color="#777770")
