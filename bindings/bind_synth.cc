@@ -68,9 +68,13 @@ void bind_synth(nb::module_& m) {
       "grow_trees",
       [](std::uint32_t ranks, std::vector<std::pair<std::uint32_t, std::uint32_t>> edges,
          std::vector<std::vector<std::uint32_t>> bounds_of, std::vector<double> room, double fewest,
-         const Wanted& wanted, const std::vector<std::uint32_t>& order, std::uint32_t passes,
+         std::vector<std::uint32_t> edge_orbits, std::vector<std::uint32_t> rank_orbits, std::uint32_t peers,
+         std::vector<std::uint32_t> known, const Wanted& wanted, const std::vector<std::uint32_t>& order,
+         std::uint32_t passes,
          double seconds) -> std::optional<std::vector<std::vector<std::tuple<std::uint32_t, std::int64_t>>>> {
-        const synth::Field field{ranks, std::move(edges), std::move(bounds_of), std::move(room), fewest};
+        const synth::Field field{ranks,           std::move(edges),       std::move(bounds_of),   std::move(room),
+                                 fewest,          std::move(edge_orbits), std::move(rank_orbits), peers,
+                                 std::move(known)};
         std::vector<synth::Wanted> listed;
         for (const auto& [source, targets] : wanted) listed.push_back({source, targets});
         const auto grown = synth::grow_trees(field, listed, order, passes, seconds);
@@ -83,8 +87,8 @@ void bind_synth(nb::module_& m) {
         }
         return found;
       },
-      "ranks"_a, "edges"_a, "bounds_of"_a, "room"_a, "fewest"_a, "wanted"_a, "order"_a, "passes"_a, "seconds"_a,
-      nb::call_guard<nb::gil_scoped_release>(),
+      "ranks"_a, "edges"_a, "bounds_of"_a, "room"_a, "fewest"_a, "edge_orbits"_a, "rank_orbits"_a, "peers"_a, "known"_a,
+      "wanted"_a, "order"_a, "passes"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Grows a tree (edge, previous branch or -1) for each number of `wanted` (source, targets) in `order`.");
   m.def(
       "place_hops",

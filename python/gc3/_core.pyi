@@ -901,7 +901,7 @@ def narrow_cut(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], 
     The first need (target, (rank, amount)...) that `rounds` times the arcs (tail, head, capacity or -1) do not carry `times` times, as (index, capacity, ranks) of a cut; none if there is none, or the time was over.
     """
 
-def grow_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[float], fewest: float, wanted: Sequence[tuple[int, Sequence[int]]], order: Sequence[int], passes: int, seconds: float) -> list[list[tuple[int, int]]] | None:
+def grow_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[float], fewest: float, edge_orbits: Sequence[int], rank_orbits: Sequence[int], peers: int, known: Sequence[int], wanted: Sequence[tuple[int, Sequence[int]]], order: Sequence[int], passes: int, seconds: float) -> list[list[tuple[int, int]]] | None:
     """
     Grows a tree (edge, previous branch or -1) for each number of `wanted` (source, targets) in `order`.
     """

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from gc3 import topologies
+from gc3 import collectives, topologies
 from gc3.errors import InternalError
-from gc3.synth import Demand, Network, Solvers, Task, check, cuts, demand, hubs, symmetry
+from gc3.lang import StepList, stepwise
+from gc3.synth import Demand, Network, Result, Solvers, Task, check, cuts, demand, hubs, problem, symmetry
 from gc3.synth.demand import Piece
 from gc3.synth.pipeline import pipelined
 from gc3.synth.problem import Item
@@ -158,3 +160,15 @@ def test_images_of_a_send_count_towards_shared_bounds(solvers: Solvers) -> None:
     schedule = pipelined(bus, wanted, session(solvers, bus).group(wanted), 4.0)
     check.check(bus, wanted, schedule)
     assert schedule.total_rounds == 4  # twelve arrivals, three in a round
+
+
+@pytest.mark.parametrize("name", demand.NAMES)
+def test_what_a_schedule_implements_is_known_without_its_data(name: str) -> None:
+    """The compiler is told the collective; what it finds by itself is the same."""
+    for ranks, root, times in itertools.product((2, 3, 5), (0, 1), (1, 2)):
+        root_of_it = root if collectives.BUILTIN[name].rooted else 0
+        wanted = problem.builtin(name, ranks, times * demand.least_chunks(name, ranks), root_of_it)
+        result = Result(wanted, ring(ranks), Schedule((), ()))
+        made, found = result.algorithm(), stepwise(StepList("", name, name, ranks, result.chunk_list(), ()))
+        assert (made.collective, made.chunks, made.root) == (found.collective, found.chunks, found.root)
+        assert made.in_place == found.in_place

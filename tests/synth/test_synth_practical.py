@@ -55,3 +55,15 @@ def test_what_is_printed_fits_a_screen() -> None:
     assert len(gc3(f"{line} --full").output.splitlines()) > 60
     assert "sends" not in json.loads(gc3(f"{line} --json").output)
     assert len(json.loads(gc3(f"{line} --full --json").output)["sends"]) == 1
+
+
+def test_pipelined_programs_fit_the_threadblocks() -> None:
+    """Ranks have few peers if the GPU holds few threadblocks, without a round more: data goes over NVLink first."""
+    few = gc3("synth alltoall -t ndv4:N=2 --unit 25 --pipelined -C 16 --max-threadblocks 9 --json --brief")
+    data = json.loads(few.output)
+    assert data["rounds"] == 8
+    assert data["program"]["max_threadblocks_per_rank"] <= 9
+    many = gc3("synth alltoall -t ndv4:N=2 --unit 25 --steps 1 --rounds 8 -C 16 --max-threadblocks 9")
+    assert many.exit_code == 1
+    assert "rank 0 needs 15, the target allows 9" in many.output
+    assert "--hierarchical needs few peers: gc3 synth alltoall --topology ndv4:N=2" in many.output

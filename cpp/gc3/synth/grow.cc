@@ -21,6 +21,8 @@ constexpr double kSteep = 6.0;
 constexpr double kSteepest = 200.0;
 // What a send costs beyond its price if its data is a send farther from the source, as a part of the lowest price.
 constexpr double kLean = 0.03;
+// How much dearer an edge is that gives a rank a peer beyond the limit.
+constexpr double kBeyond = 1e3;
 constexpr std::size_t kMostSearches = 4096;   // for paths from trees, in a pass
 constexpr std::size_t kVisits = 200'000'000;  // of edges, in all passes: about a second
 
@@ -31,9 +33,13 @@ class Growth {
         loads_(loads_of(field.bounds_of)),
         load_(field.room.size()),
         base_(field.room.size()),
+        sends_(field.edges.size()),
+        senders_(field.ranks),
+        receivers_(field.ranks),
         out_(field.ranks),
         price_(field.edges.size()) {
     for (std::uint32_t e = 0; e < field.edges.size(); ++e) out_[field.edges[e].first].push_back(e);
+    for (const std::uint32_t e : field.known) use(e, 1);
   }
 
   // Removes a tree.
@@ -90,17 +96,39 @@ class Growth {
       const double full = static_cast<double>(load_[b]) / (field_.room[b] * field_.fewest);
       base_[b] = std::pow(10.0, std::min(kSteep * full, kSteepest));
     }
-    for (std::size_t e = 0; e < price_.size(); ++e) {
+    for (std::uint32_t e = 0; e < price_.size(); ++e) {
       double sum = 0;
       for (const Load& each : loads_[e])
         sum += static_cast<double>(each.times) / field_.room[each.bound] * base_[each.bound];
-      price_[e] = sum;
+      price_[e] = beyond(e) ? kBeyond * sum : sum;
     }
     lean_ = price_.empty() ? 0 : kLean * std::ranges::min(price_);
   }
 
-  void count(std::uint32_t edge, Amount trees) {
+  // Whether a send over an edge would give its ranks one peer too many. An orbit of edges is one peer of each rank.
+  bool beyond(std::uint32_t edge) const {
+    const auto [sender, receiver] = orbits(edge);
+    return sends_[field_.edge_orbits[edge]] == 0 &&
+           (receivers_[sender] >= field_.peers || senders_[receiver] >= field_.peers);
+  }
+
+  std::pair<std::uint32_t, std::uint32_t> orbits(std::uint32_t edge) const {
+    const auto [sender, receiver] = field_.edges[edge];
+    return {field_.rank_orbits[sender], field_.rank_orbits[receiver]};
+  }
+
+  void count(std::uint32_t edge, int trees) {
     for (const Load& each : loads_[edge]) load_[each.bound] += trees * each.times;
+    use(edge, trees);
+  }
+
+  void use(std::uint32_t edge, int trees) {
+    std::int64_t& sends = sends_[field_.edge_orbits[edge]];
+    const int change = static_cast<int>(sends + trees > 0) - static_cast<int>(sends > 0);
+    sends += trees;
+    const auto [sender, receiver] = orbits(edge);
+    receivers_[sender] += static_cast<std::uint32_t>(change);
+    senders_[receiver] += static_cast<std::uint32_t>(change);
   }
 
   // Begins to look for paths from the tree.
@@ -138,6 +166,9 @@ class Growth {
   std::vector<std::vector<Load>> loads_;
   std::vector<Amount> load_;
   std::vector<double> base_;
+  std::vector<std::int64_t> sends_;       // by the first edge of an orbit
+  std::vector<std::uint32_t> senders_;    // to a rank, by the first rank of its orbit
+  std::vector<std::uint32_t> receivers_;  // of a rank
   std::vector<std::vector<std::uint32_t>> out_;
   std::vector<double> price_;
   std::vector<double> cost_;            // by rank: of the path from the current tree

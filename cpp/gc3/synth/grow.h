@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/synth/flow.h"
 
 namespace gc3::synth {
@@ -30,6 +31,11 @@ struct Field {
   std::vector<std::vector<std::uint32_t>> bounds_of;
   std::vector<double> room;  // of each bound in a round
   double fewest = 1;         // rounds, to which loads are compared
+  // Under symmetries: for each edge the first edge of its orbit, and for each rank the first rank of its orbit.
+  std::vector<std::uint32_t> edge_orbits;
+  std::vector<std::uint32_t> rank_orbits;
+  std::uint32_t peers = kNone;       // to which a rank should send, and from which it should receive, at most
+  std::vector<std::uint32_t> known;  // edges, one of each orbit, that have been chosen before
 };
 
 // Returns a tree for each entry of `order`, the number of what it distributes. In passes after the first one, every

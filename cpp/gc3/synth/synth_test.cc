@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <random>
+#include <set>
 
 #include "gc3/synth/cut.h"
 #include "gc3/synth/flow.h"
@@ -121,13 +122,15 @@ TEST_CASE("a switch is replaced by links past it") {
 
 TEST_CASE("trees reach all targets and spread over equal links") {
   // Four ranks, all linked: a send of the first stands for one of each, which loads all links of its distance.
-  Field field{4, {}, {}, {1, 1, 1}, 3};
+  Field field{4, {}, {}, {1, 1, 1}, 3, {}, {}, kNone, {}};
   for (std::uint32_t a = 0; a < 4; ++a) {
     for (std::uint32_t shift = 1; shift < 4; ++shift) {
       field.edges.emplace_back(a, (a + shift) % 4);
       field.bounds_of.push_back({shift - 1});
+      field.edge_orbits.push_back(shift - 1);  // the edges of rank 0 are the first
     }
   }
+  field.rank_orbits.assign(4, 0);
   const std::vector<Wanted> wanted = {{0, {1, 2, 3}}};
   const auto trees = grow_trees(field, wanted, {0, 0, 0}, 2, kSeconds);
   REQUIRE(trees.has_value());
@@ -146,11 +149,26 @@ TEST_CASE("trees reach all targets and spread over equal links") {
     }
   }
   CHECK(load == std::array<int, 3>{3, 3, 3});
+  for (std::uint32_t peers = 1; peers <= 3; ++peers) {
+    field.peers = peers;
+    field.fewest = 100;  // the load matters less than the number of peers
+    const auto few = grow_trees(field, wanted, {0}, 2, kSeconds);
+    REQUIRE(few.has_value());
+    std::set<std::uint32_t> shifts;
+    for (const Sprout& s : few->front()) shifts.insert(field.edge_orbits[s.edge]);
+    CHECK(few->front().size() == 3);
+    CHECK(shifts.size() == peers);
+  }
+  field.peers = 1;
+  field.known = {2};
+  const auto one = grow_trees(field, wanted, {0}, 2, kSeconds);
+  REQUIRE(one.has_value());
+  for (const Sprout& s : one->front()) CHECK(field.edge_orbits[s.edge] == 2);
   CHECK(!grow_trees(field, wanted, {0}, 1, 0).has_value());  // no time
 }
 
 TEST_CASE("trees reach all targets where the load is far above the rounds to which it is compared") {
-  const Field field{3, {{0, 1}, {1, 2}}, {{0}, {1}}, {1e-3, 1}, 1};
+  const Field field{3, {{0, 1}, {1, 2}}, {{0}, {1}}, {1e-3, 1}, 1, {0, 1}, {0, 1, 2}, kNone, {}};
   const auto trees = grow_trees(field, {{0, {1, 2}}}, std::vector<std::uint32_t>(100), 2, kSeconds);
   REQUIRE(trees.has_value());
   for (const std::vector<Sprout>& tree : *trees) CHECK(tree.size() == 2);

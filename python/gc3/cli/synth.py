@@ -189,7 +189,14 @@ def synth_command(
     if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
         raise click.UsageError(f"{collective} has no root: leave out --root")
     topology = topologies.load(spec)
-    network = synth.Network.of(topology, None if unit is None else unit * _GB)
+    compiling: dict[str, Any] = {
+        "instances": instances,
+        "protocol": protocol,
+        "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
+    }
+    network = replace(
+        synth.Network.of(topology, None if unit is None else unit * _GB), threadblocks=compiling["max_threadblocks"]
+    )
     if network.in_switch and network.ranks > 2:  # noqa: PLR2004
         output.remark(
             f"the switches of '{network.name}' multicast and add up, which the search leaves out: what it says of a "
@@ -198,11 +205,6 @@ def synth_command(
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    compiling: dict[str, Any] = {
-        "instances": instances,
-        "protocol": protocol,
-        "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
-    }
     delivery = Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
     cache = None if folder is None else synth.Cache(folder)
     with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:

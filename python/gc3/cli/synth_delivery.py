@@ -25,6 +25,7 @@ from gc3.cli.synth_report import (
 )
 from gc3.runtime.program import Program
 from gc3.support.words import counted
+from gc3.synth.result import TOO_MANY_THREADBLOCKS
 
 _SHOWN = 12  # open candidates to list, for each number of steps
 _FOR_BOUNDS = 1.0  # seconds, for what is printed if nothing was found; it ends the alarm of the limit
@@ -97,7 +98,7 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
     made = outcome.result
     overall = task.any_steps()
     bound = overall if bound is None else bound
-    program = made.program(**delivery.compiling)
+    program = _compiled(made, delivery)
     program.verify()
     if delivery.path is not None:
         synth_files.write(made, delivery.path, program.save)
@@ -118,6 +119,18 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
         click.echo(f"written to {delivery.path}")
         click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
     return 0
+
+
+def _compiled(made: synth.Result, delivery: Delivery) -> Program:
+    """The program; an error says how schedules are found that need fewer threadblocks."""
+    try:
+        return made.program(**delivery.compiling)
+    except errors.UserError as problem:
+        if problem.code != TOO_MANY_THREADBLOCKS:
+            raise
+        other = "--hierarchical" if made.network.levels and " --hierarchical" not in delivery.again else "--for-size S"
+        note = f"each peer of a rank takes a threadblock; {other} needs few peers: {delivery.again} {other}"
+        raise errors.error("TooManyThreadblocks", problem.message.partition(": ")[2], notes=[note]) from None
 
 
 def search_frontier(task: synth.Task, k: int, most_steps: int, delivery: Delivery, tell: output.Watch) -> int:
@@ -184,7 +197,7 @@ def _deliver_point(point: synth.Point, delivery: Delivery, tell: output.Watch) -
     compared = None
     assert point.outcome.result is not None  # noqa: S101 - points are found
     made = point.outcome.result
-    program = made.program(**delivery.compiling)
+    program = _compiled(made, delivery)
     program.verify()
     if delivery.path is not None:
         synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)

@@ -44,6 +44,7 @@ class Network:
             group of each rank. Empty if there is only one node.
         in_switch: Whether switches multicast a chunk to several ranks, or add up chunks of several ranks, as one
             message. Searches do not use it; bounds for any number of steps hold with it.
+        threadblocks: How many a rank holds at once, which limits its peers; 0: not known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Network:
     bounds: tuple[tuple[tuple[int, ...], Capacity], ...]
     levels: tuple[Level, ...] = ()
     in_switch: bool = False
+    threadblocks: int = 0
 
     @staticmethod
     def of_relation(
@@ -112,7 +114,8 @@ class Network:
         (_, nodes), *above = topology.rank_levels
         made = Network.of_relation(topology.name, topology.rank_count, relation, nodes, above)
         joined = (topology.link_class(fabric.link_class) for fabric in topology.fabrics)
-        return replace(made, in_switch=any(c.multicast_efficiency for c in joined))
+        in_switch = any(c.multicast_efficiency for c in joined)
+        return replace(made, in_switch=in_switch, threadblocks=topology.threadblocks)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -219,7 +222,7 @@ class Network:
             return self
         edges = tuple(zip(dst[order].tolist(), src[order].tolist(), strict=True))
         bounds = tuple((tuple(m.tolist()), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True))
-        return Network(self.name, self.ranks, edges, bounds, self.levels, self.in_switch)
+        return replace(self, edges=edges, bounds=bounds)
 
     @cached_property
     def ends(self) -> tuple[_Numbers, _Numbers]:

@@ -17,6 +17,7 @@ import itertools
 import math
 import time
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -31,9 +32,13 @@ from gc3.synth.symmetry import MANY_RANKS, Group
 
 _PASSES = 6
 _FEW_SENDS = 3000
+_FOR_PEERS = 7 / 8  # of the threadblocks of a rank, each of which sends to one peer and receives from one
+_ANY_NUMBER = 1 << 30
 
 
-def pipelined(network: Network, demand: Demand, group: Group, fewest: float, seconds: float = math.inf) -> Schedule:
+def pipelined(
+    network: Network, demand: Demand, group: Group, fewest: float, seconds: float = math.inf, *, halves: int = 1
+) -> Schedule:
     """Returns a schedule with about as many rounds as the fullest bound requires.
 
     Every step has one round, or a few if bandwidths are fractions, of which a single round would lose a part.
@@ -44,13 +49,15 @@ def pipelined(network: Network, demand: Demand, group: Group, fewest: float, sec
         group: Automorphisms of both.
         fewest: A lower bound on the rounds, to which loads are compared.
         seconds: The time limit.
+        halves: The number of such schedules in a program, which share the threadblocks of a rank.
 
     Raises:
         TimeUp: The time limit was reached.
     """
     deadline = time.monotonic() + seconds
     group, loads = _fitting(network, group)
-    hops = _grow(network, demand, group, loads, max(fewest, 1.0), deadline)
+    peers = int(network.threadblocks * _FOR_PEERS) // halves or _ANY_NUMBER
+    hops = _grow(network, demand, group, loads, max(fewest, 1.0), peers, deadline)
     bandwidths = [network.bounds[b][1] for b, _ in group.bounds]
     count = rounds_of_a_step(hops, loads, bandwidths)
     placed = steps_of(hops, loads, [int(chunks * count) for chunks in bandwidths], deadline - time.monotonic())
@@ -107,7 +114,7 @@ def _loads(network: Network, group: Group) -> dict[int, list[int]]:
 
 
 def _grow(
-    network: Network, demand: Demand, group: Group, loads: list[list[int]], fewest: float, deadline: float
+    network: Network, demand: Demand, group: Group, loads: list[list[int]], fewest: float, peers: int, deadline: float
 ) -> list[Hop]:
     """The sends of trees for all chunks of the first source of each orbit."""
     homes = {home for home, _ in group.home}
@@ -120,10 +127,31 @@ def _grow(
     passes = _PASSES if sends <= _FEW_SENDS else 1  # later passes know the load of the other trees
     room = [float(network.bounds[b][1]) for b, _ in group.bounds]
     order = [number[demand.piece_of[c]] for c in own]
-    left = min(deadline - time.monotonic(), ENDLESS)
-    trees = _core.grow_trees(network.ranks, network.edges, loads, room, fewest, wanted, order, passes, left)
-    if trees is None:
-        raise TimeUp
+    rank_orbits = [home for home, _ in group.home]
+
+    def trees_of(
+        some: Sequence[tuple[int, list[int]]], order: Sequence[int], passes: int, peers: int, known: Sequence[int]
+    ) -> list[list[tuple[int, int]]]:
+        left = min(deadline - time.monotonic(), ENDLESS)
+        trees = _core.grow_trees(
+            network.ranks, network.edges, loads, room, fewest, group.edge_orbits, rank_orbits, peers, known, some,
+            order, passes, left,
+        )  # fmt: skip
+        if trees is None:
+            raise TimeUp
+        return trees
+
+    reached: dict[int, set[int]] = {}
+    for source, targets in wanted:
+        reached.setdefault(source, set()).update(targets)
+    known: set[int] = set()
+    if len(wanted) > len(reached) and max(map(len, reached.values())) > peers:
+        # Each piece would go straight to another peer. One tree for all of a rank's pieces finds few that reach all.
+        every = [(source, sorted(targets)) for source, targets in reached.items()]
+        grown = trees_of(every, range(len(every)), 1, peers, ())
+        known.update(group.edge_orbits[edge] for tree in grown for edge, _ in tree)
+        peers = 0
+    trees = trees_of(wanted, order, passes, peers, sorted(known))
     hops: list[Hop] = []
     for chunk, tree in zip(own, trees, strict=True):
         first, turn = len(hops), chunk - demand.first[demand.piece_of[chunk]]

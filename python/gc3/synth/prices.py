@@ -54,7 +54,7 @@ def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices
         group: Automorphisms under which the prices of bounds are the same; pieces without parts are images of others.
         prices: Any prices.
     """
-    if (prices.bounds < 0).any() or not _invariant(network, group, prices.bounds):
+    if (prices.bounds < 0).any() or not _invariant(group, prices.bounds):
         return Fraction(0)
     steps = prices.bounds.shape[1]
     unit = max((_worth(network, prices.bounds[:, s]) for s in range(steps)), default=Fraction(0))
@@ -115,15 +115,9 @@ def _shared(parts: dict[int, Whole], edge: Whole) -> bool:
     return not parts or not (np.sum(list(parts.values()), axis=0) > edge).any()
 
 
-def _invariant(network: Network, group: Group, bounds: Whole) -> bool:
-    if group.order == 1:
-        return True
-    index = {frozenset(members): b for b, (members, _) in enumerate(network.bounds)}
-    for moved in group.edges:
-        image = [index[frozenset(moved[e] for e in members)] for members, _ in network.bounds]
-        if not np.array_equal(bounds[image], bounds):
-            return False
-    return True
+def _invariant(group: Group, bounds: Whole) -> bool:
+    first = np.array([b for b, _ in group.bounds])
+    return np.array_equal(bounds[first[list(group.bound_orbits)]], bounds)
 
 
 def _cheapest(network: Network, prices: Whole, sources: Sequence[int], targets: Sequence[int]) -> Whole:

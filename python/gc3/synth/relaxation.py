@@ -317,10 +317,10 @@ def bound_of_routes(
 def _spread(network: Network, group: Group, layout: Layout, duals: prices.Real, steps: int) -> prices.Real:
     """The price of each bound and step: the images of a bound share the price of its row."""
     y = np.zeros((len(network.bounds), steps))
-    spread = {b: (_orbit(network, group, b), size) for b, size in group.bounds}
+    orbits = np.array(group.bound_orbits)
     for row, b, s in layout.limits:
-        orbit, size = spread[b]
-        y[orbit, s] = max(-duals[row], 0.0) / size
+        orbit = orbits == orbits[b]
+        y[orbit, s] = max(-duals[row], 0.0) / np.count_nonzero(orbit)
     return y
 
 
@@ -334,11 +334,6 @@ def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggest
     return Suggested(tuple(float(result.values[v]) for v in layout.rounds), price)
 
 
-def _orbit(network: Network, group: Group, b: int) -> list[int]:
-    index = {frozenset(members): i for i, (members, _) in enumerate(network.bounds)}
-    return sorted({index[frozenset(moved[e] for e in network.bounds[b][0])] for moved in group.edges})
-
-
 def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int] | None) -> None:
     for s in range(steps):
         if rounds is None:
@@ -349,14 +344,11 @@ def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int
 
 def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sources: Iterable[tuple[int, int]]) -> None:
     """Enforces the bounds; the load of a source's images is its own load on the inverse images of the edges."""
-    back = [group.edges[i] for i in group.inverse]
     keys = sorted({key for key, _ in sources})
     for b, _ in group.bounds:
-        members, chunks = network.bounds[b]
-        weights: dict[int, float] = {}
-        for e in members:
-            for moved in back:
-                weights[moved[e]] = weights.get(moved[e], 0.0) + 1.0
+        chunks = network.bounds[b][1]
+        moved, times = np.unique(group.images(network.members[b], group.inverse), return_counts=True)
+        weights: dict[int, float] = dict(zip(moved.tolist(), map(float, times), strict=True))
         for s in range(steps):
             terms = [
                 (layout.sent[key, e, s], weight)

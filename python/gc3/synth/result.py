@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from gc3 import errors
+from gc3.collectives import BUILTIN
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
 from gc3.synth import check, demand, flows
@@ -24,7 +25,7 @@ from gc3.synth.schedule import Schedule, pruned
 
 Order: TypeAlias = Literal["depth", "steps", "gathered"]
 
-_TOO_MANY_THREADBLOCKS = "GC3-C001"
+TOO_MANY_THREADBLOCKS = "GC3-C001"
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,11 @@ class Result:
         return self.parts if nodes and nodes[src] == nodes[dst] else 1
 
     def _known(self) -> tuple[str, int, int] | None:
-        """Name, chunks and root of a built-in collective that reduces; None for others."""
-        if self.collective not in demand.BASE:
+        """Name, chunks and root of a built-in collective; None for others."""
+        if self.collective not in demand.NAMES:
             return None
-        parts = self.network.ranks if self.collective == "reducescatter" else 1
-        return self.collective, self.chunks // parts, self.root
+        parts = self.network.ranks if self.collective in ("alltoall", "scatter", "reducescatter") else 1
+        return self.collective, self.chunks // parts, self.root if BUILTIN[self.collective].rooted else 0
 
     def program(self, **options: Any) -> Program:
         """Compiles it, with fewer lanes if `max_threadblocks` requires that; takes the options of `gc3.compile`."""
@@ -125,7 +126,7 @@ class Result:
         try:
             return compile(self.algorithm(), **options)
         except errors.UserError as problem:
-            if problem.code != _TOO_MANY_THREADBLOCKS or not self.lanes:
+            if problem.code != TOO_MANY_THREADBLOCKS or not self.lanes:
                 raise
         return replace(self, lanes=self.lanes // 2).program(**options)
 

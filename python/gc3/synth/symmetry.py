@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
@@ -49,8 +50,18 @@ class Group:
     @cached_property
     def edges(self) -> tuple[Permutation, ...]:
         """For each element the image of every edge."""
-        index, edges = self.network.edge_index, self.network.edges
-        return tuple(tuple(index[h[a], h[b]] for a, b in edges) for h in self.elements)
+        every = np.arange(len(self.network.edges))
+        return tuple(tuple(self.images(every, [i])[0].tolist()) for i in range(self.order))
+
+    def images(self, edges: npt.NDArray[np.integer], elements: Sequence[int]) -> npt.NDArray[np.int32]:
+        """Returns for each of some elements the images of some edges."""
+        moved = self._array[list(elements)]
+        src, dst = self.network.ends
+        return self.network.edge_numbers[moved[:, src[edges]], moved[:, dst[edges]]]
+
+    @cached_property
+    def _array(self) -> npt.NDArray[np.int64]:
+        return np.array(self.elements)
 
     @cached_property
     def home(self) -> tuple[tuple[int, int], ...]:
@@ -107,8 +118,7 @@ class Group:
     @cached_property
     def edge_orbits(self) -> tuple[int, ...]:
         """For each edge the first edge of its orbit."""
-        elements = np.array(self.elements)
-        back = np.argsort(elements, axis=1)  # the inverse of each element
+        back = np.argsort(self._array, axis=1)  # the inverse of each element
         home, element = (np.array([pair[i] for pair in self.home], np.int64) for i in (0, 1))
         src, dst = self.network.ends
         # Only one element takes the sender home, so where it takes the receiver identifies the orbit.
@@ -119,18 +129,15 @@ class Group:
     @cached_property
     def _images(self) -> tuple[dict[int, list[int]], ...]:
         """For the first bound of each orbit the bounds of the orbit, each with the elements that take it there."""
-        src, dst = self.network.ends
-        elements = np.array(self.elements)
         known: set[int] = set()
         found: list[dict[int, list[int]]] = []
-        for b, (members, _) in enumerate(self.network.bounds):
+        for b, members in enumerate(self.network.members):
             if b in known:
                 continue
             orbit: dict[int, list[int]] = {}
             at_once = max(_AT_ONCE // len(members), 1)
             for begin in range(0, self.order, at_once):
-                some = elements[begin : begin + at_once]
-                images = self.network.edge_numbers[some[:, src[list(members)]], some[:, dst[list(members)]]]
+                images = self.images(members, range(begin, min(begin + at_once, self.order)))
                 for element, row in enumerate(np.sort(images, axis=1), begin):
                     orbit.setdefault(self.network.bound_of_members[row.tobytes()], []).append(element)
             known.update(orbit)
@@ -179,8 +186,8 @@ def is_automorphism(network: Network, demand: Demand, permutation: Sequence[int]
     kind = network.edge_kinds
     if (image < 0).any() or (kind[image] != kind).any():
         return False
-    for members, chunks in () if network.point_to_point else network.bounds:
-        other = network.bound_of_members.get(np.sort(image[list(members)]).tobytes())
+    for members, (_, chunks) in () if network.point_to_point else zip(network.members, network.bounds, strict=True):
+        other = network.bound_of_members.get(np.sort(image[members]).tobytes())
         if other is None or network.bounds[other][1] != chunks:
             return False
     return _keeps(demand, permutation)

@@ -260,7 +260,7 @@ class Task:
             grown: Schedule | None = None
             # For few chunks, trees grown for each of them may need fewer rounds.
             if not trees.applies(wanted) or sends <= _FEW_SENDS * group.order:
-                grown = pipelined(where.network, wanted, group, float(bound), where.left)
+                grown = grow(where.network, wanted, group, float(bound), where.left)
                 if not trees.applies(wanted) or grown.total_rounds <= _NEAR * bound:
                     return grown
                 load = fullest(where.network, grown)
@@ -274,22 +274,22 @@ class Task:
             if grown is None:
                 where.hurry()
             if forest is None:
-                return grown or pipelined(where.network, wanted, group, float(bound), where.left)
+                return grown or grow(where.network, wanted, group, float(bound), where.left)
             methods.append("packed trees")
             ratios.append(forest.ratio)
             packed = trees.schedule(where.network, wanted, forest, where.left)
             return packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
 
+        grow = partial(pipelined, halves=1 + self.composed)
         methods = ["trees, pipelined"]
         ratios: list[Fraction] = []
         planned = [0]  # schedules
-        made = self._within_time(chunks, plan)
-        if made is None:
+        if (made := self._within_time(chunks, plan)) is None:
             return self._open(begun)
-        how = "trees, pipelined"
+        how = methods[0]
         ratio: Fraction | None = None
         if len(ratios) == planned[0]:
-            times = (2 if self._alike(chunks) else 1) * self.problem(chunks).demands[0].chunks
+            times = (1 + self._alike(chunks)) * self.problem(chunks).demands[0].chunks
             ratio = sum(ratios, Fraction(0)) * times / chunks
             how = f"{methods[-1]}: with more chunks R/C tends to {ratio}"
         found = self._of_parts(replace(made, lanes=self._lanes(chunks)), how, begun)

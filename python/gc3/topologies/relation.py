@@ -6,6 +6,7 @@ together. Resources that are alternatives to each other form a pool.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -43,8 +44,9 @@ class Pools:
         members: dict[int, list[int]] = {}
         for resource in range(len(self._leader)):
             members.setdefault(self._find(resource), []).append(resource)
-        self._pool_of = {leader: i for i, leader in enumerate(members)}
         self._members = list(members.values())
+        number = {resource: i for i, some in enumerate(self._members) for resource in some}
+        self._pool_of = [number[resource] for resource in range(len(self._leader))]
 
     def pool(self, index: int) -> Pool:
         """Returns a pool.
@@ -63,7 +65,7 @@ class Pools:
         path = self._topology.path(src, dst)
         if path is None:
             return None
-        return tuple(dict.fromkeys(self._pool_of[self._find(i)] for i in path.resources))
+        return tuple(dict.fromkeys(map(self._pool_of.__getitem__, path.resources)))
 
     def _find(self, resource: int) -> int:
         while self._leader[resource] != resource:
@@ -119,11 +121,12 @@ def rates(
         gc3.UserError: A resource does not carry a whole chunk per round, or its bandwidth is not known.
     """
     pools = Pools(topology)
-    pairs: dict[int, list[tuple[int, int]]] = {}
+    pairs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for src in range(topology.rank_count):
         for dst in range(topology.rank_count):
+            pair = (src, dst)
             for pool in pools.path(src, dst) or ():
-                pairs.setdefault(pool, []).append((src, dst))
+                pairs[pool].append(pair)
     used = {i: pools.pool(i) for i in sorted(pairs)}
     unit = chunk_bytes_per_s or min((p.lane_bytes_per_s for p in used.values()), default=1.0)
     found: list[tuple[tuple[tuple[int, int], ...], Fraction]] = []
