@@ -103,9 +103,11 @@ void bind_inputs(nb::module_& m) {
              const std::array<double, ir::kOpcodeCount>& bytes_per_s, std::uint64_t lend_bytes, double lend_bytes_per_s,
              std::uint64_t lend_combined_bytes, bool split, const std::array<double, ir::kOpcodeCount>& memory_bytes,
              std::uint64_t rendezvous_bytes) {
-            new (self) sim::ProtocolTiming{slot_bytes,       slots, slices,      min_slice_bytes,  cut_through,
+            const sim::ProtocolTiming made{slot_bytes,       slots, slices,      min_slice_bytes,  cut_through,
                                            line_bytes,       op_s,  lend_bytes,  lend_bytes_per_s, lend_combined_bytes,
                                            rendezvous_bytes, split, bytes_per_s, memory_bytes};
+            unwrap(sim::check(made));  // here, since a call is also cut into slices where nothing is simulated
+            new (self) sim::ProtocolTiming(made);
           },
           "slot_bytes"_a, "slots"_a, "slices"_a, "min_slice_bytes"_a, "cut_through"_a, "line_bytes"_a, "op_s"_a,
           "bytes_per_s"_a, "lend_bytes"_a = 0, "lend_bytes_per_s"_a = 0.0, "lend_combined_bytes"_a = 0,

@@ -387,6 +387,16 @@ def test_times_between_measured_sizes() -> None:
     assert log.time_s(2 * MIB, in_place=True) is None
 
 
+def test_columns_beside_the_times_may_hold_anything() -> None:
+    strange = ALLTOALL.replace("-1    50.00", f"{'9' * 5000} 50.00").replace(
+        "18.35      0", "18.35      \N{SUPERSCRIPT TWO}"
+    )
+    row = nccl_tests.parse(strange).rows[0]
+    assert row.root == -1
+    assert row.out_of_place is not None
+    assert row.out_of_place.wrong is None
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -400,6 +410,9 @@ def test_times_between_measured_sizes() -> None:
         (ALLTOALL.replace("20.97", "2.097"), "are 20.97 GB/s, and algbw is 2.097"),
         (ALLTOALL.replace("  1048576  ", "  -104857 "), "does not begin with a size"),
         (ALLTOALL + ALLTOALL.splitlines()[-1].replace("float", "half "), "several types or reductions"),
+        (ALLTOALL.replace("  1048576  ", f"  {'9' * 5000}  "), "is no size in bytes"),
+        (ALLTOALL.replace("  1048576  ", f"  {10**400}  "), "is no size in bytes"),
+        (ALLTOALL.replace("50.00", "1e-310"), "below a picosecond"),
     ],
 )
 def test_a_bad_log_is_one_clear_error(text: str, says: str) -> None:

@@ -271,7 +271,20 @@ def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "any number of nodes" in calibrated("--from", log, *gathering, "-t", "ndv4:N=4", *line[2:], code=1)
 
 
-@pytest.mark.parametrize("text", ["", "bytes,t_us\n", "bytes,t_us\nx,1\n", "bytes,t_us\n8,-1\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "bytes,t_us\n",
+        "bytes,t_us\nx,1\n",
+        "bytes,t_us\n8,-1\n",
+        "t_us,bytes\n5\n",
+        "bytes,t_us\n1\0,3\n",
+        f"bytes,t_us\n{'1' * 200000},3\n",
+        f"bytes,t_us\n{10**400},3\n",
+        "bytes,t_us\n8,1e-320\n",
+    ],
+)
 def test_unusable_measurements(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(gc3.UserError, match="GC3-S004"):
@@ -287,6 +300,40 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(gc3.UserError, match="GC3-S001"):
             preset_file.read(str(tmp_path / "bad.json"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "says"),
+    [
+        ("Simple", "slices", 0, "slots and slices are from 1"),
+        ("Simple", "slices", 1e300, "slices is '1e+300'; expected a whole number"),
+        ("Simple", "min_slice_bytes", -1, "expected a whole number"),
+        ("Simple", "lend_bytes", True, "expected a whole number"),
+        ("Simple", "split", 1, "split is '1'; expected true or false"),
+        ("Simple", "rate", 1e300, "expected a number"),
+        ("", "cores_dealt", 0.5, "expected true or false"),
+        ("", "cores", 10**30, "expected a whole number"),
+        ("", "launch_s", "soon", "expected a number"),
+        ("", "notes", 1, "there is no parameter 'notes'"),
+    ],
+)
+def test_presets_with_wrong_numbers(tmp_path: Path, owner: str, name: str, value: object, says: str) -> None:
+    data = json.loads(preset_file.dumps(sim.presets.get("a100")))
+    (data["protocols"][owner] if owner else data)[name] = value
+    (tmp_path / "p.json").write_text(json.dumps(data))
+    line = ["sim", "ring_allreduce", "-t", "ndv4", "--preset", str(tmp_path / "p.json"), "-b", "1KiB", "-e", "1KiB"]
+    outcome = CliRunner().invoke(main, line)
+    assert outcome.exit_code == 1
+    assert "GC3-S001" in outcome.output
+    assert says in outcome.output
+
+
+def test_a_slowdown_far_below_1_leaves_a_time() -> None:
+    on = settings.apply(
+        sim.platform("cpu:R=2", "cpu-threads"),
+        [settings.parse("cache.slowdown=1e-300"), settings.parse("cache.bytes=1B")],
+    )
+    assert sim.Simulation(gc3.compile(algorithms.load("ring_allreduce"), R=2), on).run(MIB).time_s > 0
 
 
 def test_ranks_on_one_processor_take_turns() -> None:

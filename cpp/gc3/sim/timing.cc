@@ -98,8 +98,7 @@ Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>
   return call;
 }
 
-Status check(const Options& options, const Call& call, std::uint32_t ranks) {
-  const ProtocolTiming& p = options.protocol;
+Status check(const ProtocolTiming& p) {
   if (p.slot_bytes == 0 || p.slot_bytes > kMostSlotBytes) return bad("a slot holds from 1 byte to 1 GiB");
   if (p.slots == 0 || p.slices == 0 || std::uint64_t{p.slots} * p.slices > kMostUnits) {
     return bad("slots and slices are from 1 to " + std::to_string(kMostUnits) + " together");
@@ -116,6 +115,11 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   if (p.lends_any() && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
     return bad("the rate of reading lent data is a number of bytes per second above 0");
   }
+  return {};
+}
+
+Status check(const Options& options, const Call& call, std::uint32_t ranks) {
+  GC3_CHECK(check(options.protocol));
   const Start& start = options.start;
   if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds, 0 or more");
   if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("expected one delay per rank, or none");

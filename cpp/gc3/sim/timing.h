@@ -115,7 +115,8 @@ struct Tiles {
 MessageCut cut_message(std::uint64_t bytes, const ProtocolTiming& protocol);
 Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_count);
 
-// Refuses numbers out of range.
+// Refuse numbers out of range.
+Status check(const ProtocolTiming& protocol);
 Status check(const Options& options, const Call& call, std::uint32_t ranks);
 
 }  // namespace gc3::sim

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import random
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ RESTARTS = 5
 _SETTLED = 0.99
 _EFFECT = 1e-5  # the least change of a time that counts
 SPLITS = 5
+_SHORTEST, _LONGEST = 1e-12, 1e6  # seconds of a measurement
+_SHOWN = 40  # characters of what is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +86,31 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
     text = files.read_text(path, "BadMeasurements")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     found: list[tuple[int, float]] = []
-    for number, row in enumerate(csv.DictReader(lines), start=1):
-        if "bytes" not in row or column not in row:
-            known = ", ".join(str(key) for key in row)
-            raise errors.error("BadMeasurements", f"'{path}' has no columns bytes and {column}; it has {known}")
-        if not row[column]:
-            continue
-        try:
-            size, us = int(row["bytes"]), float(row[column])
-        except ValueError:
-            raise errors.error("BadMeasurements", f"'{path}', row {number}: {dict(row)}") from None
-        if size < 0 or not 0 < us < math.inf:
-            raise errors.error("BadMeasurements", f"'{path}', row {number}: a size and a time above 0 are needed")
-        found.append((size, us * 1e-6))
+    try:
+        for row in csv.DictReader(lines):
+            if "bytes" not in row or column not in row:
+                known = ", ".join(str(key) for key in row)
+                raise errors.error("BadMeasurements", f"'{path}' has no columns bytes and {column}; it has {known}")
+            if row[column]:
+                found.append(_point(path, row["bytes"] or "", row[column]))
+    except csv.Error as problem:
+        raise errors.error("BadMeasurements", f"'{path}' is not CSV: {problem}") from None
     if not found:
         raise errors.error("BadMeasurements", f"'{path}' has no rows")
     return found
+
+
+def _point(path: str, size: str, microseconds: str) -> tuple[int, float]:
+    told = f"'{path}': bytes {size[:_SHOWN]!r}, time {microseconds[:_SHOWN]!r}"
+    if not re.fullmatch(r" *[0-9]{1,18} *", size):
+        raise errors.error("BadMeasurements", f"{told}: a size is a whole number of bytes")
+    try:
+        time = float(microseconds) * 1e-6
+    except ValueError:
+        time = math.nan
+    if not _SHORTEST <= time <= _LONGEST:
+        raise errors.error("BadMeasurements", f"{told}: a time is a number of microseconds above 0")
+    return int(size), time
 
 
 def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gc3 import _core
 
 _MOST_BYTES = 16 << 20
+_MOST_SIZE = 1 << 60
+_SHORTEST = 1e-12  # seconds
+_SHOWN = 40  # characters of what is wrong
 _TAG = re.compile(r"^(?:\[[\d,]+\]\s*<std(?:out|err)>:\s?|\d+:\s+(?=#|\d))")
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATES = {"GB/s": 1.0, "MB/s": 1e-3}
@@ -231,22 +234,24 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
             raise _bad(path, number, f"{name} is {text}")
         return found * scales[name, half]
 
-    size = int(fields[0])
+    size = _whole(fields[0])
+    if size is None or size > _MOST_SIZE:
+        raise _bad(path, number, f"'{fields[0][:_SHOWN]}' is no size in bytes")
     timings: list[Timing | None] = []
     for half in range(2):
         time, algbw, busbw = (value(name, half) for name in ("time", "algbw", "busbw"))
         if time is None:
             timings.append(None)
             continue
-        if time == 0:
-            raise _bad(path, number, f"the time {_HALVES[half]} is 0")
+        if time < _SHORTEST:
+            raise _bad(path, number, f"the time {_HALVES[half]} is {'0' if time == 0 else 'below a picosecond'}")
         expected = size / time / 1e9
         if algbw is not None and abs(algbw - expected) > 0.01 + _MISPRINT * expected:
             raise _bad(
                 path, number, f"{size} bytes in {time * 1e6:g} us are {expected:.2f} GB/s, and algbw is {algbw:g}"
             )
         wrong = texts.get(("wrong", half), "N/A")
-        timings.append(Timing(time, algbw or 0.0, busbw or 0.0, int(wrong) if wrong.isdigit() else None))
+        timings.append(Timing(time, algbw or 0.0, busbw or 0.0, _whole(wrong)))
     if timings == [None, None]:
         raise _bad(path, number, "there is no time")
     count, root = value("count", 0), texts.get(("root", 0), "-1")
@@ -255,10 +260,15 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
         int(count or 0),
         texts.get(("type", 0), ""),
         texts.get(("redop", 0), ""),
-        int(root) if re.fullmatch(r"-?\d+", root) else -1,
+        -1 if (found := _whole(root)) is None else found,
         timings[0],
         timings[1],
     )
+
+
+def _whole(text: str) -> int | None:
+    """Returns a whole number of at most 18 digits."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
 def _bad(path: str, line: int | None, message: str) -> errors.Gc3Error:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from gc3 import _core, errors
 
+_LEAST_SLOWDOWN = 1e-9  # rounding may leave nothing of a slowdown far below 1
 _PLAIN = ("nop", "send")  # the opcodes whose rate is that of sending
 
 
@@ -216,7 +217,7 @@ class Parameters:
         """Returns how many times longer a byte takes a threadblock if buffers and slots have `footprint` bytes."""
         if self.cache_bytes <= 0:
             return 1.0
-        return 1.0 + (self.cache_slowdown - 1.0) * footprint / (footprint + self.cache_bytes)
+        return max(1.0 + (self.cache_slowdown - 1.0) * footprint / (footprint + self.cache_bytes), _LEAST_SLOWDOWN)
 
     def protocol(self, name: str) -> ProtocolParameters:
         """Returns the parameters of a protocol.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields
+from typing import Any, cast
 
 from gc3 import errors
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.support import files
 
 _FORMAT = "gc3_sim_preset"
+_MOST_WHOLE = 2**32 - 1
+_MOST = 1e30  # of a number in seconds or bytes per second
+_SHOWN = 40  # characters of a value in messages
 
 
 def dumps(parameters: Parameters) -> str:
@@ -34,12 +36,28 @@ def dumps(parameters: Parameters) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def _check_numbers(data: dict[str, Any]) -> None:
+def _check_fields(owner: type[Parameters | ProtocolParameters], data: dict[str, Any]) -> None:
+    """Refuses values that are not of the types of the fields."""
+    kinds = {each.name: str(each.type) for each in fields(owner)}
     for key, value in data.items():
-        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ValueError(f"{key} is {str(value)[:40]!r}; expected a number, 0 or more")
-        if key == "threadblocks" and value != int(value):
-            raise ValueError(f"threadblocks is {value}; expected a whole number")
+        kind = kinds.get(key)
+        if kind not in ("bool", "int", "float"):
+            raise ValueError(f"there is no parameter {_shown(key)}")
+        if kind == "bool" and not isinstance(value, bool):
+            raise ValueError(f"{key} is {_shown(value)}; expected true or false")
+        if kind == "int" and (type(value) is not int or not 0 <= value <= _MOST_WHOLE):
+            raise ValueError(f"{key} is {_shown(value)}; expected a whole number from 0 to {_MOST_WHOLE}")
+        if kind == "float":  # also whole numbers
+            _check_number(key, value)
+
+
+def _check_number(key: str, value: object) -> None:
+    if type(value) not in (int, float) or not 0 <= cast("float", value) <= _MOST:
+        raise ValueError(f"{key} is {_shown(value)}; expected a number, 0 or more")
+
+
+def _shown(value: object) -> str:
+    return repr(str(value)[:_SHOWN])
 
 
 def read(path: str) -> Parameters:
@@ -77,13 +95,19 @@ def parse(text: str, path: str) -> Parameters:
             timing.setdefault("lend_combined_bytes", timing.get("lend_bytes", 0))  # which was for all messages
             if unknown := given.keys() - factors.keys():
                 raise KeyError(*sorted(unknown))
-            _check_numbers(given | timing)
+            for key, factor in given.items():
+                _check_number(key, factor)
+            _check_fields(ProtocolParameters, timing)
             protocols[name] = ProtocolParameters(factors=factors | given, **timing)
         about: dict[str, Any] = data.pop("evidence")
         scope = _scope(about.pop("scope", None))
         evidence, name = Evidence(scope=scope, **about), str(data.pop("name"))
-        _check_numbers(data)
-        _check_numbers({k: v for k, v in asdict(evidence).items() if k not in ("source", "scope") and v is not None})
+        _check_fields(Parameters, data)
+        for key in ("in_sample", "held_out"):
+            if about.get(key) is not None:
+                _check_number(key, about[key])
+        if not isinstance(about["source"], str):
+            raise ValueError(f"source is {_shown(about['source'])}; expected a text")
         return Parameters(name=name, protocols=protocols, evidence=evidence, **data)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise errors.error("BadSimulation", f"'{path}' is not a preset of `gc3 sim calibrate`: {problem}") from None
