@@ -319,6 +319,13 @@ def test_numbers_and_texts_outside_the_ranges_of_a_trace_are_refused() -> None:
         step.operator("aten::mm", 0, duration)
         assert "trace" in unusable(step)
     step = Recording()
+    step.operator("aten::mm", 0, 10)
+    step.event("gemm", 20, -1e27, cat="kernel", **{"External id": 1})
+    assert "-1e+21 s" in unusable(step)
+    step = Recording({**WORLD, "ranks": [], "pg_size": 1 << 60})
+    step.about["world_size"] = 1 << 60
+    assert "at most" in unusable(step)
+    step = Recording()
     step.operator("aten::\ud800", 0, 10)
     assert "surrogates not allowed" in unusable(step)
 

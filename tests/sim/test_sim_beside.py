@@ -82,6 +82,11 @@ def test_serial_and_fair_sharing_of_memory_agree() -> None:
     assert serial == pytest.approx(fair, rel=0.15)
 
 
+def test_compute_leaves_room_for_whole_threadblocks() -> None:
+    assert sim.beside(sim.platform("dgx1"), 0.9).parameters.threadblocks == 8  # of 80; 80 * (1 - 0.9) is less
+    assert sim.beside(sim.platform("ndv4"), 0.9).parameters.threadblocks == 10  # of 108
+
+
 def test_compute_leaves_room_for_fewer_threadblocks() -> None:
     line = "ring_allreduce:instances=48 -t ndv4 -b 1MiB -e 1MiB"
     assert "# changed: compute on 50% of the multiprocessors" in gc3_sim(f"{line} --compute 0.5").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner, Result
@@ -137,6 +138,9 @@ def test_stragglers() -> None:
         ("--straggler -1=2", 2, "is not RANK=FACTOR"),
         ("--straggler 3=0", 2, "a factor is above 0"),
         ("--straggler 16=2", 1, "rank 16 does not exist"),
+        ("--straggler 3=99999999s", 1, "a delay is a number of seconds, from 0 to 1000000"),
+        ("--straggler 3=99999999", 1, "a slowdown is a factor above 0, 1000000 at most"),
+        ("--set launch=99999999s", 1, "the time of a launch is a number of seconds, from 0 to 1000000"),
         ("--straggler 3=2 --mode alphabeta", 2, "--mode alphabeta has no stragglers"),
         ("--sensitivity --mode alphabeta", 2, "alphabeta has no stragglers"),
     ],
@@ -199,7 +203,12 @@ def test_jitter_is_random_and_repeatable() -> None:
     first, again, other = (_time(f"{line} --jitter 50us --seed {seed}") for seed in (1, 1, 2))
     assert first == again != other
     assert 0 < min(first, other) - _time(line) <= max(first, other) - _time(line) <= 50.0
-    assert "late" in CliRunner().invoke(main, ["sim", *line.split(), "--jitter", "5us", "-e", "1KiB"]).stdout
+    few, many = (
+        CliRunner().invoke(main, ["sim", "ring_allgather", "-t", t, "--jitter", "5us", "-e", "1KiB"]).stdout
+        for t in ("ring:R=2", "ring:R=9")
+    )
+    assert re.search(r"# changed: rank 0 [\d.]+ us late, rank 1 [\d.]+ us late\n", few)
+    assert re.search(r"# changed: 9 ranks [\d.]+ to [\d.]+ us late\n", many)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a conn
 
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
+const std::string kTimes = " a number of seconds, from 0 to 1000000";
 bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSeconds; }
 
 Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
@@ -104,7 +105,7 @@ Status check(const ProtocolTiming& p) {
     return bad("slots and slices are from 1 to " + std::to_string(kMostUnits) + " together");
   }
   if (p.min_slice_bytes == 0) return bad("a slice has at least 1 byte");
-  if (!is_time(p.op_s)) return bad("the time of an operation is a number of seconds, 0 or more");
+  if (!is_time(p.op_s)) return bad("the time of an operation is" + kTimes);
   for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) {
     if (!std::isfinite(p.bytes_per_s[i]) || p.bytes_per_s[i] <= 0) {
       return bad("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
@@ -121,12 +122,12 @@ Status check(const ProtocolTiming& p) {
 Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   GC3_CHECK(check(options.protocol));
   const Start& start = options.start;
-  if (!is_time(start.launch_s)) return bad("the time of a launch is a number of seconds, 0 or more");
+  if (!is_time(start.launch_s)) return bad("the time of a launch is" + kTimes);
   if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad("expected one delay per rank, or none");
-  if (!std::ranges::all_of(start.delay_s, is_time)) return bad("a delay is a number of seconds, 0 or more");
+  if (!std::ranges::all_of(start.delay_s, is_time)) return bad("a delay is" + kTimes);
   if (!start.slowdown.empty() && start.slowdown.size() != ranks) return bad("expected one slowdown per rank, or none");
   const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
-  if (!std::ranges::all_of(start.slowdown, sensible)) return bad("a slowdown is a factor above 0");
+  if (!std::ranges::all_of(start.slowdown, sensible)) return bad("a slowdown is a factor above 0, 1000000 at most");
   if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad("an element has from 1 to 64 bytes");
   if (!call.copied.empty() && call.copied.size() != ranks) return bad("expected what each rank copies, or nothing");
   if (call.chunk_bytes > std::uint64_t{1} << 50U) return bad("a chunk of more than 2^50 bytes");

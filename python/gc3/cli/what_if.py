@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_MOST_LATE = 8  # ranks that are listed
 _SHOWN = 0.005  # the table leaves out elasticities below this
 _RATE = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(map(re.escape, settings.RATES))})?")
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
@@ -78,7 +79,11 @@ class Changes:
         parts += [f"{t.where} with {_amount(t)} of other traffic" for t in self.traffic]
         parts += [f"compute on {100 * self.computing:.12g}% of the multiprocessors"] if self.computing else []
         parts += [f"{c.name} {'times ' if c.relative else ''}{quantity(c)}" for c in self.parameters]
-        parts += [f"rank {r} {1e6 * s:g} us late" for r, s in self.disturbance.delay_s.items()]
+        late = self.disturbance.delay_s
+        if len(late) > _MOST_LATE:
+            parts += [f"{len(late)} ranks {1e6 * min(late.values()):g} to {1e6 * max(late.values()):g} us late"]
+        else:
+            parts += [f"rank {r} {1e6 * s:g} us late" for r, s in late.items()]
         parts += [f"rank {r} takes {f:g} times as long" for r, f in self.disturbance.slowdown.items()]
         return ", ".join(parts)
 

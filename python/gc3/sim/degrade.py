@@ -103,7 +103,7 @@ def beside(on: Platform, computing: float) -> Platform:
     if computing and not limit:
         told = f"preset '{on.parameters.name}' does not say how many threadblocks a GPU holds"
         raise errors.error("BadSimulation", told)
-    left = int(limit * (1 - computing))
+    left = int(round(limit * (1 - computing), 6))  # 80 * (1 - 0.9) is below 8
     if computing and not left:
         raise errors.error("BadSimulation", f"{computing:g} of the multiprocessors leaves no room for a threadblock")
     return replace(on, parameters=replace(on.parameters, threadblocks=left))

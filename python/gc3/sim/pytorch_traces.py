@@ -27,6 +27,7 @@ from gc3.support import files
 GROUP_MARK = "gc3 group "
 _MOST_BYTES = 1 << 30
 _MOST_WHOLE, _LONGEST_S = 1 << 63, 1e9
+_MOST_RANKS = 1 << 20
 _GZIP = b"\x1f\x8b"
 _DEFAULT = "default_pg"
 _BACKWARD = "autograd::engine::evaluate_function"
@@ -120,7 +121,7 @@ def _check(found: Recorded) -> None:
         for text in (node.name, node.group):
             text.encode()  # with half of a character: a ValueError
         whole = 0 <= node.size < _MOST_WHOLE and abs(node.tag) < _MOST_WHOLE
-        if not whole or not 0 <= node.peer < found.ranks or node.duration_s > _LONGEST_S:
+        if not whole or not 0 <= node.peer < found.ranks or not 0 <= node.duration_s <= _LONGEST_S:
             told = f"{node.duration_s:g} s, {node.size} B, peer {node.peer}, tag {node.tag}"
             raise _bad(f"'{errors.shown(node.name)}' is outside the ranges of a trace ({told})")
 
@@ -140,11 +141,14 @@ class _Job:
         if not about:
             raise _bad("the profile has no distributedInfo: it is not of a job of torch.distributed")
         rank, ranks = int(about["rank"]), int(about["world_size"])
+        if ranks > _MOST_RANKS:
+            raise _bad(f"the profile is of a job of {ranks} ranks; at most {_MOST_RANKS} are read")
         groups: dict[str, list[int]] = {}
         default = ""
         for group in about.get("pg_config") or ():
             name = str(group["pg_name"])
-            groups[name] = [int(r) for r in group["ranks"]] or list(range(int(group.get("pg_size", ranks))))
+            all_ranks = range(min(int(group.get("pg_size", ranks)), ranks))
+            groups[name] = [int(r) for r in group["ranks"]] or list(all_ranks)
             if group.get("pg_desc") == _DEFAULT:
                 default = name
         return cls(rank, ranks, groups, default)
