@@ -299,7 +299,7 @@ def test_one_calibration_at_a_time_measures_a_machine(monkeypatch: pytest.Monkey
     with kept_files.alone("", "BadMeasurements"):
         refused = command("calibrate", "--engine", "threads", code=1)
     assert "GC3-S004" in refused.output
-    assert "another calibration is measuring this machine" in refused.output
+    assert "another calibration or tuner is measuring this machine" in refused.output
     command("calibrate", "--engine", "threads")
 
 

@@ -14,6 +14,7 @@ from gc3 import errors
 from gc3.cli.main import main
 from gc3.comm import kept
 from gc3.comm.selection import Table
+from gc3.runtime import kept_files
 from gc3.tune import Measured, Tuner
 
 
@@ -36,6 +37,16 @@ def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert all(text.startswith("default.json") for text in sources({"GC3_CACHE": "off"}))
     # Ranks with different tables use none of them.
     assert all(text.startswith("default.json") for text in sources({}, "different"))
+
+
+def test_one_command_at_a_time_keeps_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_CACHE", str(tmp_path))
+    line = ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
+    with kept_files.alone("", "BadArgument"):
+        refused = CliRunner().invoke(main, line)
+    assert refused.exit_code == 1
+    assert "another calibration or tuner is measuring this machine" in refused.output
+    assert not list(tmp_path.glob("tuned-*"))
 
 
 def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,8 +69,7 @@ class _Clock:
 def calibrate_engine(engine: str, target: str | None, *, as_json: bool) -> int:
     """Measures an engine on this machine, fits its preset, and keeps that for later simulations."""
     clock = _Clock(LONGEST)
-    told = "another calibration is measuring this machine, and each would disturb the other: wait until it has ended"
-    with kept_files.alone(told, "BadMeasurements"):
+    with kept_files.alone(kept_files.BUSY, "BadMeasurements"):
         times = Times.kept(engine)
         if times.count:
             output.remark(

@@ -20,7 +20,7 @@ from gc3.cli.machine import load_machine, optional_machine_options
 from gc3.cli.tables import write_table
 from gc3.comm import init, kept, programs
 from gc3.comm.selection import ENGINES, read_rows
-from gc3.runtime import measure
+from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, platform
 from gc3.support.files import make_folder, write_text
 from gc3.support.words import counted
@@ -197,6 +197,7 @@ def tune(
     keeps = file is None
     if file is None:
         file = _kept_file(kept.HOSTS if hosts else engine)
+    _be_alone(file, needed=keeps and hosts is None)
     ranks = ranks or _all_ranks(on, hosts)
     wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
     named = hosts.names if hosts else ()
@@ -235,6 +236,13 @@ def tune(
     if on is not None:
         in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
     return INTERRUPTED if interrupted else 0
+
+
+def _be_alone(file: str, *, needed: bool) -> None:
+    """Refuses to keep a table while another command does, which would remove its rows; until the command ends."""
+    if needed:
+        told = f"'{file}': {kept_files.BUSY}, or name another file with -o"
+        click.get_current_context().with_resource(kept_files.alone(told, "FileUnwritable"))
 
 
 def _join(engine: str, ranks: tuple[int, ...] | None, also: tuple[str, ...]) -> HostTimer:

@@ -20,6 +20,10 @@ from gc3 import _core, errors
 from gc3.runtime.measure import machine
 from gc3.support import files, knobs
 
+# Of `alone`, where times are measured.
+BUSY = (
+    "another calibration or tuner is measuring this machine, and each would disturb the other: wait until it has ended"
+)
 _DIGITS = 16
 
 
