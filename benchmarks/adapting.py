@@ -1,10 +1,12 @@
 """What communicators learn while their calls run: how soon, what it costs, and under a load that comes and goes.
 
-    python benchmarks/adapting.py [--ranks 2] [--seconds 20] [start] [cost] [load]
+    python benchmarks/adapting.py [--ranks 2] [--seconds 20] [--phases 4] [start] [cost] [load]
 
 start  from a bad table: the speed of the calls after 2,000, beside that of the default table and of the bad one
 cost   the time of a call when nothing is to be learned any more, beside the same program without learning
-load   other processes begin and end: time of each phase beside that of the best fixed program for the phase
+load   other processes begin and end: time of each phase beside that of the best fixed program for the phase. Which
+       one is the best is decided by half of the turns, and its time is that of the other half, since the least of
+       several measured times is too small by chance
 
 All are measured in turn, block by block, in the same processes; times are those of the slowest rank. Nothing is kept.
 """
@@ -15,12 +17,14 @@ import argparse
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,7 @@ BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
 PAIRS = 5  # of communicators
 BLOCK = 1024  # calls, among which there is a look
+LEAST_TURNS = 4  # of a phase
 LOADS = 2  # other processes, each of which uses a core and memory
 BUSY = "import numpy\na = numpy.ones(1 << 20)\nwhile True: a += 1"
 
@@ -144,7 +149,12 @@ def pair(me: gc3.Communicator, size: int, folder: str, seconds: float) -> float:
         return statistics.median(ratios)
 
 
-def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
+def half_mean(times: list[float], half: int) -> float:
+    """Of every other turn."""
+    return statistics.mean(times[half::2])
+
+
+def load(me: gc3.Communicator, folder: str, seconds: float, phases: int, say: Any) -> None:
     """Others begin and end."""
     size = 64 << 10
     x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
@@ -165,39 +175,52 @@ def load(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
         new = stack.enter_context(gc3.init(table=table(folder, "bad", BAD), adapt=True))
         for comm in fixed.values():
             block(comm, x, y, 50)
-        for phase in range(4):
+        ratios: tuple[list[float], list[float]] = ([], [])
+        for phase in range(phases):
             loaded = phase % 2 == 1
             count = LOADS if loaded and me.rank == 0 else 0
             others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
             time.sleep(1.0 if others else 0)
             me.barrier()
             taken: dict[str, list[float]] = {name: [] for name in (*fixed, "learned")}
-            until = time.monotonic() + seconds / 4
-            while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
-                for name, comm in (*fixed.items(), ("learned", new)):
+            until = time.monotonic() + seconds / phases
+            turn = 0
+            while turn < LEAST_TURNS or float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+                order = [*fixed.items(), ("learned", new)]
+                random.Random(turn).shuffle(order)  # noqa: S311 - no secret, the same on all ranks
+                for name, comm in order:
                     taken[name].append(block(comm, x, y, 100))
+                turn += 1
             for other in others:
                 other.kill()
                 other.wait()
-            times = dict(zip(taken, slowest(me, [sum(t) / len(t) for t in taken.values()]), strict=True))
-            best = min(fixed, key=lambda name: times[name])
+            halves = [
+                dict(zip(taken, slowest(me, [half_mean(t, half) for t in taken.values()]), strict=True))
+                for half in (0, 1)
+            ]
+            bests = [min(fixed, key=lambda name: times[name]) for times in halves]
+            ratio = sum(halves[1 - h]["learned"] / halves[1 - h][bests[h]] for h in (0, 1)) / 2
+            ratios[loaded].append(ratio)
             say(
                 f"{'loaded' if loaded else 'quiet':>8}  us: "
-                + ", ".join(f"{name} {1e6 * t:.1f}" for name, t in times.items())
-                + f"; learned takes {times['learned'] / times[best]:.2f} of {best}, "
-                f"over {100 * len(taken['bad'])} calls"
+                + ", ".join(f"{name} {5e5 * (halves[0][name] + halves[1][name]):.1f}" for name in taken)
+                + f"; learned takes {ratio:.2f} of {' and '.join(dict.fromkeys(bests))}, "
+                f"over {100 * len(taken['bad'])} calls of each"
             )
-        say(f"          {learned(new, size)}")
+            say(f"          {learned(new, size)}")
+        for name, found in zip(("quiet", "loaded"), ratios, strict=True):
+            if found:
+                say(f"{name:>8}  median {statistics.median(found):.2f} of {len(found)} phases")
 
 
-def rank(me: gc3.Communicator, what: list[str], seconds: float, folder: str) -> list[str]:
+def rank(me: gc3.Communicator, what: list[str], seconds: float, phases: int, folder: str) -> list[str]:
     """On each rank; returns the lines."""
     os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))  # for the communicators of each part
     lines: list[str] = []
-    for name, run in (("start", start), ("cost", cost), ("load", load)):
+    for name, run in (("start", start), ("cost", cost), ("load", partial(load, phases=phases))):
         if name in what:
             lines.append(f"{name}:")
-            run(me, folder, seconds, lines.append)
+            run(me, folder, seconds, say=lines.append)
     return lines
 
 
@@ -206,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20, help="of each part")
+    parser.add_argument("--phases", type=int, default=4, help="of the part `load`, every other one loaded")
     parser.add_argument("what", nargs="*", default=["start", "cost", "load"])
     options = parser.parse_args()
     os.environ["GC3_CACHE"] = "off"
@@ -213,7 +237,7 @@ def main() -> None:
     name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
     print(f"{name}, {os.cpu_count()} cores, {options.ranks} ranks: AllReduce of float32", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        found = gc3.spawn(rank, options.ranks, options.what, options.seconds, folder)
+        found = gc3.spawn(rank, options.ranks, options.what, options.seconds, options.phases, folder)
     sys.stdout.write("\n".join(found[0]) + "\n")
 
 

@@ -219,7 +219,9 @@ void bind_processes(nb::module_& m) {
             return found;
           },
           "What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, "
-          "nanoseconds of a call, those with the program of the table or 0, and the number of calls.");
+          "nanoseconds of a call or 0 for a load that is over, those with the program of the table or 0, and the "
+          "number of "
+          "calls.");
   nb::class_<core::Jobs>(m, "Jobs", "The jobs that this process is in, which later joins of its processes use again.")
       .def(nb::init<>());
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,

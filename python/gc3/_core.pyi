@@ -1193,7 +1193,7 @@ class Joined:
 
     def learned(self) -> list[tuple[str, int, bool, int, str, int, int, int]]:
         """
-        What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, nanoseconds of a call, those with the program of the table or 0, and the number of calls.
+        What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, nanoseconds of a call or 0 for a load that is over, those with the program of the table or 0, and the number of calls.
         """
 
 class Jobs:

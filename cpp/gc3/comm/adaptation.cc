@@ -21,8 +21,11 @@ using select::Learner;
 using select::Recipe;
 using select::Row;
 
+constexpr std::size_t kFromLearned = 5;    // with the table's first
 constexpr std::size_t kFromElsewhere = 6;  // programs that are not the table's, if there are so many
 constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kSome = 64;     // calls of a leg whose times are kept, about
+constexpr std::uint32_t kStopped = 15;  // the bit after those of programs: of a leg in which calls were stopped
 
 // Whether no rank can end the collective before the last one has begun it. In the others a rank may run ahead.
 bool all_need_all(model::CollectiveKind kind) {
@@ -74,30 +77,6 @@ std::uint64_t AdaptOptions::wish(const select::Selection& table) const {
   const std::uint64_t how = mix64(share) ^ static_cast<std::uint64_t>(mode);
   return std::max<std::uint64_t>(mix64(table.digest() ^ mix64(candidates.digest() ^ mix64(how))), 1);
 }
-
-struct Adaptation::Class {
-  struct Arm {
-    std::shared_ptr<const Recipe> recipe;
-    Ready program = nullptr;
-  };
-
-  CallShape shape;
-  bool v = false;
-  std::vector<Arm> arms;
-  Learner learner{1};
-  Learner::Leg leg = {};
-  std::uint32_t left = 0;                             // calls of the leg
-  std::array<std::uint32_t, Learner::kLook> begun{};  // the calls of a timed leg: the last bits of the clock
-  std::array<std::uint32_t, Learner::kLook> took{};   // and the ns
-  std::uint32_t exchange_ns = 0;                      // of this rank's last exchange
-  std::uint32_t open = 1;                             // a bit for each program that all ranks have opened
-  std::uint32_t ready = 1;                            // and for each that all ranks have made
-  std::uint32_t failed = 0;                           // and for each that some rank cannot make
-  bool making = false;                                // the thread makes the programs
-  // What this rank has made, and what it cannot make. The exchange orders them for other ranks; here the lock does.
-  std::uint32_t own_ready = 1;
-  std::uint32_t own_failed = 0;
-};
 
 Adaptation::Adaptation(cpu::Communicator& core, AdaptOptions options, Make make)
     : core_(core), options_(std::move(options)), make_(std::move(make)) {}
@@ -155,87 +134,114 @@ void Adaptation::make_arms(Class& of, const select::Selection& table) {
     add(row->recipe);
     known = of.arms.size() - 1;  // 0: it is the program of the table
   }
+  // Others are from other loads, or of other sizes.
+  for (const auto& row : options_.learned.near(of.shape)) add(row->recipe, kFromLearned);
   for (const auto& row : table.near(of.shape)) add(row->recipe, Learner::kMostArms - kFromElsewhere);
   for (const auto& row : options_.candidates.near(of.shape)) add(row->recipe);
   of.learner = Learner(of.arms.size(), known, options_.share);
 }
 
-Result<Adaptation::Turn> Adaptation::next(Class& of, const Waits& waits) {
-  while (of.left == 0) {
-    if (of.leg.timed) GC3_CHECK(meet(of, waits));
+Status Adaptation::next(const Turn& turn, Class& of, const core::Interrupted& interrupted) {
+  while (of.free == 0 && of.left == 0) {
+    const bool met = of.leg.timed;
+    const std::int64_t begin = met ? now() : 0;
+    if (met) GC3_CHECK(meet(turn, of, interrupted, begin));
     {
       const std::lock_guard lock(mutex_);
       of.leg = of.learner.next(of.ready & ~of.failed);
+      if (met) {
+        of.since = now();
+        of.exchange_ns = static_cast<std::uint32_t>(std::clamp<std::int64_t>(of.since - begin, 1, kMost));
+      }
       // After the first exchange, so that nothing is made for calls that come a few times only.
       if (of.exchange_ns != 0 && !std::exchange(of.making, true) && of.arms.size() > 1) compile(of);
     }
     if (((of.open >> of.leg.arm) & 1U) == 0) {
-      GC3_CHECK(open(of, of.leg.arm, waits));
+      GC3_CHECK(open(turn, of, of.leg.arm, interrupted));
       if (((of.failed >> of.leg.arm) & 1U) != 0) {
         of.leg.timed = false;  // nothing has run that could be told
         continue;
       }
     }
-    of.left = of.leg.calls;
+    of.program = of.arms[of.leg.arm].program.get();
+    (of.leg.timed ? of.left : of.free) = of.leg.calls;
+    of.calls += of.leg.calls;
+    of.sum = 0;
+    of.some.clear();
+    of.mask = std::bit_ceil(of.leg.calls / kSome + 1) - 1;
   }
-  return Turn{of.arms[of.leg.arm].program.get(), of.leg.timed};
+  return {};
 }
 
 void Adaptation::note(Class& of, std::int64_t begin, std::int64_t ns) {
-  if (of.leg.timed) {
-    const std::uint32_t at = of.leg.calls - of.left;
-    of.begun[at] = static_cast<std::uint32_t>(begin);
-    of.took[at] = static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns, 1, kMost));
-  }
+  const auto took = static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns, 1, kMost));
+  of.sum += took;
   --of.left;
+  if (of.left < of.took.size()) {
+    of.begun[of.left] = static_cast<std::uint32_t>(begin);
+    of.took[of.left] = took;
+  }
+  if ((of.left & of.mask) == 0) of.some.push_back(took);
 }
 
-// Tells all ranks how long each call of the leg took, and what this rank has made.
-Status Adaptation::meet(Class& of, const Waits& waits) {
+// Tells all ranks how long the calls of the leg took, and what this rank has made.
+Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& interrupted, std::int64_t begin) {
+  const std::uint64_t mean = of.sum / of.leg.calls;
+  // Nine of ten calls took at most that long, but where one was stopped for long, the mean is above.
+  const auto most = of.some.begin() + static_cast<std::ptrdiff_t>(of.some.size() * 9 / 10);
+  std::ranges::nth_element(of.some, most);
+  const bool stopped = mean * 2 > *most * std::uint64_t{3};
+  const std::uint64_t between = of.since == 0 ? mean : static_cast<std::uint64_t>(begin - of.since) / of.calls;
   Group::Payload own{};
-  static_assert(Learner::kLook + 1 == std::tuple_size_v<Group::Payload>);
   for (std::size_t i = 0; i < of.took.size(); ++i) own[i] = std::uint64_t{of.begun[i]} << 32U | of.took[i];
+  own[2] = mean << 32U | std::min<std::uint64_t>(between, kMost);
+  static_assert(Learner::kMostArms < kStopped);
   {
     const std::lock_guard lock(mutex_);
     own[3] = of.exchange_ns | std::uint64_t{of.own_ready} << 32U | std::uint64_t{of.own_failed} << 48U;
   }
-  const std::int64_t begin = now();
-  GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(own, waits.interrupted, waits.timeout_s));
-  of.exchange_ns = static_cast<std::uint32_t>(std::clamp<std::int64_t>(now() - begin, 1, kMost));
-  std::vector<std::uint64_t> calls;
+  if (stopped) own[3] |= std::uint64_t{1} << (32 + kStopped);
+  GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(turn, own, interrupted));
+  of.calls = 0;
+  const std::lock_guard lock(mutex_);
+  const bool together = all_need_all(of.shape.kind);
+  Learner::Times times{kMost, kMost, false, kMost, kMost};
   std::vector<std::uint32_t> begun(all.size());
   std::vector<std::uint32_t> took(all.size());
-  for (std::uint32_t i = 0; i < of.leg.calls; ++i) {
+  for (std::size_t i = 0; i < of.took.size(); ++i) {
     for (std::size_t r = 0; r < all.size(); ++r) {
       begun[r] = static_cast<std::uint32_t>(all[r][i] >> 32U);
       took[r] = static_cast<std::uint32_t>(all[r][i]);
     }
-    calls.push_back(time_of(begun, took, all_need_all(of.shape.kind), !core_.placement().several()));
+    times.usual = std::min(times.usual, time_of(begun, took, together, !core_.placement().several()));
   }
-  std::ranges::sort(calls);
-  const std::lock_guard lock(mutex_);
-  std::uint64_t exchange_ns = kMost;
+  std::uint64_t sum = 0;
   std::uint32_t ready = kMost;
   std::uint32_t failed = of.failed;
   for (const Group::Payload& words : all) {
-    exchange_ns = std::min(exchange_ns, words[3] & kMost);
+    const std::uint64_t its = words[2] >> 32U;
+    sum += its;
+    if (its <= times.mean) times.stopped = (words[3] >> (32 + kStopped) & 1U) != 0;
+    times.mean = std::min(times.mean, its);  // as in time_of, of the rank that has waited the least
+    times.between = std::min(times.between, words[2] & kMost);
+    times.exchange = std::min(times.exchange, words[3] & kMost);
     ready &= static_cast<std::uint32_t>(words[3] >> 32U & 0xffffU);
     failed |= static_cast<std::uint32_t>(words[3] >> 48U);
   }
-  of.ready = ready;
+  if (!together) times.mean = sum / all.size();
+  of.ready = ready & ((1U << kStopped) - 1U);
   for (std::uint32_t a = 1; a < of.arms.size(); ++a) {
     if (((failed & ~of.failed) >> a & 1U) != 0) of.learner.exclude(a);
   }
   of.failed = failed;
-  of.learner.heard(of.leg, calls[(of.leg.calls - 1) / 2], exchange_ns);
+  of.learner.heard(of.leg, times);
   return {};
 }
 
 // The memory of a program, which all ranks take together. Fails only if the communicator has failed.
-Status Adaptation::open(Class& of, std::uint32_t arm, const Waits& waits) {
-  const Status opened = of.arms[arm].program->load(waits.interrupted, waits.timeout_s);
-  GC3_ASSIGN(const std::vector<Group::Payload> all,
-             core_.exchange({opened.ok() ? 1U : 0U}, waits.interrupted, waits.timeout_s));
+Status Adaptation::open(const Turn& turn, Class& of, std::uint32_t arm, const core::Interrupted& interrupted) {
+  const Status opened = of.arms[arm].program->load(turn, interrupted);
+  GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(turn, {opened.ok() ? 1U : 0U}, interrupted));
   const std::lock_guard lock(mutex_);
   of.open |= 1U << arm;
   if (std::ranges::all_of(all, [](const Group::Payload& words) { return words[0] == 1; })) return {};
@@ -294,7 +300,9 @@ std::string Adaptation::describe(const CallShape& shape, const Row& row) const {
   std::string text = of.arms[learner.best()].recipe->text;
   if (learner.best() == 0) text = "the row's program";
   if (learner.best_ns() != 0) text += ", " + time_text(learner.best_ns()) + " a call";
-  if (learner.best() != 0 && learner.time_of(0) != 0) text += " (the row's " + time_text(learner.time_of(0)) + ")";
+  if (learner.crowded()) text += " while others use the cores";
+  if (learner.best() != 0 && learner.time_of(0) != 0 && !learner.crowded())
+    text += " (the row's " + time_text(learner.time_of(0)) + ")";
   text += learner.settled() ? ", the best of " : ", so far, of ";
   text += std::to_string(of.arms.size() - static_cast<std::size_t>(std::popcount(of.failed))) + " programs";
   if (options_.mode == AdaptMode::exact) text += " that add in the row's order";
@@ -309,8 +317,11 @@ std::vector<Adaptation::Learned> Adaptation::learned() const {
   for (const auto& [key, of] : classes_) {
     const Learner& learner = of->learner;
     if (of->v || !learner.settled() || learner.best_ns() == 0) continue;
-    found.push_back(
-        {of->shape, of->arms[learner.best()].recipe->text, learner.best_ns(), learner.time_of(0), learner.calls()});
+    for (const std::uint32_t arm : learner.lessons()) {
+      const bool now = arm == learner.best();
+      const std::uint64_t table_ns = now && !learner.crowded() ? learner.time_of(0) : 0;
+      found.push_back({of->shape, of->arms[arm].recipe->text, now ? learner.best_ns() : 0, table_ns, learner.calls()});
+    }
   }
   return found;
 }

@@ -49,8 +49,41 @@ class Adaptation {
   using Make = std::function<Result<ir::Program>(const select::Recipe& recipe, const select::CallShape& shape)>;
   using Run = std::function<Status(cpu::ProcessProgram& program)>;
 
+  using Turn = cpu::Membership::Turn;
   // A class of calls.
-  struct Class;
+  struct Class {
+    struct Arm {
+      std::shared_ptr<const select::Recipe> recipe;
+      Ready program = nullptr;
+    };
+
+    std::uint32_t free = 0;                  // calls that are left of a leg that is not timed
+    std::uint32_t left = 0;                  // of one that is
+    cpu::ProcessProgram* program = nullptr;  // of the leg
+    select::Learner::Leg leg = {};
+    std::uint64_t calls = 0;  // since `since`
+    std::int64_t since = 0;   // the end of the last exchange
+    // Of the timed leg: the last bits of the clock when the last calls began, and their ns; the ns of all of them, and
+    // of some, evenly chosen.
+    std::array<std::uint32_t, 2> begun{};
+    std::array<std::uint32_t, 2> took{};
+    std::uint64_t sum = 0;
+    std::vector<std::uint32_t> some;
+    std::uint32_t mask = 0;         // 0: of all
+    std::uint32_t exchange_ns = 0;  // of this rank's last exchange, and what was concluded from it
+
+    select::CallShape shape;
+    bool v = false;
+    std::vector<Arm> arms;
+    select::Learner learner{1};
+    std::uint32_t open = 1;    // a bit for each program that all ranks have opened
+    std::uint32_t ready = 1;   // and for each that all ranks have made
+    std::uint32_t failed = 0;  // and for each that some rank cannot make
+    bool making = false;       // the thread makes the programs
+    // What this rank has made, and what it cannot make. The exchange orders them for other ranks; here the lock does.
+    std::uint32_t own_ready = 1;
+    std::uint32_t own_failed = 0;
+  };
 
   Adaptation(cpu::Communicator& core, AdaptOptions options, Make make);
   ~Adaptation();
@@ -62,15 +95,19 @@ class Adaptation {
   // the v-form, or of many arrays. `table` has the other rows.
   Class* find(const select::CallShape& shape, bool v, const select::Row& row, const Ready& ready,
               const select::Selection& table);
-  // Within the order of calls: runs the next call of the class by the program that is its turn.
+  // Within a call: runs the next one of the class by the program that is its turn.
   template <class Call>
-  Status run(Class& of, const core::Interrupted& interrupted, std::optional<double> timeout_s, Call call) {
-    // Calls of several threads are counted one after the other, too.
-    const std::lock_guard turns(turns_);
-    GC3_ASSIGN(const Turn turn, next(of, {interrupted, timeout_s}));
-    const std::int64_t begin = turn.timed ? now() : 0;
-    GC3_CHECK(call(*turn.program));  // one that was invalid on this rank has not been made
-    note(of, begin, turn.timed ? now() - begin : 0);
+  Status run(const Turn& turn, Class& of, const core::Interrupted& interrupted, Call call) {
+    if (of.free == 0 && of.left == 0) GC3_CHECK(next(turn, of, interrupted));
+    // One that was invalid on this rank has not been made, and is not counted.
+    if (of.free != 0) {
+      GC3_CHECK(call(*of.program));
+      --of.free;
+      return {};
+    }
+    const std::int64_t begin = now();
+    GC3_CHECK(call(*of.program));
+    note(of, begin, now() - begin);
     return {};
   }
 
@@ -79,32 +116,25 @@ class Adaptation {
   struct Learned {
     select::CallShape shape;     // of one of the calls
     std::string program;         // the text of its recipe
-    std::uint64_t ns = 0;        // of a call
+    std::uint64_t ns = 0;        // of a call; 0: it was learned under another load
     std::uint64_t table_ns = 0;  // of a call with the program of the table; 0: not known
     std::uint64_t calls = 0;
   };
-  // The classes of calls of equal blocks whose program is known.
+  // Of the classes of calls of equal blocks whose program is known, the best programs: that of the present load, and
+  // then those of others.
   std::vector<Learned> learned() const;
   // Waits for the thread.
   void close();
 
  private:
   using Key = std::tuple<const select::Recipe*, std::uint32_t, std::uint32_t, int, int, bool, bool>;
-  struct Turn {
-    cpu::ProcessProgram* program;
-    bool timed;
-  };
-  // How the exchanges of a call wait: as the call itself.
-  struct Waits {
-    const core::Interrupted& interrupted;
-    std::optional<double> timeout_s;
-  };
   static Key key_of(const select::CallShape& shape, bool v, const select::Row& row);
   static std::int64_t now();
-  Result<Turn> next(Class& of, const Waits& waits);
-  void note(Class& of, std::int64_t begin, std::int64_t ns);
-  Status meet(Class& of, const Waits& waits);
-  Status open(Class& of, std::uint32_t arm, const Waits& waits);
+  // Begins the next leg.
+  Status next(const Turn& turn, Class& of, const core::Interrupted& interrupted);
+  static void note(Class& of, std::int64_t begin, std::int64_t ns);
+  Status meet(const Turn& turn, Class& of, const core::Interrupted& interrupted, std::int64_t begin);
+  Status open(const Turn& turn, Class& of, std::uint32_t arm, const core::Interrupted& interrupted);
   bool learns(const select::Row& row) const;
   void make_arms(Class& of, const select::Selection& table);
   void compile(Class& of);
@@ -114,7 +144,6 @@ class Adaptation {
   Make make_;
   mutable std::mutex mutex_;  // of the classes, but for what only the thread that runs calls uses
   std::map<Key, std::unique_ptr<Class>> classes_;
-  std::mutex turns_;  // of the running call
   std::atomic<bool> closing_ = false;
   core::Progress maker_;  // the last member, because its work uses the others
 };

@@ -168,20 +168,23 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
 
 Status Communicator::run_now(const Planned& planned, const Interrupted& interrupted) {
   const auto limit = std::visit([](const auto& call) { return call.timeout_s; }, planned.call);
-  return run_found(planned.found, interrupted, limit, [&](ProcessProgram& program) {
-    if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) return program.run(*call, interrupted);
+  return run_found(planned.found, interrupted, limit, [&](ProcessProgram& program, const auto& turn) {
+    if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
+      return program.run(turn, *call, interrupted);
+    }
     const VCall& call = std::get<VCall>(planned.call);
-    Status status = program.run_v(call.buffers(), interrupted);
+    Status status = program.run_v(turn, call.buffers(), interrupted);
     // Then all ranks find that, before they send anything.
     if (!call.arrays.empty() && !status.ok() && status.error().code == ErrorCode::NoVForm) {
-      return run_flat(planned, program, interrupted);
+      return run_flat(planned, program, turn, interrupted);
     }
     return status;
   });
 }
 
 // Many arrays as blocks of equal length, in copies of the buffers, for a program that does not serve the v-form.
-Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, const Interrupted& interrupted) {
+Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, const cpu::Membership::Turn& turn,
+                              const Interrupted& interrupted) {
   const VCall& call = std::get<VCall>(planned.call);
   const std::size_t element = model::size_of(call.type);
   std::size_t count = 0;
@@ -207,7 +210,7 @@ Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, c
     }
   };
   move(call.input, flat[0], false);
-  GC3_CHECK(program.run({flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
+  GC3_CHECK(program.run(turn, {flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
   move(call.output, flat[1], true);
   return {};
 }

@@ -323,8 +323,9 @@ Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(const Found found, find(key, false));
   return in_turn(interrupted, [&] {
-    return run_found(found, interrupted, call.timeout_s,
-                     [&](ProcessProgram& program) { return program.run(call.buffers(), interrupted); });
+    return run_found(found, interrupted, call.timeout_s, [&](ProcessProgram& program, const auto& turn) {
+      return program.run(turn, call.buffers(), interrupted);
+    });
   });
 }
 
@@ -362,8 +363,9 @@ Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& inte
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const Found found, find(call));
   return in_turn(interrupted, [&] {
-    return run_found(found, interrupted, call.timeout_s,
-                     [&](ProcessProgram& program) { return program.run_v(call.buffers(), interrupted); });
+    return run_found(found, interrupted, call.timeout_s, [&](ProcessProgram& program, const auto& turn) {
+      return program.run_v(turn, call.buffers(), interrupted);
+    });
   });
 }
 

@@ -230,8 +230,10 @@ class Communicator {
   // Within the order of calls: runs a call, `work`, with the program that is its turn.
   template <class Work>
   Status run_found(const Found& found, const Interrupted& interrupted, std::optional<double> timeout_s, Work work) {
-    if (found.learned == nullptr) return work(*found.program);
-    return adaptation_.run(*found.learned, interrupted, timeout_s, work);
+    GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(timeout_s));
+    const auto one = [&](ProcessProgram& program) { return work(program, turn); };
+    if (found.learned == nullptr) return one(*found.program);
+    return adaptation_.run(turn, *found.learned, interrupted, one);
   }
   // coalesced.cc: what runs of several calls are made of.
   struct Planned {
@@ -242,7 +244,8 @@ class Communicator {
   Result<Planned> planned(const Call& call);
   Result<std::vector<Planned>> planned(std::span<const Call> calls);
   Status run_now(const Planned& planned, const Interrupted& interrupted);
-  Status run_flat(const Planned& planned, ProcessProgram& program, const Interrupted& interrupted);
+  Status run_flat(const Planned& planned, ProcessProgram& program, const cpu::Membership::Turn& turn,
+                  const Interrupted& interrupted);
   template <class Work>
   std::shared_future<Status> begin(Work work, Done done);
   template <class Work>

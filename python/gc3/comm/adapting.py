@@ -52,12 +52,10 @@ class Learning:
         file = kept.learned_path()
         if file is None or not new:
             return
-        there = {_key(row): row for row in kept.read_learned()}
-        for row in new:
-            there.pop(_key(row), None)
-            there[_key(row)] = row
+        keys = {_key(row) for row in new}
+        there = [row for row in kept.read_learned() if _key(row) not in keys]
         files.make_folder(file.parent)
-        rows = [_data(row) for row in list(there.values())[-_MOST_ROWS:]]
+        rows = [_data(row) for row in [*there, *new][-_MOST_ROWS:]]
         files.replace_text(str(file), json.dumps({"format": FORMAT, "rows": rows}, indent=1) + "\n")
 
     def _rows(self, joined: _core.Joined) -> Iterator[Row]:
@@ -70,7 +68,8 @@ class Learning:
             power = size.bit_length()
             sizes = (1 << (power - 1) if power else 0, 1 << power)
             than = f", the table's {table_ns / 1e3:.4g} us" if table_ns and table_ns != ns else ""
-            note = f"learned in {calls} calls: {ns / 1e3:.4g} us{than}"
+            took = f": {ns / 1e3:.4g} us{than}" if ns else ", of another load"
+            note = f"learned in {calls} calls{took}"
             at = root if collective in _ROOTED else None
             yield Row(collective, (joined.size, joined.size), sizes, in_place, spec, note, "", at)
 

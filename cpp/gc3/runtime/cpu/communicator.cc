@@ -77,10 +77,9 @@ Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord recor
   return all;
 }
 
-Result<std::vector<core::Group::Payload>> Communicator::exchange(const core::Group::Payload& own,
-                                                                 const Interrupted& interrupted,
-                                                                 std::optional<double> timeout_s) {
-  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+Result<std::vector<core::Group::Payload>> Communicator::exchange(const Membership::Turn& /*turn*/,
+                                                                 const core::Group::Payload& own,
+                                                                 const Interrupted& interrupted) {
   core::CallRecord record;
   record.kind = core::CallKind::learn;
   GC3_CHECK(members_->group->begin(record));

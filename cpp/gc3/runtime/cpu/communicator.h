@@ -72,10 +72,11 @@ class Communicator {
   Result<std::vector<std::uint64_t>> exchange(core::CallRecord record, const std::vector<std::uint64_t>& own,
                                               const Interrupted& interrupted = {},
                                               std::optional<double> timeout_s = {});
-  // The same of a few words, for what is learned while calls run.
-  Result<std::vector<core::Group::Payload>> exchange(const core::Group::Payload& own,
-                                                     const Interrupted& interrupted = {},
-                                                     std::optional<double> timeout_s = {});
+  // See Membership.
+  Result<Membership::Turn> enter(std::optional<double> timeout_s) { return members_->enter(timeout_s); }
+  // Within a call: gives every rank a few words of every rank, for what is learned while calls run.
+  Result<std::vector<core::Group::Payload>> exchange(const Membership::Turn& turn, const core::Group::Payload& own,
+                                                     const Interrupted& interrupted);
   Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});

@@ -148,6 +148,10 @@ Status ProcessProgram::bind(const RankCall& call) {
 
 Status ProcessProgram::load(const core::Interrupted& interrupted, std::optional<double> timeout_s) {
   GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+  return load(turn, interrupted);
+}
+
+Status ProcessProgram::load(const Membership::Turn& /*turn*/, const core::Interrupted& interrupted) {
   core::CallRecord record = record_;
   record.kind = core::CallKind::load;
   GC3_CHECK(group().begin(record));
@@ -238,6 +242,11 @@ Status ProcessProgram::run(const RankCall& call, const core::Interrupted& interr
   return run_locked(call, interrupted);
 }
 
+Status ProcessProgram::run(const Membership::Turn& /*turn*/, const RankCall& call,
+                           const core::Interrupted& interrupted) {
+  return run_locked(call, interrupted);
+}
+
 template <class Run>
 Result<std::vector<double>> ProcessProgram::timed(std::uint32_t warmup, std::uint32_t iterations,
                                                   const core::Interrupted& interrupted, Run run) {
@@ -322,6 +331,11 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
 
 Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& interrupted) {
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  return run_v_locked(call, interrupted);
+}
+
+Status ProcessProgram::run_v(const Membership::Turn& /*turn*/, const VRankCall& call,
+                             const core::Interrupted& interrupted) {
   return run_v_locked(call, interrupted);
 }
 

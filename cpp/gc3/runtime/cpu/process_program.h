@@ -109,6 +109,10 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
   // serve it; that is so on all ranks.
   Status run_v(const VRankCall& call, const core::Interrupted& interrupted = {});
+  // The same within a call that has begun, for who decides then which program it is.
+  Status load(const Membership::Turn& turn, const core::Interrupted& interrupted);
+  Status run(const Membership::Turn& turn, const RankCall& call, const core::Interrupted& interrupted);
+  Status run_v(const Membership::Turn& turn, const VRankCall& call, const core::Interrupted& interrupted);
   // As `time`.
   Result<std::vector<double>> time_v(const VRankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                      const core::Interrupted& interrupted = {});

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/mix64.h"
@@ -13,11 +15,24 @@ namespace {
 
 constexpr std::uint32_t kAll = 0xffff;
 
-// Calls whose times are known, in ns, and a few per cent of noise.
+// Calls of one program: how long one takes in ns, and of how many of 10,000 calls the rank is stopped meanwhile.
+struct Speed {
+  std::uint64_t ns = 0;
+  std::uint64_t stops = 0;
+  static constexpr std::uint64_t kStop = 4'500'000;  // ns, on average
+  std::uint64_t mean() const { return ns + stops * kStop / 10'000; }
+};
+
+// Calls whose times are known, with a few per cent of noise.
 class Calls {
  public:
-  explicit Calls(std::vector<std::uint64_t> times) : times_(std::move(times)) {}
-  void set(std::vector<std::uint64_t> times) { times_ = std::move(times); }
+  explicit Calls(const std::vector<std::uint64_t>& times) { set(times); }
+  explicit Calls(std::vector<Speed> speeds, std::uint64_t seed = 0) : speeds_(std::move(speeds)), drawn_(seed << 40U) {}
+  void set(std::vector<Speed> speeds) { speeds_ = std::move(speeds); }
+  void set(const std::vector<std::uint64_t>& times) {
+    speeds_.clear();
+    for (const std::uint64_t ns : times) speeds_.push_back({ns});
+  }
 
   // Runs at least so many calls.
   void run(Learner& learner, std::uint64_t calls, std::uint32_t ready = kAll) {
@@ -25,25 +40,52 @@ class Calls {
       const Learner::Leg leg = learner.next(ready);
       REQUIRE(leg.calls > 0);
       REQUIRE((leg.arm == 0 || (ready >> leg.arm & 1U) != 0));
-      const std::uint64_t noise = mix64(++looks_) % 20;  // -2 to 2 %
-      const std::uint64_t ns = times_[leg.arm] * (980 + 2 * noise) / 1000;
-      spent += ns * leg.calls;
-      ran.resize(times_.size());
+      std::vector<std::uint64_t> took(leg.calls);
+      for (std::uint64_t& ns : took) ns = one(speeds_[leg.arm]);
+      const std::uint64_t sum = std::accumulate(took.begin(), took.end(), std::uint64_t{0});
+      spent += sum;
+      expected += speeds_[leg.arm].mean() * leg.calls;
+      ran.resize(speeds_.size());
       ran[leg.arm] += leg.calls;
-      if (leg.timed) learner.heard(leg, ns, exchange);
-      exchanges += leg.timed ? 1 : 0;
+      if (leg.timed) {
+        const std::uint64_t usual = std::min(took.back(), took[took.size() - 2]);
+        std::ranges::sort(took);
+        const std::uint64_t mean = sum / leg.calls;
+        const bool stopped = mean * 2 > took[took.size() * 9 / 10] * 3;
+        learner.heard(leg, {usual, mean, stopped, mean, exchange});
+        ++exchanges;
+        timed += leg.calls;
+      }
       done += leg.calls;
     }
   }
 
+  // Runs them, and returns the time that they may be expected to take, in per cent of that of the best program.
+  std::uint64_t regret(Learner& learner, std::uint64_t calls) {
+    expected = 0;
+    const std::uint64_t before = std::accumulate(ran.begin(), ran.end(), std::uint64_t{0});
+    run(learner, calls);
+    const std::uint64_t made = std::accumulate(ran.begin(), ran.end(), std::uint64_t{0}) - before;
+    return expected * 100 / (made * std::ranges::min(speeds_, {}, &Speed::mean).mean());
+  }
+
   std::uint64_t exchange = 300;  // ns of one
   std::uint64_t exchanges = 0;
-  std::uint64_t spent = 0;  // ns of all calls
+  std::uint64_t timed = 0;     // calls
+  std::uint64_t spent = 0;     // ns of all calls
+  std::uint64_t expected = 0;  // ns of them without luck
   std::vector<std::uint64_t> ran;
 
  private:
-  std::vector<std::uint64_t> times_;
-  std::uint64_t looks_ = 0;
+  std::uint64_t one(const Speed& speed) {
+    const std::uint64_t random = mix64(++drawn_);
+    const std::uint64_t ns = speed.ns * (980 + 2 * (random % 20)) / 1000;  // -2 to 2 %
+    if ((random >> 10U) % 10'000 >= speed.stops) return ns;
+    return ns + 1'000'000 + (random >> 40U) % 7'000'000;
+  }
+
+  std::vector<Speed> speeds_;
+  std::uint64_t drawn_ = 0;
 };
 
 TEST_CASE("the fastest program is found from a bad one, within 2,000 calls") {
@@ -81,20 +123,20 @@ TEST_CASE("trials cost no more than their share of the time") {
 
 TEST_CASE("another load is noticed, and a known one is recognized") {
   Learner learner(4);
-  Calls calls({10'000, 8'000, 30'000, 12'000});
+  Calls calls(std::vector<std::uint64_t>{10'000, 8'000, 30'000, 12'000});
   calls.run(learner, 3000);
   REQUIRE(learner.best() == 1);
-  calls.set({40'000, 60'000, 30'000, 12'000});  // a neighbour begins
+  calls.set(std::vector<std::uint64_t>{40'000, 60'000, 30'000, 12'000});  // a neighbour begins
   calls.run(learner, 900);
   CHECK(learner.best() == 3);
   CHECK(learner.changes() == 1);
   calls.run(learner, 3000);
-  calls.set({10'000, 8'000, 30'000, 60'000});  // and ends
+  calls.set(std::vector<std::uint64_t>{10'000, 8'000, 30'000, 60'000});  // and ends
   calls.run(learner, 900);
   CHECK(learner.best() == 1);
   calls.run(learner, 3000);
   const std::vector<std::uint64_t> before = calls.ran;
-  calls.set({40'000, 60'000, 30'000, 12'000});  // and begins again: nothing has to be tried
+  calls.set(std::vector<std::uint64_t>{40'000, 60'000, 30'000, 12'000});  // and begins again: nothing has to be tried
   calls.run(learner, 600);
   CHECK(learner.best() == 3);
   CHECK(calls.ran[2] == before[2]);
@@ -102,27 +144,29 @@ TEST_CASE("another load is noticed, and a known one is recognized") {
 
 TEST_CASE("exchanges take less than 1 % of the time of short calls, and another load is noticed soon") {
   Learner learner(2);
-  Calls calls({600, 500});
+  Calls calls(std::vector<std::uint64_t>{600, 500});
   calls.exchange = 3000;
   calls.run(learner, 5000);
   REQUIRE(learner.settled());
   calls.exchanges = 0;
+  calls.timed = 0;
   calls.spent = 0;
   calls.run(learner, 100'000);
-  CHECK(calls.exchanges * calls.exchange * 1000 < calls.spent * 7);
-  calls.set({600, 2000});
-  calls.run(learner, 1200);
+  CHECK(calls.exchanges * calls.exchange * 1000 < calls.spent * 4);
+  CHECK(calls.timed * 60 * 1000 < calls.spent * 3);  // as long as the clock takes
+  calls.set(std::vector<std::uint64_t>{600, 2000});
+  calls.run(learner, 2200);
   CHECK(learner.changes() == 1);
   // Where a call takes much longer than an exchange, looks are more frequent.
   Learner slow(1);
-  Calls longer({100'000});
+  Calls longer(std::vector<std::uint64_t>{100'000});
   longer.run(slow, 100'000);
   CHECK(longer.exchanges > 350);
 }
 
 TEST_CASE("programs that are not ready or cannot be run are not run") {
   Learner learner(3);
-  Calls calls({10'000, 5'000, 2'000});
+  Calls calls(std::vector<std::uint64_t>{10'000, 5'000, 2'000});
   calls.run(learner, 500, 1);
   CHECK(calls.ran[0] >= 500);
   CHECK_FALSE(learner.settled());
@@ -143,11 +187,95 @@ TEST_CASE("programs that are not ready or cannot be run are not run") {
 
 TEST_CASE("what an earlier run has learned is tried first, and alone") {
   Learner learner(6, 4);
-  Calls calls({10'000, 9'000, 9'000, 9'000, 5'000, 9'000});
+  Calls calls(std::vector<std::uint64_t>{10'000, 9'000, 9'000, 9'000, 5'000, 9'000});
   calls.run(learner, 300);
   CHECK(learner.settled());
   CHECK(learner.best() == 4);
   CHECK(calls.ran[1] + calls.ran[2] + calls.ran[3] + calls.ran[5] == 0);
+}
+
+// Programs under four loads. Usual times do not show a crowd: what counts is how often a rank is stopped.
+const std::vector<Speed> kQuiet = {{60'000, 2}, {20'000, 2}, {11'000, 2}, {12'000, 2},
+                                   {14'000, 2}, {25'000, 2}, {40'000, 2}, {13'000, 2}};
+const std::vector<Speed> kCrowd = {{60'000, 500}, {20'000, 500}, {11'000, 300}, {12'000, 90},
+                                   {14'000, 90},  {25'000, 300}, {40'000, 600}, {13'000, 250}};
+const std::vector<Speed> kMild = {{60'000, 400}, {20'000, 150}, {11'000, 80},  {12'000, 100},
+                                  {14'000, 120}, {25'000, 200}, {40'000, 300}, {13'000, 90}};
+const std::vector<Speed> kSlow = {{70'000, 3}, {40'000, 3}, {35'000, 3}, {12'000, 3},
+                                  {30'000, 3}, {50'000, 3}, {60'000, 3}, {33'000, 3}};
+
+TEST_CASE("a crowd in which the program in force takes three times as long as the best one is left behind") {
+  std::uint64_t first = 0;
+  std::uint64_t later = 0;
+  constexpr std::uint64_t kSeeds = 10;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    Learner learner(8);
+    Calls calls(kQuiet, seed);
+    CHECK(calls.regret(learner, 30'000) <= 103);
+    REQUIRE(learner.best() == 2);
+    calls.set(kCrowd);
+    first += calls.regret(learner, 20'000);
+    CHECK(learner.crowded());
+    CHECK((learner.best() == 3 || learner.best() == 4));
+    calls.set(kQuiet);
+    CHECK(calls.regret(learner, 30'000) <= 110);  // the crowd's end is noticed
+    CHECK(learner.best() == 2);
+    CHECK_FALSE(learner.crowded());
+    const std::vector<std::uint32_t> lessons = learner.lessons();
+    CHECK(lessons[0] == 2);
+    CHECK((lessons[1] == 3 || lessons[1] == 4));
+    calls.set(kCrowd);
+    later += calls.regret(learner, 20'000);
+  }
+  CHECK(first <= 125 * kSeeds);
+  CHECK(later <= 110 * kSeeds);
+}
+
+TEST_CASE("in a crowd in which the program in force is about the best, it stays, or one as good") {
+  std::uint64_t all = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Learner learner(8);
+    Calls calls(kQuiet, seed);
+    calls.run(learner, 30'000);
+    calls.set(kMild);
+    const std::uint64_t regret = calls.regret(learner, 20'000);
+    CHECK(regret <= 125);
+    all += regret;
+  }
+  CHECK(all <= 105 * 10);
+}
+
+TEST_CASE("a load that makes all calls slower, and some stops, are told from a crowd") {
+  std::uint32_t soon = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Learner learner(8);
+    Calls calls(kQuiet, seed);
+    calls.run(learner, 100'000);
+    CHECK(learner.changes() <= 2);  // stops may meet by accident
+    const std::uint32_t before = learner.changes();
+    calls.set(kSlow);
+    calls.run(learner, 1000);
+    soon += learner.best() == 3 ? 1 : 0;
+    calls.run(learner, 2000);
+    CHECK(learner.best() == 3);
+    CHECK(learner.changes() > before);
+    CHECK(calls.regret(learner, 20'000) <= 105);
+  }
+  CHECK(soon >= 8);
+}
+
+TEST_CASE("in a crowd trials cost no more than their share of the time") {
+  for (const std::uint32_t share : {0U, 20'000U}) {
+    Learner learner(8, 0, share);
+    std::vector<Speed> speeds(8, Speed{20'000, 2000});
+    speeds[0] = {10'000, 100};
+    Calls calls(speeds);
+    calls.run(learner, 200'000);
+    CHECK(learner.crowded());  // without trials, too, when the first race never ends
+    CHECK(learner.best() == 0);
+    // A leg in a duel may go beyond, and stops are no less than luck.
+    CHECK(calls.expected <= 200'000 * speeds[0].mean() / 100 * (share == 0 ? 101 : 105));
+  }
 }
 
 TEST_CASE("learners that are told the same say the same") {
@@ -163,7 +291,7 @@ TEST_CASE("learners that are told the same say the same") {
     }
     const std::uint64_t ns = mix64(++seed) % 1'000'000;
     for (Learner& learner : all) {
-      if (leg.timed) learner.heard(leg, ns, 100);
+      if (leg.timed) learner.heard(leg, {ns, ns * (1 + mix64(seed) % 3), mix64(seed) % 3 == 2, ns, 100});
     }
   }
 }
