@@ -285,10 +285,44 @@ def test_trees_move_short_chunks_with_ll128() -> None:
 
 def test_a_baseline_says_what_it_was_compared_with() -> None:
     rates = Nccl(sim.platform("ndv5:N=4"), "allreduce").rates
-    assert "2 to 10 nodes" in rates.compared("allreduce", 4).source
-    for nodes, collective, status in ((1, "broadcast", "calibrated"), (16, "allreduce", "estimated")):
-        assert rates.compared(collective, nodes).status == status
-    assert rates.compared("allgather", 4).status == "estimated"
+    assert "2 to 10 nodes" in rates.compared("allreduce", 4)[0].source
+    for nodes, collective, status in ((4, "allreduce", "calibrated"), (16, "allreduce", "estimated")):
+        assert rates.compared(collective, nodes)[0].status == status
+    assert rates.compared("allgather", 4)[0].status == "estimated"
+
+
+@pytest.mark.parametrize(
+    ("machine", "collective", "version", "sizes", "says"),
+    [
+        ("ndv4", "allreduce", None, (1024, MIB), "(calibrated, mean error 7.8% held out"),
+        ("ndv4", "allreduce", "2.8", (1024, MIB), "(calibrated, mean error 7.8% held out"),
+        ("ndv4", "allreduce", "2.30", (1024, MIB), "(not calibrated for NCCL 2.30; "),
+        ("ndv4", "allreduce", None, (1024, 1 << 30), "(not calibrated for allreduce above 33554432 B; "),
+        ("ndv4", "alltoall", None, (1024, MIB), "(not calibrated for alltoall; "),
+        ("ndv4:without=3", "allreduce", None, (1024, MIB), "(not calibrated for 7 ranks; "),
+        ("ndv4:N=2", "alltoall", None, (1024, MIB), "(estimated: alltoall on 2 nodes was compared with no measurement"),
+        ("ndv5:N=4", "allreduce", "2.26", (1024, MIB), "(calibrated, mean error 12.9% held out"),
+        ("ndv5:N=4", "alltoall", "2.29", (1024, MIB), "(not calibrated for alltoall below 8388608 B; "),
+    ],
+)
+def test_a_baseline_is_calibrated_for_what_was_measured(
+    machine: str, collective: str, version: str | None, sizes: tuple[int, int], says: str
+) -> None:
+    nccl = Nccl(sim.platform(machine), collective, version)
+    worth = nccl.trust(sizes)
+    assert worth.text.startswith(says)
+    assert worth.calibrated == says.startswith("(calibrated")
+    assert not nccl.trust(sizes, "launch 5 us").calibrated
+    assert worth.calibrated or "expect times within a factor of" in worth.text
+
+
+def test_a_lead_over_a_baseline_is_in_units_of_the_greater_error() -> None:
+    line = "direct_alltoall:protocol=LL -t ndv4 -b 64KiB -e 64KiB --baseline nccl"
+    data = json.loads(gc3_sim(f"{line} --json"))
+    assert data["baselines"][0]["expected_error"] == pytest.approx(math.log(1.25))
+    line = "allpairs_allreduce:protocol=LL -t ndv4 -b 64KiB -e 64KiB --baseline nccl"
+    data = json.loads(gc3_sim(f"{line} --json"))
+    assert data["expected_error"] == data["baselines"][0]["expected_error"] == pytest.approx(0.078)
 
 
 def test_sends_and_receives() -> None:

@@ -37,16 +37,25 @@ class Baseline:
         about: The source of its times, as text.
         data: The same as plain data.
         cell: Returns the cell of a size.
+        error: Expected |log(predicted / measured)|; 0: it was measured.
     """
 
     label: str
     about: str
     data: dict[str, Any]
     cell: Callable[[int], Cell | None]
+    error: float = 0.0
 
 
-def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance: Disturbance) -> Baseline:
-    """Returns the baseline that a spec names, for the collective of the programs.
+def make(
+    spec: str,
+    on: Platform,
+    programs: Sequence[_core.Program],
+    asked: Sequence[int],
+    disturbance: Disturbance,
+    changed: str,
+) -> Baseline:
+    """Returns the baseline that a spec names, for the collective of the programs at sizes, on a changed machine.
 
     Raises:
         gc3.UserError: The log is invalid, or NCCL's choice is not known.
@@ -58,14 +67,15 @@ def make(spec: str, on: Platform, programs: Sequence[_core.Program], disturbance
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
         nccl = Nccl(on, model.name, version or None)
-        evidence = nccl.rates.compared(model.name, on.topology.node_count)
-        held_out = "" if evidence.held_out is None else f", mean error {100 * evidence.held_out:.1f}% held out"
-        about = f"its own choice, simulated ({evidence.status}{held_out}: {evidence.source})"
+        evidence, _ = nccl.rates.compared(model.name, on.topology.node_count)
+        worth = nccl.trust(asked, changed)
+        data = {"kind": "nccl", "version": nccl.version, "calibrated": worth.calibrated, "expected_error": worth.error}
         return Baseline(
             nccl.label,
-            about,
-            {"kind": "nccl", "version": nccl.version, **asdict(evidence)},
+            f"its own choice, simulated {worth.text}",
+            data | asdict(evidence),
             partial(nccl, disturbance=disturbance),
+            worth.error or 0.0,
         )
     log = nccl_tests.read(spec)
     log.check(model)

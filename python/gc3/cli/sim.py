@@ -171,12 +171,12 @@ def predict(
     ]
     programs = [s.program for s in simulations.values()]
     in_switch.remark(on, programs)
-    compared = [baselining.make(text, on, programs, disturbance) for text in baselines]
+    changed = changes.described()
+    compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in baselines]
     columns += [b.cell for b in compared]
     rows: list[Row] = []
-    changed = changes.described()
     worth = trust(on, programs, wanted, changed)
-    error = None if mode == "alphabeta" else worth.error
+    error = None if mode == "alphabeta" or worth.error is None else max(worth.error, *(b.error for b in compared), 0.0)
     if not as_json:
         _print_head(on, mode, compared, changed, worth.text)
     with output.progress("simulating", len(wanted), printing=not as_json) as begin:

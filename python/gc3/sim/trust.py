@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gc3 import _core
+    from gc3.sim.parameters import Evidence
     from gc3.sim.platform import Platform
 
 # Rates of an H100 that were fitted to AllGather alone were 18 to 21 % off on AllReduce: so much for another collective,
@@ -33,6 +34,40 @@ class Trust:
     calibrated: bool
 
 
+Asked = tuple[int, str, str, int, int]  # ranks, collective, protocol, least and greatest size
+
+
+def changes(changed: str) -> list[str]:
+    """Returns what changes of a machine are called among what measurements do not cover."""
+    return ["changed parameters"] if changed else []
+
+
+def within(evidence: Evidence, asked: Sequence[Asked], elsewhere: Sequence[str], other: Sequence[str] = ()) -> Trust:
+    """Returns what predictions are worth by their evidence.
+
+    Args:
+        evidence: Of the parameters.
+        asked: What is predicted; if nothing, the evidence is taken to cover it.
+        elsewhere: What other machine it is than the one that was measured.
+        other: What else differs from the measurements.
+    """
+    if evidence.held_out is None:
+        text = f"({evidence.status}: {evidence.source}; expect times within a factor of {_ELSEWHERE:g})"
+        return Trust(text, math.log(_ELSEWHERE), calibrated=False)
+    if evidence.scope is not None and asked:
+        far = {text: None for each in asked if (text := evidence.scope.elsewhere(each[0]))} | dict.fromkeys(elsewhere)
+        near = dict.fromkeys(text for each in asked for text in evidence.scope.outside(*each[1:]))
+        if beyond := [*far, *near, *other]:
+            factor = _ELSEWHERE if far else _OTHER
+            text = (
+                f"(not calibrated for {', '.join(beyond)}; calibrated with {evidence.source}; "
+                f"expect times within a factor of {factor:g})"
+            )
+            return Trust(text, math.log(factor), calibrated=False)
+    text = f"({evidence.status}, mean error {100 * evidence.held_out:.1f}% held out: {evidence.source})"
+    return Trust(text, evidence.held_out, calibrated=True)
+
+
 def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int], changed: str = "") -> Trust:
     """Returns what the predictions for programs at sizes are worth.
 
@@ -43,23 +78,10 @@ def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int],
         changed: Description of changes of the preset; empty: none.
     """
     name, evidence = on.parameters.name, on.parameters.evidence
-    if evidence.held_out is None:
-        known = on.parameters.launch_s > 0
-        band = f"; expect times within a factor of {_ELSEWHERE:g}" if known else ""
-        text = f"{name} ({evidence.status}: {evidence.source}{band})"
-        return Trust(text, math.log(_ELSEWHERE) if known else None, calibrated=False)
-    if evidence.scope is not None and programs and sizes:
-        asked = [(p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs]
-        elsewhere = {text: None for each in asked if (text := evidence.scope.elsewhere(each[0]))}
-        elsewhere |= {"changed parameters": None} if changed else {}
-        elsewhere |= {f"{on.topology.node_count} nodes": None} if on.topology.node_count > 1 else {}
-        other = dict.fromkeys(text for each in asked for text in evidence.scope.outside(*each[1:]))
-        if beyond := [*elsewhere, *other]:
-            factor = _ELSEWHERE if elsewhere else _OTHER
-            text = (
-                f"{name} (not calibrated for {', '.join(beyond)}; calibrated with {evidence.source}; "
-                f"expect times within a factor of {factor:g})"
-            )
-            return Trust(text, math.log(factor), calibrated=False)
-    text = f"{name} ({evidence.status}, mean error {100 * evidence.held_out:.1f}% held out: {evidence.source})"
-    return Trust(text, evidence.held_out, calibrated=True)
+    if evidence.held_out is None and not on.parameters.launch_s:  # nothing is modelled but links
+        return Trust(f"{name} ({evidence.status}: {evidence.source})", None, calibrated=False)
+    asked = [(p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs if sizes]
+    nodes = on.topology.node_count
+    elsewhere = changes(changed) + ([f"{nodes} nodes"] if nodes > 1 else [])
+    worth = within(evidence, asked, elsewhere)
+    return Trust(f"{name} {worth.text}", worth.error, worth.calibrated)

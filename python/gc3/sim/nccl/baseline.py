@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Disturbance, Prediction, Simulation
 from gc3.sim.sweep import Cell
+from gc3.sim.trust import Trust, changes, within
 
 SEND_RECEIVE = ("alltoall", "alltonext")
 _STEPS = 8  # of a FIFO
@@ -69,6 +71,14 @@ class Nccl:
         other = Nccl(on, self.collective, self.version, self.rates)
         other._programs = self._programs
         return other
+
+    def trust(self, sizes: Sequence[int], changed: str = "") -> Trust:
+        """Returns what its times at sizes are worth, with changes of the machine, as in `gc3.sim.trust.trust`."""
+        topology, name = self.on.topology, self.collective
+        evidence, measured = self.rates.compared(name, topology.node_count)
+        same = any(f"{version}.".startswith(f"{self.version}.") for version in measured)
+        asked = [(topology.rank_count, name, *rates.OWN_CHOICE, min(sizes), max(sizes))] if sizes else []
+        return within(evidence, asked, changes(changed), () if same else (self.label,))
 
     def choice(self, size: int) -> Choice | None:
         """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""

@@ -13,8 +13,11 @@ from types import MappingProxyType
 
 from gc3 import errors
 from gc3.sim.nccl.graphs import Graph
-from gc3.sim.parameters import Evidence, Parameters
+from gc3.sim.parameters import Evidence, Parameters, Scope
 from gc3.sim.platform import Platform
+
+OWN_CHOICE = ("",)  # in place of protocols: NCCL's own choice was measured
+_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,12 @@ class Across:
     Attributes:
         nodes: Least and greatest number of nodes.
         evidence: The source of the measurements, and the errors; held out is by numbers of nodes.
+        versions: Of NCCL that were measured.
     """
 
     nodes: tuple[int, int]
     evidence: Evidence
+    versions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Rates:
         peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
         first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
         evidence: The source of these numbers, which is on one node.
+        versions: Of NCCL that were measured there.
         across: What was measured on several, by collective.
     """
 
@@ -53,18 +59,23 @@ class Rates:
     # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard).
     peer_s: float = 3.1e-6
     first_step_s: float = 10.7e-6
+    versions: tuple[str, ...] = ()
     across: Mapping[str, Across] = field(default_factory=dict[str, Across])
 
-    def compared(self, collective: str, nodes: int) -> Evidence:
-        """Returns what times of a collective on so many nodes were compared with."""
+    def compared(self, collective: str, nodes: int) -> tuple[Evidence, tuple[str, ...]]:
+        """Returns what times of a collective on so many nodes were compared with, and which versions of NCCL."""
         if nodes == 1:
-            return self.evidence
+            return self.evidence, self.versions
         found = self.across.get(collective)
         if found and found.nodes[0] <= nodes <= found.nodes[1]:
-            return found.evidence
-        return Evidence(
-            f"{collective} on {nodes} nodes was compared with no measurement; rates: {self.evidence.source}"
-        )
+            return found.evidence, found.versions
+        told = f"{collective} on {nodes} nodes was compared with no measurement; rates: {self.evidence.source}"
+        return Evidence(told), ()
+
+
+def _scope(nodes: tuple[int, int], **sizes: tuple[int, int]) -> Scope:
+    """What measurements of NCCL's own choice on nodes of 8 GPUs cover."""
+    return Scope((_GPUS * nodes[0], _GPUS * nodes[1]), OWN_CHOICE, sizes)
 
 
 _AMPERE = Rates(
@@ -72,17 +83,34 @@ _AMPERE = Rates(
     hop_s={"LL": 0.183e-6, "LL128": 2.16e-6, "Simple": 6e-6},
     launch_s=7.59e-6,
     channel_s=1.49e-6,
-    evidence=Evidence("8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.061, 0.078),
+    evidence=Evidence(
+        "8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)",
+        0.061,
+        0.078,
+        _scope((1, 1), allreduce=(128, 32 << 20)),
+    ),
+    versions=("2.8.4",),
     across=MappingProxyType(
         {
             "allreduce": Across(
                 (2, 16),
                 Evidence(
-                    "1 to 256 KiB on 2 to 16 nodes of 8 A100, NCCL 2.8.4 (aistabci/abci2.0benchmark)", 0.066, 0.081
+                    "1 to 256 KiB on 2 to 16 nodes of 8 A100, NCCL 2.8.4 (aistabci/abci2.0benchmark)",
+                    0.066,
+                    0.081,
+                    _scope((2, 16), allreduce=(1 << 10, 256 << 10)),
                 ),
+                ("2.8.4",),
             ),
             "alltoall": Across(
-                (64, 64), Evidence("1 MiB to 4 GiB on 64 NDv4, NCCL 2.8.4 (microsoft/msccl-leaderboard)", 0.19, 0.26)
+                (64, 64),
+                Evidence(
+                    "1 MiB to 4 GiB on 64 NDv4, NCCL 2.8.4 (microsoft/msccl-leaderboard)",
+                    0.19,
+                    0.26,
+                    _scope((64, 64), alltoall=(1 << 20, 4 << 30)),
+                ),
+                ("2.8.4",),
             ),
         }
     ),
@@ -95,8 +123,12 @@ _HOPPER = Rates(
     launch_s=4.4e-6,
     channel_s=0.105e-6,
     evidence=Evidence(
-        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)", 0.044, 0.052
+        "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)",
+        0.044,
+        0.052,
+        _scope((1, 1), allgather=(1 << 10, 1 << 30), allreduce=(1 << 10, 1 << 30)),
     ),
+    versions=("2.18.3",),
     # Fitted by benchmarks/nccl_nodes.py to AllToAll on 2 and 10 nodes of H100 and 8 of H800.
     peer_s=2e-6,
     first_step_s=0.0,
@@ -109,7 +141,9 @@ _HOPPER = Rates(
                     "xxrjun/nccl-tests-cluster)",
                     0.119,
                     0.129,
+                    _scope((2, 10), allreduce=(1 << 10, 1 << 30)),
                 ),
+                ("2.26.2", "2.29.2"),
             ),
             "alltoall": Across(
                 (2, 10),
@@ -117,7 +151,9 @@ _HOPPER = Rates(
                     "8 MiB to 1 GiB on 2 to 10 nodes of 8 H100 or H800 (xxrjun/nccl-tests-cluster, nccl issue 1531)",
                     0.067,
                     0.114,
+                    _scope((2, 10), alltoall=(8 << 20, 1 << 30)),
                 ),
+                ("2.29.2",),
             ),
         }
     ),
