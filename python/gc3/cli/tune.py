@@ -22,6 +22,7 @@ from gc3.comm import init, kept, programs
 from gc3.comm.selection import ENGINES, read_rows
 from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, platform
+from gc3.sim.trust import of_preset
 from gc3.support.files import make_folder, write_text
 from gc3.support.words import counted
 from gc3.tune import (
@@ -234,8 +235,14 @@ def tune(
     else:
         _print_summary(tuner.found, found, file)
     if on is not None:
-        in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
+        _remark_on_predictions(on, tuner.found, found, ranks[0])
     return INTERRUPTED if interrupted else 0
+
+
+def _remark_on_predictions(on: Platform, found: Found, rows: list[Range], ranks: int) -> None:
+    asked = [(p.ranks, p.collective, p.best[0].protocol, p.size, p.size) for p in found.points]
+    output.remark(f"predicted with preset {of_preset(on, asked).text}")
+    in_switch.remark_on_choices(on, [each.spec for each in rows if each.spec != REFERENCE], ranks)
 
 
 def _be_alone(file: str, *, needed: bool) -> None:

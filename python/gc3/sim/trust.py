@@ -77,10 +77,15 @@ def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int],
         sizes: S in bytes.
         changed: Description of changes of the preset; empty: none.
     """
+    asked = [(p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs if sizes]
+    return of_preset(on, asked, changed)
+
+
+def of_preset(on: Platform, asked: Sequence[Asked], changed: str = "") -> Trust:
+    """Returns what a preset's predictions are worth; see `trust`."""
     name, evidence = on.parameters.name, on.parameters.evidence
     if evidence.held_out is None and not on.parameters.launch_s:  # nothing is modelled but links
         return Trust(f"{name} ({evidence.status}: {evidence.source})", None, calibrated=False)
-    asked = [(p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs if sizes]
     nodes = on.topology.node_count
     elsewhere = changes(changed) + ([f"{nodes} nodes"] if nodes > 1 else [])
     worth = within(evidence, asked, elsewhere)
