@@ -9,24 +9,24 @@ from gc3 import _core, errors
 from gc3.cli import output
 from gc3.comm.selection import Spec
 from gc3.sim import Platform
+from gc3.sim.trust import counts_on_switches
 
 
-def remark(on: Platform, programs: Iterable[_core.Program]) -> None:
-    """Says which programs the switches of a machine serve in the simulator, and not in an engine."""
-    if not any(c.multicast_efficiency for c in on.topology.classes):
-        return
-    names = list(dict.fromkeys(p.name for p in programs if p.in_switch and p.protocol == "Simple"))
+def remark(on: Platform, programs: Iterable[_core.Program]) -> bool:
+    """Says which programs the switches of a machine serve in the simulator, and not in an engine; whether any."""
+    names = list(dict.fromkeys(p.name for p in programs if counts_on_switches(on, p)))
     if names:
         output.remark(
             f"{', '.join(names)}: the time is with switches that multicast and add up; engines of gc3 send plain "
             "messages, whose time --set CLASS.multicast_efficiency=0 of gc3 sim predicts"
         )
+    return bool(names)
 
 
-def remark_on_choices(on: Platform, specs: Sequence[Spec], ranks: int) -> None:
+def remark_on_choices(on: Platform, specs: Sequence[Spec], ranks: int) -> bool:
     """The same for programs of a table."""
     programs: list[_core.Program] = []
     for spec in dict.fromkeys(specs):
         with suppress(errors.UserError):  # a file for the other mode, or another root
             programs.append(spec.compile(ranks, prove=False).core)
-    remark(on, programs)
+    return remark(on, programs)

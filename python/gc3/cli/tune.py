@@ -240,9 +240,9 @@ def tune(
 
 
 def _remark_on_predictions(on: Platform, found: Found, rows: list[Range], ranks: int) -> None:
+    switched = in_switch.remark_on_choices(on, [each.spec for each in rows if each.spec != REFERENCE], ranks)
     asked = [(p.ranks, p.collective, p.best[0].protocol, p.size, p.size) for p in found.points]
-    output.remark(f"predicted with preset {of_preset(on, asked).text}")
-    in_switch.remark_on_choices(on, [each.spec for each in rows if each.spec != REFERENCE], ranks)
+    output.remark(f"predicted with preset {of_preset(on, asked, in_switch=switched).text}")
 
 
 def _be_alone(file: str, *, needed: bool) -> None:

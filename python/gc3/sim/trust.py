@@ -78,15 +78,22 @@ def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int],
         changed: Description of changes of the preset; empty: none.
     """
     asked = [(p.rank_count, p.collective.name, p.protocol, min(sizes), max(sizes)) for p in programs if sizes]
-    return of_preset(on, asked, changed)
+    return of_preset(on, asked, changed, in_switch=any(counts_on_switches(on, p) for p in programs))
 
 
-def of_preset(on: Platform, asked: Sequence[Asked], changed: str = "") -> Trust:
-    """Returns what a preset's predictions are worth; see `trust`."""
+def counts_on_switches(on: Platform, program: _core.Program) -> bool:
+    """Returns whether the times of a program are with switches that multicast and add up."""
+    able = any(c.multicast_efficiency for c in on.topology.classes)
+    return able and program.in_switch and program.protocol == "Simple"
+
+
+def of_preset(on: Platform, asked: Sequence[Asked], changed: str = "", *, in_switch: bool = False) -> Trust:
+    """Returns what a preset's predictions are worth, `in_switch`: by `counts_on_switches`; see `trust`."""
     name, evidence = on.parameters.name, on.parameters.evidence
-    if evidence.held_out is None and not on.parameters.launch_s:  # nothing is modelled but links
+    software = on.parameters.launch_s > 0 or any(p.op_s > 0 for p in on.parameters.protocols.values())
+    if evidence.held_out is None and not software:
         return Trust(f"{name} ({evidence.status}: {evidence.source})", None, calibrated=False)
     nodes = on.topology.node_count
     elsewhere = changes(changed) + ([f"{nodes} nodes"] if nodes > 1 else [])
-    worth = within(evidence, asked, elsewhere)
+    worth = within(evidence, asked, elsewhere, ["multicast and sums in switches"] if in_switch else [])
     return Trust(f"{name} {worth.text}", worth.error, worth.calibrated)
