@@ -13,6 +13,7 @@ from gc3 import UserError, _core, algorithm, algorithms, chunk, sim, topologies
 from gc3.cli.main import main
 from gc3.runtime.program import Program
 from gc3.sim import settings
+from gc3.sim.nccl import Nccl
 
 MIB, GIB = 1 << 20, 1 << 30
 US = 1e-6
@@ -311,3 +312,14 @@ def test_what_the_time_counts_on_is_said() -> None:
         assert result.exit_code == 0, result.output
         assert ("--set CLASS.multicast_efficiency=0" in result.stderr) == said
         assert ("note: nvls_allreduce: the time is with switches" in result.stderr) == said
+
+
+@pytest.mark.parametrize(("name", "instances"), [("nvls_ring_allreduce", 2), ("nvls_direct_allreduce", 3)])
+def test_several_nodes_are_faster_than_nccl(name: str, instances: int) -> None:
+    """A port carries S in each direction, and with NCCL what its head sends, too."""
+    on = sim.platform(topologies.load("ndv5:N=2"))
+    program = gc3.compile(algorithms.load(name), instances=instances, N=2, G=8)
+    found = sim.Simulation(program, on).run(GIB)
+    other = Nccl(on, "allreduce")
+    assert other.choice(GIB).in_switch
+    assert found.bound_s <= found.time_s < 0.95 * other(GIB).time_s

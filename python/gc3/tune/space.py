@@ -148,9 +148,9 @@ def divisions(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int
     if "R" in names:
         bases: list[dict[str, int | str]] = [{"R": "ranks"}]
     elif {"N", "G"} <= set(names):
-        # With one node or one rank on each, the two levels are one, and other algorithms cover that.
+        # With one node or one rank on each, the two levels are one, and other algorithms cover that, as a rule.
         bases = [{"N": n, "G": ranks // n} for n in range(2, ranks) if ranks % n == 0]
-        if algorithm.collective_name == "alltonext":
+        if algorithm.collective_name == "alltonext" or names["N"] == 1:
             bases.append({"N": 1, "G": ranks})
     else:
         return
