@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,31 +16,48 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 @dataclass(frozen=True)
 class Machine:
-    """Ranks, and the capacity of sets of pairs in a round."""
+    """Ranks, and the capacity of sets of pairs in a round.
+
+    Switches multicast what leaves a rank by the sets `sent_once`, and add up what reaches one by `received_once`.
+    """
 
     ranks: int
     relation: Relation
+    sent_once: frozenset[int] = frozenset()
+    received_once: frozenset[int] = frozenset()
 
     @property
     def back(self) -> Machine:
         """The machine with the direction of every pair reversed."""
-        return Machine(self.ranks, tuple((tuple((b, a) for a, b in pairs), most) for pairs, most in self.relation))
+        turned = tuple((tuple((b, a) for a, b in pairs), most) for pairs, most in self.relation)
+        return Machine(self.ranks, turned, self.received_once, self.sent_once)
+
+    @property
+    def plain(self) -> Machine:
+        """The machine with switches that do neither."""
+        return Machine(self.ranks, self.relation)
 
 
 def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence[int], steps: Any) -> None:
     """Checks that a schedule fits the machine and implements the collective; all values are sets of contributions."""
     assert len(rounds) == len(steps)
-    for count, sends in zip(rounds, steps, strict=True):
-        for pairs, most in machine.relation:
-            sent = sum((src, dst) in pairs for _, src, dst in sends)
-            assert sent <= math.floor(most * count), (name, pairs, sent, most, count)
-        allowed = {pair for pairs, _ in machine.relation for pair in pairs}
-        assert all((src, dst) in allowed for _, src, dst in sends)
+    allowed = {pair for pairs, _ in machine.relation for pair in pairs}
     before, after = _meaning(machine.ranks, name, chunks, root)
     combining = name in ("reduce", "reducescatter", "allreduce")
     held = {place: frozenset({place[1]}) for place in before}
-    for sends in steps:
+    for count, sends in zip(rounds, steps, strict=True):
+        assert all((src, dst) in allowed for _, src, dst in sends)
         moved = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]  # KeyError: the data has not arrived
+        added = [(c, dst) in held and combining and len(v) < machine.ranks for c, dst, v in moved]
+        for i, (pairs, most) in enumerate(machine.relation):
+            over = [(*send, adds) for send, adds in zip(sends, added, strict=True) if send[1:] in pairs]
+            messages = {
+                (c, dst, adds) if adds and i in machine.received_once
+                else (c, src, adds) if not adds and i in machine.sent_once
+                else (c, src, dst, adds)
+                for c, src, dst, adds in over
+            }  # fmt: skip
+            assert len(messages) <= math.floor(most * count), (name, pairs, messages, most, count)
         for chunk, dst, value in moved:
             mine = held.get((chunk, dst), frozenset[int]())
             if combining and len(value) < machine.ranks:
@@ -101,7 +119,7 @@ def least_ratio(machine: Machine, name: str, root: int, steps: int | None = None
     return _program(machine, goals[name], steps)
 
 
-def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps: int | None) -> float:
+def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps: int | None) -> float:  # noqa: PLR0912
     import highspy  # noqa: PLC0415 - only where it is installed
 
     edges = sorted({pair for pairs, _ in machine.relation for pair in pairs})
@@ -109,6 +127,8 @@ def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps:
     cost: list[float] = [1.0] * layers
     rows: list[tuple[dict[int, float], float, float]] = []
     used: dict[tuple[tuple[int, int], int], list[int]] = {(e, s): [] for e in edges for s in range(layers)}
+
+    once: dict[tuple[int, int], list[int]] = defaultdict(list)
 
     def variable() -> int:
         cost.append(0.0)
@@ -118,11 +138,19 @@ def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps:
         shared = {place: variable() for place in used}
         for place, v in shared.items():
             used[place].append(v)
+        # What leaves a rank for each target by a set that a multicast loads once.
+        left = {(i, s): variable() for i in machine.sent_once for s in range(layers)}
+        for place, v in left.items():
+            once[place].append(v)
         for target in targets:
+            reaching: dict[tuple[int, int], dict[int, float]] = {place: {v: -1.0} for place, v in left.items()}
             balance: dict[tuple[int, int], dict[int, float]] = {}
             for (src, dst), s in used:
                 v = variable()
                 rows.append(({v: 1.0, shared[(src, dst), s]: -1.0}, -math.inf, 0.0))
+                for i in machine.sent_once:
+                    if (src, dst) in machine.relation[i][0]:
+                        reaching[i, s][v] = 1.0
                 later = 0 if steps is None else s + 1
                 balance.setdefault((src, s), {})[v] = -1.0
                 balance.setdefault((dst, later), {})[v] = 1.0
@@ -132,11 +160,12 @@ def _program(machine: Machine, goals: list[tuple[int, list[int], float]], steps:
                         v = variable()
                         balance.setdefault((r, s), {})[v] = -1.0
                         balance.setdefault((r, s + 1), {})[v] = 1.0
+            rows += [(terms, -math.inf, 0.0) for terms in reaching.values()]
             ends = {(source, 0): -amount, (target, layers if steps is not None else 0): amount}
             rows += [(terms, ends.get(place, 0.0), ends.get(place, 0.0)) for place, terms in balance.items()]
-    for pairs, most in machine.relation:
+    for i, (pairs, most) in enumerate(machine.relation):
         for s in range(layers):
-            terms = {v: 1.0 for pair in pairs for v in used[pair, s]}
+            terms = dict.fromkeys(once[i, s] or [v for pair in pairs for v in used[pair, s]], 1.0)
             rows.append(({**terms, s: -float(most)}, -math.inf, 0.0))
     h: Any = highspy.Highs()
     h.setOptionValue("output_flag", False)

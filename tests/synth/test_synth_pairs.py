@@ -13,6 +13,7 @@ from gc3.runtime.checking import Case
 from gc3.synth import Network, Outcome, Session, Solvers, Task, pairs, placing, result, trees
 from gc3.synth.demand import Demand, Piece
 from gc3.synth.placing import Hop
+from gc3.synth.problem import Item
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule
 from own_bounds import Machine, replay
@@ -140,7 +141,8 @@ def test_phases_overlap(solvers: Solvers) -> None:
     network = Network.of(topologies.load("line:R=3"))
     schedule = Schedule((1, 1, 1, 1), (((0, 0, 1),), ((0, 1, 2),), ((1, 0, 1),), ((1, 1, 2),)))
     wanted = Demand("two", 3, 2, 0, (Piece(0, frozenset({1, 2}), 2),))
-    assert placing.overlapped(network, wanted, schedule, 10.0) == Schedule(
+    contents = (Item(frozenset({0}), frozenset(range(3))),) * 2
+    assert placing.overlapped(network, wanted, contents, schedule, 10.0) == Schedule(
         (1, 1, 1), (((0, 0, 1),), ((0, 1, 2), (1, 0, 1)), ((1, 1, 2),))
     )
     both = [Hop(0, network.edge_index[0, 1], 0, ()), Hop(1, network.edge_index[2, 1], 0, ())]

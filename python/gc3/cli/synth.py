@@ -197,11 +197,6 @@ def synth_command(
     network = replace(
         synth.Network.of(topology, None if unit is None else unit * _GB), threadblocks=compiling["max_threadblocks"]
     )
-    if network.in_switch and network.ranks > 2:  # noqa: PLR2004
-        output.remark(
-            f"the switches of '{network.name}' multicast and add up, which the search leaves out: what it says of a "
-            "number of steps is of plain messages; `gc3 synth best` compares programs that use them"
-        )
     options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
     again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit

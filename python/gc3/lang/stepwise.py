@@ -6,7 +6,8 @@ meet. A step is a set of sends (address, from, to), which read the data from bef
 Every rank keeps an address in one place: its place in the output if it has one, else in scratch. An input moves there
 when it is first reduced with other data. If every address keeps its place when input and output share memory, as in all
 collectives but alltoall, the program is written in place and works on the input itself. Sends of a step between the
-same two ranks whose places are adjacent on both sides become one message of several chunks.
+same two ranks whose places are adjacent on both sides become one message of several chunks. Where switches carry them,
+the sends of a chunk from a rank to the same place of several become a multicast, and those that a rank adds up a sum.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from gc3 import collectives, errors
 from gc3._core import chunk, next_step, parallelize
@@ -24,6 +25,7 @@ from gc3.lang.algorithm import Algorithm
 Send: TypeAlias = "tuple[int, int, int]"  # address, from, to
 ChannelOf: TypeAlias = "Callable[[int, int, int, bool], int]"
 PartsOf: TypeAlias = "Callable[[int, int], int]"
+SwitchedOf: TypeAlias = "Callable[[int, int, bool], bool]"
 
 
 class Chunk(NamedTuple):
@@ -64,6 +66,8 @@ class StepList:
             the data there; None: the compiler chooses.
         parts_of: In how many parallel parts a transfer runs, by sender and receiver; None: each in one.
         ordered: Whether the steps also order what a threadblock does; else the depth of dependencies does.
+        switched: Whether a switch carries a transfer, by sender, receiver, and whether it is reduced, together with
+            those of the same chunk from the same sender, or that are reduced there; None: no switch does.
         layout: The custom collective that it implements; None: its chunks say what it implements, and are in the order
             of their addresses in all buffers.
     """
@@ -78,6 +82,7 @@ class StepList:
     parts_of: PartsOf | None = None
     ordered: bool = False
     layout: Layout | None = None
+    switched: SwitchedOf | None = None
 
     def inputs(self) -> list[list[int]]:
         """Returns the addresses in each rank's input, in ascending order."""
@@ -217,13 +222,19 @@ class _Purpose:
 
 
 class _Move(NamedTuple):
-    """Data that move from one place to another; with `adds` they are reduced into the data there."""
+    """Data that move from one place to another; with `adds` they are reduced into the data there.
+
+    Attributes:
+        also: What a switch carries with it: the other receivers, each a rank; with `adds` the other senders, each a
+            rank, a buffer, and its index there as a distance from `src_index`.
+    """
 
     src: int
     dst: int
     adds: bool
     src_buffer: str
     dst_buffer: str
+    also: tuple[Any, ...]
     src_index: int
     dst_index: int
     channel: int | None
@@ -239,7 +250,12 @@ class _Move(NamedTuple):
         channel = self.channel
         if channel_of is not None and self.src != self.dst:
             channel = channel_of(self.src, self.dst, self.dst_index, self.adds)
-        if self.adds:
+        if self.adds and self.also:
+            more = [chunk(rank, buffer, self.src_index + offset, count) for rank, buffer, offset in self.also]
+            chunk(self.dst, self.dst_buffer, self.dst_index, count).multireduce([there, *more], ch=channel)
+        elif self.also:
+            there.multicast([self.dst, *self.also], self.dst_buffer, self.dst_index, ch=channel)
+        elif self.adds:
             chunk(self.dst, self.dst_buffer, self.dst_index, count).reduce(there, ch=channel)
         else:
             there.copy(self.dst, self.dst_buffer, self.dst_index, ch=channel)
@@ -253,7 +269,25 @@ class _Move(NamedTuple):
         )
 
 
-_PLACE = 5  # the fields of a move before the places in its buffers
+def _joined(moves: Iterable[_Move], switched: SwitchedOf) -> Iterable[_Move]:
+    """Returns moves with those that a switch carries as one joined."""
+    found: dict[object, list[_Move]] = {}
+    for move in moves:
+        key: object = move
+        if move.adds and switched(move.src, move.dst, True):
+            key = move.dst, move.dst_buffer, move.dst_index
+        elif not move.adds and switched(move.src, move.dst, False):
+            key = move.src, move.src_buffer, move.src_index, move.dst_buffer, move.dst_index, False
+        found.setdefault(key, []).append(move)
+    for first, *others in found.values():
+        if first.adds:
+            also = tuple((m.src, m.src_buffer, m.src_index - first.src_index) for m in others)
+        else:
+            also = tuple(m.dst for m in others)
+        yield first._replace(also=also)
+
+
+_PLACE = 6  # the fields of a move before the places in its buffers
 
 
 @dataclass(slots=True)
@@ -350,13 +384,13 @@ class _Writer:
             moving.append(self._move(src, source, dst, self._home(dst, slot), adds=adds))
             slot.is_home = True  # what else arrives in this step is from later senders, and so is written after it
         self._write(settling)
-        self._write(moving)
+        self._write(moving if self.schedule.switched is None else _joined(moving, self.schedule.switched))
         for rank, slot, _, adds in waiting:
             self._write(self._settled(rank, slot) if adds else ())
         late: list[_Move] = []
         for rank, slot, aside, adds in waiting:
             buffer, index = self._home(rank, slot)
-            late.append(_Move(rank, rank, adds, "scratch", buffer, aside, index, None))
+            late.append(_Move(rank, rank, adds, "scratch", buffer, (), aside, index, None))
         self._write(late)
         for slot in arrived:
             slot.is_home = True
@@ -383,7 +417,7 @@ class _Writer:
     def _move(self, src: int, source: _Slot, dst: int, to: tuple[str, int], *, adds: bool) -> _Move:
         src_buffer, src_index = self._home(src, source) if source.is_home else ("in", source.input)
         channel = self.channel if src != dst else None
-        return _Move(src, dst, adds, src_buffer, to[0], src_index, to[1], channel)
+        return _Move(src, dst, adds, src_buffer, to[0], (), src_index, to[1], channel)
 
     def _aside(self, rank: int, src: int, address: int) -> int:
         """Chooses where a rank keeps the data from `src` while its own data still has to be sent."""

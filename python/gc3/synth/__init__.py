@@ -10,6 +10,7 @@
 True
 """
 
+from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import NAMES, Demand, Piece
@@ -20,7 +21,7 @@ from gc3.synth.outcome import Outcome, Point
 from gc3.synth.repair import repaired
 from gc3.synth.result import Order, Result
 from gc3.synth.schedule import Schedule
-from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.search import Session
 from gc3.synth.solvers import Solvers
 from gc3.synth.task import Task
 from gc3.synth.timed import Costs

@@ -19,7 +19,7 @@ from gc3.synth.demand import Demand
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule
 
-_FORM = 1
+_FORM = 2
 # Exceptions of files that contain anything other than a schedule.
 _DAMAGE = (OSError, ArithmeticError, ValueError, LookupError, TypeError, RecursionError, errors.InternalError)
 
@@ -70,5 +70,6 @@ class Cache:
 
     def _file(self, network: Network, demand: Demand, steps: int, rounds: int) -> Path:
         pieces = [(p.source, sorted(p.targets), p.count) for p in demand.pieces]
-        key = repr((_FORM, network.ranks, network.edges, network.bounds, pieces, steps, rounds))
+        once = sorted(network.sent_once)
+        key = repr((_FORM, network.ranks, network.edges, network.bounds, once, pieces, steps, rounds))
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"

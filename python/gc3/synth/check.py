@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gc3 import errors
 from gc3.synth.demand import Demand
@@ -17,9 +17,10 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> None:
     Raises:
         gc3.InternalError: It does not; this is a defect of the method that found it.
     """
-    _check_bandwidth(network, schedule)
+    _check_lengths(schedule)
     has = {(chunk, demand.pieces[i].source) for chunk, i in enumerate(demand.piece_of)}
     for step, sends in enumerate(schedule.steps):
+        _check_bandwidth(network, schedule.rounds[step], step, sends, ())
         for chunk, src, dst in sends:
             if (chunk, src) not in has:
                 raise _wrong(f"step {step} sends chunk {chunk} from rank {src} to {dst}, but it is not there")
@@ -44,11 +45,15 @@ def check_combining(network: Network, contents: Sequence[Item], schedule: Schedu
     Raises:
         gc3.InternalError: It is wrong.
     """
-    _check_bandwidth(network, schedule)
+    _check_lengths(schedule)
     everything = [sum(1 << rank for rank in item.before) for item in contents]
     held = {(chunk, rank): 1 << rank for chunk, item in enumerate(contents) for rank in item.before}
     for step, sends in enumerate(schedule.steps):
         arriving = [(chunk, src, dst, held.get((chunk, src), 0)) for chunk, src, dst in sends]
+        adding = [
+            (c, src, dst) for c, src, dst, value in arriving if (mine := held.get((c, dst), 0)) and not mine & value
+        ]
+        _check_bandwidth(network, schedule.rounds[step], step, sends, adding)
         for chunk, src, dst, carried in arriving:
             mine = held.get((chunk, dst), 0)
             if carried == 0:
@@ -62,33 +67,35 @@ def check_combining(network: Network, contents: Sequence[Item], schedule: Schedu
                 raise _wrong(f"rank {rank} does not have all contributions to chunk {chunk}")
 
 
-def _check_bandwidth(network: Network, schedule: Schedule) -> None:
+def _check_lengths(schedule: Schedule) -> None:
     if len(schedule.rounds) != len(schedule.steps) or any(r < 0 for r in schedule.rounds):
         raise _wrong("rounds and steps do not match")
-    relation = [chunks for _, chunks in network.bounds]
-    for step, (rounds, sends) in enumerate(zip(schedule.rounds, schedule.steps, strict=True)):
-        if len(set(sends)) != len(sends):
-            raise _wrong(f"step {step} sends a chunk twice over the same link")
-        total = [0] * len(relation)
-        for (src, dst), count in link_use(sends).items():
-            edge = network.edge_index.get((src, dst))
-            if edge is None:
-                raise _wrong(f"step {step} uses a link from rank {src} to {dst} that does not exist")
-            for b in network.bounds_of[edge]:
-                total[b] += count
-        for b, chunks in enumerate(relation):
-            if total[b] > chunks * rounds:
-                src, dst = network.edges[network.bounds[b][0][0]]
-                raise _wrong(f"step {step} sends {total[b]} chunks where {chunks * rounds} fit: from {src} to {dst}")
+
+
+def _check_bandwidth(network: Network, rounds: int, step: int, sends: Sequence[Send], adding: Collection[Send]) -> None:
+    """Checks that a step fits. A bound may carry a multicast, or what is `adding` up to one sum, as a single chunk."""
+    if len(set(sends)) != len(sends):
+        raise _wrong(f"step {step} sends a chunk twice over the same link")
+    added = set(adding)
+    total = [0] * len(network.bounds)
+    carried: set[tuple[int, bool, int, int]] = set()  # bound, whether it is a sum, chunk, and the rank at its one end
+    for chunk, src, dst in sends:
+        edge = network.edge_index.get((src, dst))
+        if edge is None:
+            raise _wrong(f"step {step} uses a link from rank {src} to {dst} that does not exist")
+        adds = (chunk, src, dst) in added
+        for b in network.bounds_of[edge]:
+            if b in (network.received_once if adds else network.sent_once):
+                message = b, adds, chunk, dst if adds else src
+                if message in carried:
+                    continue
+                carried.add(message)
+            total[b] += 1
+    for b, (members, chunks) in enumerate(network.bounds):
+        if total[b] > chunks * rounds:
+            src, dst = network.edges[members[0]]
+            raise _wrong(f"step {step} sends {total[b]} chunks where {chunks * rounds} fit: from {src} to {dst}")
 
 
 def _wrong(what: str) -> errors.Gc3Error:
     return errors.error("Internal", f"synthesized schedule: {what}")
-
-
-def link_use(sends: tuple[Send, ...]) -> dict[tuple[int, int], int]:
-    """Returns how many chunks cross each pair of ranks."""
-    used: dict[tuple[int, int], int] = {}
-    for _, src, dst in sends:
-        used[src, dst] = used.get((src, dst), 0) + 1
-    return used

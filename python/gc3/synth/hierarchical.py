@@ -139,7 +139,7 @@ class _Stage:
         ordered = sorted(alike.items(), key=lambda item: (item[0][0], sorted(item[0][1])))
         pieces = tuple(Piece(source, targets, len(chunks)) for (source, targets), chunks in ordered)
         chunks = [chunk for _, listed in ordered for chunk in listed]
-        key = (small.ranks, small.edges, small.bounds, pieces)
+        key = (small.ranks, small.edges, small.bounds, small.sent_once, pieces)
         if key not in self._known:
             if any(small.distance[p.source][t] == UNREACHABLE for p in pieces for t in p.targets):
                 raise errors.error(
@@ -160,8 +160,12 @@ def _part(network: Network, ranks: Sequence[int], edges: set[tuple[int, int]]) -
         pairs = (network.edges[e] for e in members)
         return [(number[a], number[b]) for a, b in pairs if (a, b) in edges and a in number and b in number]
 
-    relation = [(kept(members), chunks) for members, chunks in network.bounds]
-    return Network.of_relation(network.name, len(ranks), [(p, c) for p, c in relation if p]), number
+    relation = [(b, kept(members), chunks) for b, (members, chunks) in enumerate(network.bounds)]
+    rows = [(b, pairs, chunks) for b, pairs, chunks in relation if pairs]
+    once = ({i for i, (b, _, _) in enumerate(rows) if b in of} for of in (network.sent_once, network.received_once))
+    sent, received = once
+    named = [(pairs, chunks) for _, pairs, chunks in rows]
+    return Network.of_relation(network.name, len(ranks), named, sent_once=sent, received_once=received), number
 
 
 def _components(network: Network, edges: set[tuple[int, int]]) -> list[int]:

@@ -10,13 +10,14 @@ from typing import Any
 
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import check, flows, formula, scratch
+from gc3.synth import check, flows, formula, in_switch, scratch
+from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN, UNDECIDED, Answer
 from gc3.synth.demand import Demand, Holding
 from gc3.synth.limits import TimeUp, slices
 from gc3.synth.network import Network
 from gc3.synth.outcome import Outcome
 from gc3.synth.schedule import padded, pruned, stretched
-from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Answer, Session
+from gc3.synth.search import Session
 from gc3.synth.task import Task
 from gc3.synth.timed import Costs
 
@@ -91,7 +92,7 @@ class LimitedTask(Task):
         least = fewest.result.schedule.total_rounds
         for rounds in range(least, _MOST_ROUNDS * least + _MORE_ROUNDS + 1):
             outcome = self.solve(chunks, steps, rounds)
-            if outcome.status != IMPOSSIBLE:
+            if not self.goes_on(outcome, chunks):
                 return outcome
         return replace(fewest, status=OPEN, result=None, how=self.too_much)
 
@@ -146,6 +147,8 @@ def _solved(session: Session, demand: Demand, steps: int, rounds: int, holding: 
     """Decides whether there is a schedule in which ranks hold no more than that for others."""
     held = f"with at most {counted(holding.room, 'chunk')} in the scratch of a rank"
     answer = (_routed if demand.routes else _copied)(session, demand, steps, rounds, holding)
+    if answer.schedule is None and in_switch.applies(session.network, demand):
+        answer = UNDECIDED
     if answer.schedule is None:
         return replace(answer, how=f"{held}, {answer.how}")
     schedule = pruned(answer.schedule, demand)

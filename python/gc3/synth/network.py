@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gc3 import errors, topologies
 from gc3.synth.hubs import switched
 from gc3.topologies import Topology
-from gc3.topologies.relation import rates
+from gc3.topologies.relation import carried_once, rates
 
 Edge: TypeAlias = "tuple[int, int]"
 # Chunks in a round: whole numbers are ints. The capacity of several rounds is rounded down as a whole.
@@ -43,7 +43,11 @@ class Network:
         levels: Nested groups of ranks, the smallest first: nodes, and for example racks. Each level has a name and the
             group of each rank. Empty if there is only one node.
         in_switch: Whether switches multicast a chunk to several ranks, or add up chunks of several ranks, as one
-            message. Searches do not use it; bounds for any number of steps hold with it.
+            message.
+        sent_once: The bounds, by number, that such a message loads once where it leaves its rank: what a rank sends of
+            a chunk in a step to several ranks.
+        received_once: Those that it loads once where it reaches its rank: what a rank receives of a chunk in a step
+            from several ranks, to be added.
         threadblocks: How many a rank holds at once, which limits its peers; 0: not known.
     """
 
@@ -53,6 +57,8 @@ class Network:
     bounds: tuple[tuple[tuple[int, ...], Capacity], ...]
     levels: tuple[Level, ...] = ()
     in_switch: bool = False
+    sent_once: frozenset[int] = frozenset()
+    received_once: frozenset[int] = frozenset()
     threadblocks: int = 0
 
     @staticmethod
@@ -62,6 +68,9 @@ class Network:
         relation: Iterable[tuple[Iterable[Edge], Capacity]],
         nodes: Sequence[int] = (),
         above: Iterable[Level] = (),
+        *,
+        sent_once: Collection[int] = (),
+        received_once: Collection[int] = (),
     ) -> Network:
         """Returns the network of a bandwidth relation; pairs with a bound of zero cannot communicate.
 
@@ -71,6 +80,8 @@ class Network:
             relation: Sets of pairs of ranks, each with the chunks that they carry together in a round.
             nodes: The node of each rank, if there are several.
             above: Levels of groups of nodes, the smallest first. Those that add nothing to the one before are left out.
+            sent_once: The sets of the relation, by number, that a multicast loads once.
+            received_once: Those that a sum of several ranks' chunks loads once.
 
         Raises:
             gc3.UserError: The relation names a rank that does not exist, a bound is negative, or levels are not nested.
@@ -88,13 +99,21 @@ class Network:
         found = np.setdiff1d(_union([codes for codes, _ in sets]), closed, assume_unique=True)
         edges = tuple(zip((found // ranks).tolist(), (found % ranks).tolist(), strict=True))
         least: dict[tuple[int, ...], Capacity] = {}
-        for codes, chunks in sets:
+        plain: tuple[set[tuple[int, ...]], ...] = (set(), set())  # members of sets that every single message loads
+        for i, (codes, chunks) in enumerate(sets):
             open_codes = np.setdiff1d(codes, closed, assume_unique=True) if len(closed) else codes
             if len(open_codes):
                 members: tuple[int, ...] = tuple(np.searchsorted(found, open_codes).tolist())
                 exact = int(chunks) if chunks == int(chunks) else chunks
                 least[members] = min(exact, least.get(members, exact))
-        return Network(name, ranks, edges, tuple(least.items()), _nested(name, [("node", tuple(nodes)), *above]))
+                for end, once in enumerate((sent_once, received_once)):
+                    if i not in once or len({edges[e][end] for e in members}) == len(members):
+                        plain[end].add(members)
+        once = [frozenset(b for b, members in enumerate(least) if members not in single) for single in plain]
+        levels = _nested(name, [("node", tuple(nodes)), *above])
+        return Network(
+            name, ranks, edges, tuple(least.items()), levels, any(once), sent_once=once[0], received_once=once[1]
+        )
 
     @staticmethod
     def of(topology: Topology, chunk_bytes_per_s: float | None = None) -> Network:
@@ -112,9 +131,13 @@ class Network:
         else:
             relation = rates(topology, chunk_bytes_per_s)
         (_, nodes), *above = topology.rank_levels
-        made = Network.of_relation(topology.name, topology.rank_count, relation, nodes, above)
+        rows = [(tuple(pairs), chunks) for pairs, chunks in relation]
         joined = (topology.link_class(fabric.link_class) for fabric in topology.fabrics)
         in_switch = any(c.multicast_efficiency for c in joined)
+        sent, received = carried_once(topology, [pairs for pairs, _ in rows])
+        made = Network.of_relation(
+            topology.name, topology.rank_count, rows, nodes, above, sent_once=sent, received_once=received
+        )
         return replace(made, in_switch=in_switch, threadblocks=topology.threadblocks)
 
     @property
@@ -148,6 +171,17 @@ class Network:
     def carried(self, rounds: int) -> list[int]:
         """Returns the chunks that each bound carries in a step of this many rounds."""
         return [int(chunks * rounds) for _, chunks in self.bounds]
+
+    def load(self, edges: Sequence[int], *, adds: bool = False) -> tuple[int, ...]:
+        """Returns the bounds that a chunk loads over edges in a step, each as often as it does.
+
+        Args:
+            edges: They have one sender, or if their chunks are added up, one receiver.
+            adds: Whether they are.
+        """
+        once = self.received_once if adds else self.sent_once
+        loaded = [b for e in edges for b in self.bounds_of[e]]
+        return (*(b for b in loaded if b not in once), *{b: None for b in loaded if b in once})
 
     @cached_property
     def capacity(self) -> tuple[Capacity, ...]:
@@ -219,10 +253,13 @@ class Network:
         alike = np.array_equal(dst[order], src) and np.array_equal(src[order], dst)
         others = {(m.astype(np.int32).tobytes(), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True)}
         if alike and others == {(m, self.bounds[b][1]) for m, b in self.bound_of_members.items()}:
-            return self
+            received = {members[b].astype(np.int32).tobytes() for b in self.received_once}
+            if received == {m for m, b in self.bound_of_members.items() if b in self.sent_once}:
+                return self
         edges = tuple(zip(dst[order].tolist(), src[order].tolist(), strict=True))
         bounds = tuple((tuple(m.tolist()), chunks) for m, (_, chunks) in zip(members, self.bounds, strict=True))
-        return replace(self, edges=edges, bounds=bounds)
+        once = self.received_once, self.sent_once
+        return replace(self, edges=edges, bounds=bounds, sent_once=once[0], received_once=once[1])
 
     @cached_property
     def ends(self) -> tuple[_Numbers, _Numbers]:

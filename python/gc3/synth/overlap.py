@@ -41,7 +41,8 @@ def halves(session: Session, made: Result, how: str) -> Overlap | None:
         TimeUp: The time limit was reached.
     """
     session.tell("overlapping")
-    schedule = placing.overlapped(made.network, made.problem.demands[-1], made.schedule, session.left)
+    problem = made.problem
+    schedule = placing.overlapped(made.network, problem.demands[-1], problem.contents, made.schedule, session.left)
     if schedule.total_rounds >= made.schedule.total_rounds:
         return None
     method, colon, more = how.partition(":")

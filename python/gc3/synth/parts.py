@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from gc3.synth import cuts
+from gc3.synth.answer import OPEN
 from gc3.synth.demand import Demand
+from gc3.synth.in_switch import pipelined
 from gc3.synth.network import Network
-from gc3.synth.pipeline import pipelined
 from gc3.synth.schedule import Schedule
-from gc3.synth.search import OPEN, Session
+from gc3.synth.search import Session
 
 Solve: TypeAlias = Callable[[Session, Network, Demand], Schedule]
 

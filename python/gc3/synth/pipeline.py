@@ -33,7 +33,7 @@ from gc3.synth.symmetry import MANY_RANKS, Group
 _PASSES = 6
 _FEW_SENDS = 3000
 _FOR_PEERS = 7 / 8  # of the threadblocks of a rank, each of which sends to one peer and receives from one
-_ANY_NUMBER = 1 << 30
+ANY_NUMBER = 1 << 30
 
 
 def pipelined(
@@ -55,9 +55,9 @@ def pipelined(
         TimeUp: The time limit was reached.
     """
     deadline = time.monotonic() + seconds
-    group, loads = _fitting(network, group)
-    peers = int(network.threadblocks * _FOR_PEERS) // halves or _ANY_NUMBER
-    hops = _grow(network, demand, group, loads, max(fewest, 1.0), peers, deadline)
+    group, loads = fitting(network, group)
+    peers = int(network.threadblocks * _FOR_PEERS) // halves or ANY_NUMBER
+    hops = grow(network, demand, group, loads, max(fewest, 1.0), peers, deadline)
     bandwidths = [network.bounds[b][1] for b, _ in group.bounds]
     count = rounds_of_a_step(hops, loads, bandwidths)
     placed = steps_of(hops, loads, [int(chunks * count) for chunks in bandwidths], deadline - time.monotonic())
@@ -81,8 +81,8 @@ def fullest(network: Network, schedule: Schedule) -> Fraction:
     return max(loads, default=Fraction(0))
 
 
-def _fitting(network: Network, group: Group) -> tuple[Group, list[list[int]]]:
-    """The largest group for which a send and all its simultaneous images fit in one round, and the loads of edges.
+def fitting(network: Network, group: Group) -> tuple[Group, list[list[int]]]:
+    """Returns the largest group for which a send and its simultaneous images fit in one round, and the loads of edges.
 
     Ranks that share a NIC or an uplink are often images of each other, and cannot all send over it in one round.
     """
@@ -113,10 +113,14 @@ def _loads(network: Network, group: Group) -> dict[int, list[int]]:
     }
 
 
-def _grow(
+def grow(
     network: Network, demand: Demand, group: Group, loads: list[list[int]], fewest: float, peers: int, deadline: float
 ) -> list[Hop]:
-    """The sends of trees for all chunks of the first source of each orbit."""
+    """Returns the sends of trees for all chunks of the first source of each orbit.
+
+    Raises:
+        TimeUp: The time limit was reached.
+    """
     homes = {home for home, _ in group.home}
     own = [c for c, i in enumerate(demand.piece_of) if demand.pieces[i].source in homes]
     # Chunks of different sources alternate, so that none finds all good paths taken.

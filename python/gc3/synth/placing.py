@@ -7,13 +7,17 @@ take place as early as it can.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from gc3 import _core
 from gc3.synth.demand import Demand
+from gc3.synth.groups import additions, groups
 from gc3.synth.limits import ENDLESS, TimeUp
 from gc3.synth.network import Capacity, Network
+from gc3.synth.problem import Item
 from gc3.synth.schedule import Schedule, Send
 
 _MOST_ROUNDS = 64  # of a step
@@ -73,25 +77,43 @@ def steps_of(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], room: Sequ
     return steps
 
 
-def overlapped(network: Network, demand: Demand, schedule: Schedule, seconds: float) -> Schedule:
+def overlapped(
+    network: Network, demand: Demand, contents: Sequence[Item], schedule: Schedule, seconds: float
+) -> Schedule:
     """Returns a schedule with the same sends, in which no phase waits for the end of another.
 
     A send of a chunk still follows all of the chunk's arrivals at its sender that it follows in the given schedule, so
-    it sends the same data. The chunks of each piece of the demand are preferred in their order.
+    it sends the same data. The chunks of each piece of the demand are preferred in their order. Sends that a switch
+    carries as one stay together.
 
     Raises:
         TimeUp: The time limit was reached.
     """
     arrived: dict[tuple[int, int], list[int]] = {}  # (chunk, rank) -> hops
     hops: list[Hop] = []
-    for sends in schedule.steps:
+    carried: list[Sequence[Send]] = []  # by each hop
+    used: list[Sequence[int]] = list(network.bounds_of)
+    number: dict[tuple[bool, tuple[int, ...]], int] = {(False, (e,)): e for e in range(len(used))}
+    for sends, adding in zip(schedule.steps, additions(contents, schedule), strict=True):
         first = len(hops)
-        for chunk, src, dst in sends:
+        for group in groups(network, sends, adding):
+            chunk, _, _ = group[0]
+            adds = len(group) > 1 and group[0] in adding
+            way = adds, tuple(network.edge_index[src, dst] for _, src, dst in group)
+            if way not in number:
+                number[way] = len(used)
+                used.append(network.load(way[1], adds=adds))
             turn = chunk - demand.first[demand.piece_of[chunk]]
-            hops.append(Hop(chunk, network.edge_index[src, dst], turn, tuple(arrived.get((chunk, src), ()))))
-        for i, (chunk, _, dst) in enumerate(sends, first):
-            arrived.setdefault((chunk, dst), []).append(i)
-    return placed(network, hops, seconds)
+            before = dict.fromkeys(i for _, src, _ in group for i in arrived.get((chunk, src), ()))
+            hops.append(Hop(chunk, number[way], turn, tuple(before)))
+            carried.append(group)
+        for i, group in enumerate(carried[first:], first):
+            for chunk, _, dst in group:
+                arrived.setdefault((chunk, dst), []).append(i)
+    rounds = rounds_of_a_step(hops, used, [chunks for _, chunks in network.bounds])
+    steps = steps_of(hops, used, network.carried(rounds), seconds)
+    listed = ((step, send) for step, group in zip(steps, carried, strict=True) for send in group)
+    return Schedule.of([rounds] * (max(steps, default=-1) + 1), listed)
 
 
 def rounds_of_a_step(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], bandwidths: Sequence[Capacity]) -> int:
@@ -102,7 +124,12 @@ def rounds_of_a_step(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], ba
         bounds_of: See `steps_of`.
         bandwidths: The chunks that each bound carries in a round.
     """
-    if all(isinstance(chunks, int) for chunks in bandwidths):
+    # What a switch carries as one loads several bounds, or one several times.
+    least = 1
+    for edge in {hop.edge for hop in hops}:
+        for b, count in Counter(bounds_of[edge]).items():
+            least = max(least, math.ceil(count / Fraction(bandwidths[b])))
+    if least == 1 and all(isinstance(chunks, int) for chunks in bandwidths):
         return 1
     load = [0] * len(bandwidths)
     depths: list[int] = []
@@ -114,8 +141,8 @@ def rounds_of_a_step(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], ba
 
     def total(rounds: int) -> float:
         room = [int(chunks * rounds) for chunks in bandwidths]
-        if not all(room):
+        if rounds < least or not all(room):
             return math.inf
         return (max(-(-used // most) for used, most in zip(load, room, strict=True)) + depth - 1) * rounds
 
-    return min(range(1, _MOST_ROUNDS + 1), key=total)
+    return min(range(1, max(_MOST_ROUNDS, least) + 1), key=total)

@@ -19,6 +19,7 @@ from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
 from gc3.synth import check, demand, flows
 from gc3.synth.gathered import gathered
+from gc3.synth.groups import additions, loads
 from gc3.synth.network import Capacity, Network
 from gc3.synth.problem import Problem
 from gc3.synth.schedule import Schedule, pruned
@@ -100,6 +101,7 @@ class Result:
         listed = StepList(
             "", self.name, self.collective, ranks, self.chunk_list(), steps, channels,
             None if self.parts == 1 else self._parts, self.order != "depth", self.problem.layout,
+            self._switched if self.network.in_switch else None,
         )  # fmt: skip
         return stepwise(listed, self._known(), step_channels=step_channels)
 
@@ -112,6 +114,12 @@ class Result:
     def _parts(self, src: int, dst: int) -> int:
         nodes = self.network.nodes
         return self.parts if nodes and nodes[src] == nodes[dst] else 1
+
+    def _switched(self, src: int, dst: int, adds: bool) -> bool:
+        network = self.network
+        once = network.received_once if adds else network.sent_once
+        edge = network.edge_index.get((src, dst))
+        return edge is not None and not once.isdisjoint(network.bounds_of[edge])
 
     def _known(self) -> tuple[str, int, int] | None:
         """Name, chunks and root of a built-in collective; None for others."""
@@ -203,13 +211,10 @@ class Result:
     def use(self) -> list[tuple[int, int, float]]:
         """Returns for each step its rounds, its sends, and the used fraction of the capacity of all links."""
         found: list[tuple[int, int, float]] = []
-        for rounds, sends in zip(self.schedule.rounds, self.schedule.steps, strict=True):
-            used = check.link_use(sends)
-            parts = [
-                sum(used.get(self.network.edges[e], 0) for e in members) / float(chunks * rounds)
-                for members, chunks in self.network.bounds
-                if rounds
-            ]
+        adding = additions(self.problem.contents, self.schedule)
+        for rounds, sends, added in zip(self.schedule.rounds, self.schedule.steps, adding, strict=True):
+            used = loads(self.network, sends, added)
+            parts = [used[b] / float(chunks * rounds) for b, (_, chunks) in enumerate(self.network.bounds) if rounds]
             found.append((rounds, len(sends), sum(parts) / len(parts) if parts else 0.0))
         return found
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from gc3.support.words import counted
-from gc3.synth import balance, check, cuts, flows, formula, relaxation, rounding, splits
+from gc3.synth import balance, check, cuts, flows, formula, in_switch, relaxation, rounding, splits
+from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN, UNDECIDED, Answer
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand, Piece
@@ -27,8 +28,6 @@ from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, padded, pruned, repeated, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
-
-FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 
 _GREEDY_TRIES = 12
 _GREEDY_SENDS = 20_000
@@ -42,25 +41,6 @@ _SINGLE_ROUNDS_RANKS = 16
 _MOST_SPLITS = 500
 _MOST_REPEATED = 200  # how often a formula has a literal, for bandwidths that are fractions
 _TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result for an instance.
-
-    Attributes:
-        status: "found", "impossible", or "open" if the time limit was reached.
-        schedule: The schedule found, checked.
-        how: The method that found it, or the proof that there is none.
-    """
-
-    status: str
-    schedule: Schedule | None
-    how: str
-
-
-def _silent(_what: str) -> None:
-    pass
 
 
 @dataclass
@@ -80,12 +60,11 @@ class Session:
     solvers: Solvers
     deadline: float = math.inf
     seed: int = 0
-    tell: Callable[[str], None] = _silent
+    tell: Callable[[str], None] = lambda _what: None
     cache: Cache | None = None
     _largest: dict[str, Group] = field(default_factory=dict[str, Group], init=False)
     _cuts: dict[tuple[str, Fraction], Bound] = field(default_factory=dict[tuple[str, Fraction], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
-
     _suggested: dict[tuple[str, int, int], relaxation.Suggested | None] = field(
         default_factory=dict[tuple[str, int, int], "relaxation.Suggested | None"], init=False
     )
@@ -152,6 +131,8 @@ class Session:
             best = self.any_steps(demand)
             if cuts.least_steps(self.network, demand) > steps:
                 return Bound(Fraction(UNREACHABLE), f"some data need more than {counted(steps, 'step')}")
+            if in_switch.applies(self.network, demand):
+                return self.sink_bound(demand, steps)  # the linear program would count a multicast several times
             group = self.group(demand)
             if self._size(demand, steps) > min(_LARGEST, self.left * _LAID_OUT):
                 return best
@@ -203,9 +184,8 @@ class Session:
         if known is not None:
             return Answer(FOUND, known, "the cache")
         try:
-            answer = self._without_solver(demand, steps, rounds)
-            if answer is None:
-                answer = (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
+            method = self._in_switch if in_switch.applies(self.network, demand) else self._plain
+            answer = method(demand, steps, rounds)
         except TimeUp:
             answer = Answer(OPEN, None, "the time limit was reached")
         if answer.schedule is None:
@@ -216,6 +196,26 @@ class Session:
         if self.cache is not None:
             self.cache.put(self.network, demand, steps, rounds, schedule)
         return Answer(FOUND, schedule, answer.how)
+
+    def _plain(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        """Decides whether there is a schedule in which every chunk is sent to each rank by itself."""
+        answer = self._without_solver(demand, steps, rounds)
+        return answer or (self._routing if demand.routes else self._multicast)(demand, steps, rounds)
+
+    def _in_switch(self, demand: Demand, steps: int, rounds: int) -> Answer:
+        """Searches for a schedule over trees that switches multicast, and for one over others in which they do not."""
+        proof = self._refuted(demand, steps, rounds)
+        if proof is not None:
+            return Answer(IMPOSSIBLE, None, proof)
+        self.tell("growing trees that switches multicast")
+        schedule = in_switch.within(self.network, demand, self.group(demand), steps, rounds, self.left)
+        if schedule is not None:
+            return Answer(FOUND, schedule, "trees that switches multicast")
+        bound = self.sink_bound(demand, steps)
+        if rounds < bound.rounds:
+            return Answer(IMPOSSIBLE, None, f"{bound.proof}: at least {_ceil(bound)} rounds")
+        answer = self._plain(demand, steps, rounds)
+        return answer if answer.status == FOUND else UNDECIDED
 
     def fewest_rounds(self, demand: Demand, steps: int, rounds: int) -> str | None:
         """Returns a proof that `rounds` are the fewest for these steps and chunks; None if there is no simple one."""

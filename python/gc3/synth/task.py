@@ -13,20 +13,21 @@ from functools import cached_property, partial
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, overlap, problem, result, trees
+from gc3.synth import cuts, demand, in_switch, overlap, problem, result
+from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
 from gc3.synth.hierarchical import compose
 from gc3.synth.limits import TimeUp
+from gc3.synth.many import NEAR, Planned, many_chunks
 from gc3.synth.network import UNREACHABLE, Network
 from gc3.synth.outcome import Outcome, Point
 from gc3.synth.parts import Solve, grown, quick, solved
-from gc3.synth.pipeline import fullest, pipelined
 from gc3.synth.problem import Problem
 from gc3.synth.reducing import allreduce_bound, combining_bound
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule, pruned
-from gc3.synth.search import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.search import Session
 from gc3.synth.timed import Costs, Timed, timed
 from gc3.synth.tried import Tried
 
@@ -34,10 +35,6 @@ _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
 _FOR_PROGRAM = 0.5  # of the time that is left when there is a result: to compile it, not to improve it
 _LANES = 4  # of pipelined reductions
-_FEW_SENDS = 1 << 20  # of one source of each orbit
-_LARGE = 100_000_000  # of the effort of packing: some seconds
-_FOR_PACKING = 0.5  # of the time that is left, if there is a schedule
-_NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _SLICES = (0.01, 0.08)  # the fraction of the remaining time for one candidate of a frontier, at first and then
 
 
@@ -196,7 +193,7 @@ class Task:
     def _compose(self, chunks: int, steps: int, rounds: int, begun: float) -> Outcome:
         (first_where, reduced), (second_where, spread) = self.parts(chunks)
         alike = self._alike(chunks)
-        is_open = False
+        is_open: str | None = None
         for first_steps, second_steps in result.halves(steps, *self._least):
             for first_rounds, second_rounds in result.halves(rounds, *self._least):
                 if first_rounds < first_steps or second_rounds < second_steps:
@@ -206,16 +203,16 @@ class Task:
                 same = alike and (first_steps, first_rounds) == (second_steps, second_rounds)
                 if second.schedule is not None and not same:
                     first = first_where.solve(reduced, first_steps, first_rounds)
-                is_open |= OPEN in (first.status, second.status)
+                is_open = next((a.how for a in (first, second) if a.status == OPEN), is_open)
                 if first.schedule is not None and second.schedule is not None:
                     made = self._result(chunks, [first.schedule, second.schedule])
                     fewest = self._fewest_composed(chunks, steps, rounds)
                     return Outcome(FOUND, made, second.how, fewest, time.monotonic() - begun, composed=True)
-        if is_open:
-            return self._open(begun)
         proof = self._reduced
         if rounds < proof.rounds * chunks:
             return Outcome(IMPOSSIBLE, None, proof.proof, None, time.monotonic() - begun)
+        if is_open is not None:
+            return self._open(begun, is_open)
         how = "no reduce-scatter and all-gather fit; no other form was searched for"
         if self.name != "allreduce":
             how = "no reduction and distribution fit; no other form was searched for"
@@ -251,53 +248,28 @@ class Task:
         """
         begun = time.monotonic()
 
-        def plan(where: Session, wanted: Demand) -> Schedule:
-            planned[0] += 1
-            where.tell("growing trees")
-            bound = where.any_steps(wanted).rounds
-            group = where.group(wanted)
-            sends = sum(len(p.targets) * p.count for p in wanted.pieces)
-            grown: Schedule | None = None
-            # For few chunks, trees grown for each of them may need fewer rounds.
-            if not trees.applies(wanted) or sends <= _FEW_SENDS * group.order:
-                grown = grow(where.network, wanted, group, float(bound), where.left)
-                if not trees.applies(wanted) or grown.total_rounds <= _NEAR * bound:
-                    return grown
-                load = fullest(where.network, grown)
-                if load <= _NEAR * bound and trees.effort(where.network, wanted) > _LARGE:
-                    # Packed trees would need as many rounds, because of their depth, and take long.
-                    ratios.append(load / wanted.pieces[0].count)
-                    return grown
-            where.tell("packing trees")
-            left = where.left if grown is None else _FOR_PACKING * where.left
-            forest = trees.best(where.network, wanted, bound / wanted.pieces[0].count, left)
-            if grown is None:
-                where.hurry()
-            if forest is None:
-                return grown or grow(where.network, wanted, group, float(bound), where.left)
-            methods.append("packed trees")
-            ratios.append(forest.ratio)
-            packed = trees.schedule(where.network, wanted, forest, where.left)
-            return packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
+        planned: list[Planned] = []
 
-        grow = partial(pipelined, halves=1 + self.composed)
-        methods = ["trees, pipelined"]
-        ratios: list[Fraction] = []
-        planned = [0]  # schedules
+        def plan(where: Session, wanted: Demand) -> Schedule:
+            planned.append(many_chunks(where, wanted, 1 + self.composed))
+            return planned[-1].schedule
+
         if (made := self._within_time(chunks, plan)) is None:
             return self._open(begun)
-        how = methods[0]
+        how = "trees, pipelined"
         ratio: Fraction | None = None
-        if len(ratios) == planned[0]:
+        ratios = [each.ratio for each in planned if each.ratio is not None]
+        if len(ratios) == len(planned):
             times = (1 + self._alike(chunks)) * self.problem(chunks).demands[0].chunks
             ratio = sum(ratios, Fraction(0)) * times / chunks
-            how = f"{methods[-1]}: with more chunks R/C tends to {ratio}"
+            packed = any(each.packed for each in planned)
+            how = f"{'packed trees' if packed else how}: with more chunks R/C tends to {ratio}"
         found = self._of_parts(replace(made, lanes=self._lanes(chunks)), how, begun)
         return self._overlapped(found, made, ratio, begun) if self.composed else found
 
     def _overlapped(self, found: Outcome, made: Result, ratio: Fraction | None, begun: float) -> Outcome:
         """The outcome with the halves of the composition overlapped, or of pairs of trees if these are better."""
-        enough = self.any_steps().rounds * _NEAR
+        enough = self.any_steps().rounds * NEAR
         if made.schedule.total_rounds <= enough * made.chunks:
             return found
         with self.reserving(_FOR_PROGRAM):
@@ -347,8 +319,8 @@ class Task:
         return (made, how) if better is None else (replace(better.result, lanes=self._lanes(chunks)), better.how)
 
     @staticmethod
-    def _open(begun: float) -> Outcome:
-        return Outcome(OPEN, None, "the time limit was reached", None, time.monotonic() - begun)
+    def _open(begun: float, how: str = "the time limit was reached") -> Outcome:
+        return Outcome(OPEN, None, how, None, time.monotonic() - begun)
 
     def _lanes(self, chunks: int) -> int:
         return 1 if self.problem(chunks).reduced is None else _LANES
@@ -488,6 +460,11 @@ class Task:
                     found.append((rounds, chunks))
         return sorted(found, key=lambda c: (Fraction(*c), c[1]))
 
+    def goes_on(self, outcome: Outcome, chunks: int) -> bool:
+        """Returns whether more rounds are worth a search: there are too few, or where switches multicast, maybe."""
+        maybe = any(in_switch.applies(where.network, wanted) for where, wanted in self.parts(chunks))
+        return outcome.status == IMPOSSIBLE or (maybe and outcome.status == OPEN and self.session.left > 0)
+
     def least_rounds(self, chunks: int, steps: int) -> Outcome:
         """Finds the fewest rounds for these chunks and steps, counting up from the bound."""
         if steps < self.least_steps():
@@ -495,6 +472,6 @@ class Task:
         rounds = max(math.ceil(self.in_steps(steps).rounds * chunks), steps)
         while True:
             outcome = self.solve(chunks, steps, rounds)
-            if outcome.status != IMPOSSIBLE:
+            if not self.goes_on(outcome, chunks):
                 return outcome
             rounds += 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gc3.synth.answer import OPEN
 from gc3.synth.outcome import Outcome
-from gc3.synth.search import OPEN
 
 
 class Tried:

@@ -7,6 +7,7 @@ together. Resources that are alternatives to each other form a pool.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -106,6 +107,27 @@ def relation(topology: Topology, chunk_bytes_per_s: float | None = None) -> tupl
         chunks = int(float(rate) + _SLACK)
         least[pairs] = min(chunks, least.get(pairs, chunks))
     return tuple(Bound(pairs, chunks) for pairs, chunks in least.items())
+
+
+def carried_once(topology: Topology, sets: Sequence[Sequence[tuple[int, int]]]) -> tuple[set[int], set[int]]:
+    """Returns the sets of pairs whose bound a multicast loads once, and those whose bound a sum in the switch does.
+
+    The pairs of such a set have one sender, or one receiver, and the switches between them multicast and add up.
+    """
+    direct = {(link.src, link.dst) for link in topology.links}
+    found: tuple[set[int], set[int]] = (set(), set())
+    if not any(c.multicast_efficiency for c in topology.classes):
+        return found
+    for i, pairs in enumerate(sets):
+        for end in (0, 1):
+            if len({pair[end] for pair in pairs}) == 1 and all(_switched(topology, pair, direct) for pair in pairs):
+                found[end].add(i)
+    return found
+
+
+def _switched(topology: Topology, pair: tuple[int, int], direct: set[tuple[int, int]]) -> bool:
+    path = None if pair in direct else topology.path(*pair)
+    return path is not None and topology.link_class(path.link_class).multicast_efficiency > 0
 
 
 def rates(

@@ -1,0 +1,73 @@
+"""Schedules of many chunks that are pipelined over trees: grown ones, or packed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gc3.synth import in_switch, trees
+from gc3.synth.demand import Demand
+from gc3.synth.in_switch import fullest, pipelined
+from gc3.synth.schedule import Schedule
+from gc3.synth.search import Session
+
+NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
+_FEW_SENDS = 1 << 20  # of one source of each orbit
+_LARGE = 100_000_000  # of the effort of packing: some seconds
+_FOR_PACKING = 0.5  # of the time that is left, if there is a schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A schedule over trees.
+
+    Attributes:
+        schedule: The schedule.
+        ratio: What its rounds over the chunks of a source tend to with more chunks, if that is known.
+        packed: Whether packed trees were made.
+    """
+
+    schedule: Schedule
+    ratio: Fraction | None = None
+    packed: bool = False
+
+
+def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
+    """Returns the schedule of a demand with about the fewest rounds, in any number of steps.
+
+    Args:
+        where: The network, and the time limit.
+        wanted: The demand.
+        halves: The number of such schedules in a program; see `pipeline.pipelined`.
+
+    Raises:
+        TimeUp: The time limit was reached.
+    """
+    where.tell("growing trees")
+    bound = where.any_steps(wanted).rounds
+    group = where.group(wanted)
+    sends = sum(len(p.targets) * p.count for p in wanted.pieces)
+    alike = trees.applies(wanted)
+    grown: Schedule | None = None
+    # For few chunks, trees grown for each of them may need fewer rounds. Packed ones know nothing of multicasts.
+    multicasts = in_switch.applies(where.network, wanted)
+    if multicasts or not alike or sends <= _FEW_SENDS * group.order:
+        grown = pipelined(where.network, wanted, group, float(bound), where.left, halves=halves)
+        if multicasts and alike:
+            return Planned(grown, fullest(where.network, grown) / wanted.pieces[0].count)
+        if multicasts or not alike or grown.total_rounds <= NEAR * bound:
+            return Planned(grown)
+        load = fullest(where.network, grown)
+        if load <= NEAR * bound and trees.effort(where.network, wanted) > _LARGE:
+            # Packed trees would need as many rounds, because of their depth, and take long.
+            return Planned(grown, load / wanted.pieces[0].count)
+    where.tell("packing trees")
+    left = where.left if grown is None else _FOR_PACKING * where.left
+    forest = trees.best(where.network, wanted, bound / wanted.pieces[0].count, left)
+    if grown is None:
+        where.hurry()
+    if forest is None:
+        return Planned(grown or pipelined(where.network, wanted, group, float(bound), where.left, halves=halves))
+    packed = trees.schedule(where.network, wanted, forest, where.left)
+    best = packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
+    return Planned(best, forest.ratio, packed=True)
