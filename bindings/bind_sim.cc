@@ -26,15 +26,16 @@ using Indices = std::vector<std::uint32_t>;
 
 sim::Machine make_machine(
     Indices node_of, const std::vector<std::pair<double, double>>& resources,
-    const std::vector<std::tuple<double, double, double, bool, double>>& classes,
+    const std::vector<std::tuple<double, double, double, bool, double, double, bool>>& classes,
     std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, Indices>> links,
     std::vector<std::tuple<std::uint32_t, bool, std::vector<std::tuple<std::uint32_t, Indices, Indices>>>> fabrics,
-    std::uint32_t cores, bool cores_dealt, double core_switch_s, Indices memory) {
+    std::uint32_t cores, bool cores_dealt, double core_switch_s, Indices memory, std::vector<Indices> engines,
+    double submit_s) {
   sim::MachineData data;
   data.node_of = std::move(node_of);
   for (const auto& [rate, message] : resources) data.resources.push_back({rate, message});
-  for (const auto& [latency, rate, message, staged, in_switch] : classes) {
-    data.classes.push_back({latency, rate, message, staged, in_switch});
+  for (const auto& [latency, rate, message, staged, in_switch, requests, by_engines] : classes) {
+    data.classes.push_back({latency, rate, message, staged, in_switch, requests, by_engines});
   }
   for (auto& [src, dst, kind, taken] : links) data.links.push_back({src, dst, kind, std::move(taken)});
   for (auto& [kind, across, ports] : fabrics) {
@@ -45,6 +46,8 @@ sim::Machine make_machine(
   data.cores_dealt = cores_dealt;
   data.core_switch_s = core_switch_s;
   data.memory = std::move(memory);
+  data.engines = std::move(engines);
+  data.submit_s = submit_s;
   return unwrap(sim::Machine::create(std::move(data)));
 }
 
@@ -93,7 +96,8 @@ std::vector<std::tuple<double, double, std::string, std::uint32_t, std::uint32_t
 void bind_inputs(nb::module_& m) {
   nb::class_<sim::Machine>(m, "SimMachine", "A machine with the rates that one protocol reaches on it.")
       .def(nb::new_(&make_machine), "node_of"_a, "resources"_a, "classes"_a, "links"_a, "fabrics"_a, "cores"_a = 0,
-           "cores_dealt"_a = false, "core_switch_s"_a = 0.0, "memory"_a = Indices())
+           "cores_dealt"_a = false, "core_switch_s"_a = 0.0, "memory"_a = Indices(),
+           "engines"_a = std::vector<Indices>(), "submit_s"_a = 0.0)
       .def_prop_ro("ranks", &sim::Machine::ranks);
   nb::class_<sim::ProtocolTiming>(m, "SimProtocol", "How a protocol moves data: see gc3/sim/timing.h.")
       .def(

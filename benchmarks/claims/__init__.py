@@ -29,7 +29,6 @@ PAPERS: Mapping[str, str] = MappingProxyType(
 )
 OUT_OF_REACH = (
     ("001 section 5.5, figure 7", "AllGather on Z52 against RCCL: the parameters of RCCL on MI50 are not published"),
-    ("001 section 4", "Pushing is 10 % faster than pulling: programs only push"),
     ("002 section 7.3", "Speed-ups between 2 and 64 MB fluctuate: other tenants' traffic"),
     ("002 section 7.5", "Applications: 1.22 to 1.29x on 8 A100, 1.10 to 1.89x on 256; [on CPUs](applications.md)"),
     ("004 figures 12 and 13", "Other MPI libraries and NCCL on Lassen: the cost of their software is not published"),

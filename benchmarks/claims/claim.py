@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NEAR = 0.25
 _GAIN = 2.0
 _CROSSOVER = 2.0
-_FASTER = 1.02
+FASTER = 1.02
 _EXACT = 1e-9
 
 
@@ -91,7 +91,7 @@ def exactly(expected: float, found: float, unit: str = "", detail: str = "") -> 
 
 def faster(what: str, ratio: float, detail: str = "") -> Outcome:
     """Returns the outcome of "A is faster than B", for the time of B over that of A."""
-    return Outcome(what, f"{ratio:.2f}x", ratio >= _FASTER, detail)
+    return Outcome(what, f"{ratio:.2f}x", ratio >= FASTER, detail)
 
 
 def crossover(expected: float, found: float | None, unit: str, scale: float, detail: str = "") -> Outcome:

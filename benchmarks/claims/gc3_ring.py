@@ -7,6 +7,7 @@ import statistics
 from claims import claim
 from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
 from claims.claim import Claim, Outcome
+from gc3 import datatypes
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform
@@ -136,7 +137,7 @@ def _ll128_plateau(bench: Bench) -> Outcome:
 
 def _one_threadblock(bench: Bench) -> Outcome:
     on = bench.platform(_MACHINE)
-    rate = max(p.rate for p in on.parameters.protocols.values())
+    rate = max(on.parameters.protocols[name].rate for name in datatypes.FORMATS)
     egress = next(r for r in on.topology.all_resources if r.kind == "egress")
     link = on.rate(egress, on.parameters.protocol("Simple"))
     return claim.faster(

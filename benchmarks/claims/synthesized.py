@@ -9,7 +9,7 @@ from claims.bench import Bench
 from claims.claim import Outcome
 from gc3 import errors, lang
 from gc3.sim.predict import Simulation
-from gc3.synth import Network, Session, Solvers, Task
+from gc3.synth import Network, Result, Session, Solvers, Task
 from gc3.topologies import load
 
 _ROOT = 1  # rank 0 of the rings of section 2.2 is rank 1 of figure 1
@@ -35,6 +35,22 @@ _ROWS = {
 }
 
 
+def found(spec: str, row: tuple[str, int, int, int]) -> Result:
+    """Returns the schedule of a row on a machine."""
+    with Solvers() as solvers:
+        return _found(solvers, spec, row)
+
+
+def _found(solvers: Solvers, spec: str, row: tuple[str, int, int, int]) -> Result:
+    name, chunks, steps, rounds = row
+    rooted = name in ("broadcast", "gather", "scatter")
+    session = Session(Network.of(load(spec)), solvers, time.monotonic() + _SECONDS)
+    result = Task(session, name, root=_ROOT if rooted else 0).solve(chunks, steps, rounds).result
+    if result is None:
+        raise errors.error("BadArgument", f"no {name} ({chunks}, {steps}, {rounds}) was found on {spec}")
+    return result
+
+
 def programs(bench: Bench) -> Outcome:
     """T = S alpha + R/C L beta of every row, from the synthesized program."""
     total = sum(map(len, _ROWS.values()))
@@ -47,13 +63,12 @@ def programs(bench: Bench) -> Outcome:
 
 
 def _right(bench: Bench, solvers: Solvers, spec: str, row: tuple[str, int, int, int]) -> bool:
-    name, chunks, steps, rounds = row
-    rooted = name in ("broadcast", "gather", "scatter")
-    session = Session(Network.of(load(spec)), solvers, time.monotonic() + _SECONDS)
-    found = Task(session, name, root=_ROOT if rooted else 0).solve(chunks, steps, rounds).result
-    if found is None:
+    _, _, steps, rounds = row
+    try:
+        result = _found(solvers, spec, row)
+    except errors.UserError:
         return False
-    program = lang.compile(found.algorithm(step_channels=True))
+    program = lang.compile(result.algorithm(step_channels=True))
     cost = Simulation(program, bench.platform(spec, "ideal")).alpha_beta(step_channels=True)
     size = cost.chunks << 20
     expected = cost.latency_s / cost.steps * steps + rounds * (1 << 20) / cost.round_bytes_per_s

@@ -20,7 +20,8 @@ DType: TypeAlias = "np.dtype[Any]"
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
 # The operations that need only a name; premulsum also needs a factor.
 OPS = tuple(op.name for op in _core.reduce_ops() if op.name != "premulsum")
-PROTOCOLS = ("Simple", "LL", "LL128")
+PROTOCOLS = ("Simple", "LL", "LL128", "Pull", "Copy")
+FORMATS = PROTOCOLS[:3]  # of messages; what is pulled or copied has the first
 
 _KINDS = {t.name: t for t in _core.data_types()}
 _REDUCTIONS = {op.name: op for op in _core.reduce_ops()}

@@ -21,6 +21,7 @@
 #include "gc3/compiler/passes/threadblocks.h"
 #include "gc3/compiler/passes/window.h"
 #include "gc3/compiler/schedule.h"
+#include "gc3/ir/connections.h"
 #include "gc3/ir/text.h"
 
 namespace gc3::compiler {
@@ -68,7 +69,7 @@ Result<Scheduled> schedule(const Trace& trace, const ChunkDag& chunks, const Opt
   const InstructionDag lowered = lower(trace, chunks);
   if (options.window != 0) return as_written(trace, chunks, lowered, options);
   std::vector<Fusion> fusions;
-  if (options.fuse) fusions = find_fusions(trace, chunks, lowered);
+  if (options.fuse && trace.protocol != model::Protocol::Copy) fusions = find_fusions(trace, chunks, lowered);
   Scheduled out;
   for (int round = 0; round < kRounds; ++round) {
     GC3_CHECK(place(trace, chunks, lowered, fusions, options.max_threadblocks, out));
@@ -122,6 +123,7 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
   }
   program.instances = options.instances;
   program.slots = slots_needed(s);
+  GC3_CHECK(ir::check_copies(program));
   return program;
 }
 

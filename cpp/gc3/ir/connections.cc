@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "gc3/base/errors/compiler.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/ir/structure.h"
@@ -144,11 +145,22 @@ class Matcher {
 
 Connections match_transfers(const ProgramIndex& index, Findings& findings) { return Matcher(index, findings).run(); }
 
+Status check_copies(const Program& program) {
+  if (program.protocol != model::Protocol::Copy) return {};
+  const auto reduces = [](const Instruction& i) { return info(i.opcode).reduces; };
+  const auto found = std::ranges::find_if(program.instructions, reduces);
+  if (found == program.instructions.end()) return {};
+  const auto at = static_cast<std::uint32_t>(found - program.instructions.begin());
+  return Diagnostic(ErrorCode::CopyReduces, "'" + program.name + "' has protocol Copy and an instruction that reduces" +
+                                                in_brackets(info(found->opcode).name, program.source, at));
+}
+
 Result<Connections> checked_connections(const Program& program) {
   Findings findings(1);
   if (!check_structure(program, 1, findings) || findings.full()) return findings.take().front();
   Connections found = match_transfers(ProgramIndex(program), findings);
   if (findings.full()) return findings.take().front();
+  GC3_CHECK(check_copies(program));
   return found;
 }
 

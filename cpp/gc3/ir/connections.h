@@ -29,6 +29,9 @@ struct Connections {
 // Pairs threadblocks, then their messages. Incomplete if there were findings.
 Connections match_transfers(const ProgramIndex& index, Findings& findings);
 
+// Refuses a program whose messages copy engines move, and which reduces.
+Status check_copies(const Program& program);
+
 // For what runs or simulates programs: the connections, or the first mistake in the structure or a connection. A
 // program need not state the number of FIFO slots.
 Result<Connections> checked_connections(const Program& program);

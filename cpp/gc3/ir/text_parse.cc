@@ -253,7 +253,7 @@ class Parser {
     GC3_CHECK(line.expect("protocol"));
     const Line at_name = line;
     const auto protocol = model::parse_protocol(line.word());
-    if (!protocol.has_value()) return at_name.expected("Simple, LL or LL128");
+    if (!protocol.has_value()) return at_name.expected("Simple, LL, LL128, Pull or Copy");
     builder_.program().protocol = *protocol;
     GC3_CHECK(line.expect("instances"));
     GC3_CHECK(line.number(builder_.program().instances, "a number of instances"));

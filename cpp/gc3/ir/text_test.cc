@@ -107,7 +107,7 @@ TEST_CASE("text: errors name the line and what was expected") {
   CHECK(fault(edited("ranks 2", "ranks 3")) == "17: the collective has 3 ranks, the text describes 2");
   CHECK(fault(edited("chunks 2", "chunks 2 split 3")) == "2: the chunks are a multiple of the split");
   CHECK(fault(edited("in place", "in-place")) == "2: expected 'place', found '-place'");
-  CHECK(fault(edited("Simple", "simple")) == "3: expected Simple, LL or LL128, found 'simple'");
+  CHECK(fault(edited("Simple", "simple")) == "3: expected Simple, LL, LL128, Pull or Copy, found 'simple'");
   CHECK(fault(edited("slots 1", "slots -1")) == "3: expected a number of slots, found '-1'");
   CHECK(fault(edited("rank 0 scratch 1", "rank 1 scratch 1")) == "5: expected rank 0, found '1'");
   CHECK(fault(edited("scratch 1", "scratch 4000000000")) == "5: more scratch chunks than a program may have");

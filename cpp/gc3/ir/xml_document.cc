@@ -176,7 +176,7 @@ class Parser {
     GC3_CHECK(text_of(v, kName, doc_.name));
     GC3_CHECK(text_of(v, kCollective, doc_.collective));
     const auto protocol = model::parse_protocol(v.text(kProto));
-    if (!protocol.has_value()) return v.bad(kProto, "Simple, LL or LL128");
+    if (!protocol.has_value() || *protocol != model::format_of(*protocol)) return v.bad(kProto, "Simple, LL or LL128");
     doc_.protocol = *protocol;
     GC3_CHECK(v.number(kChannels, doc_.channels, 0));
     GC3_CHECK(v.number(kChunksPerLoop, doc_.chunks_per_loop, 1));

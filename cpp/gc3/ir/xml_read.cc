@@ -281,7 +281,9 @@ class Assembler {
 
 }  // namespace
 
-std::uint32_t xml_runtime_slots(model::Protocol protocol) { return protocol == model::Protocol::Simple ? 2 : 8; }
+std::uint32_t xml_runtime_slots(model::Protocol protocol) {
+  return model::format_of(protocol) == model::Protocol::Simple ? 2 : 8;
+}
 
 Result<ProgramFile> read_xml(std::string_view text, const std::string& origin, const XmlReadOptions& options) {
   XmlTokens tokens(text, origin, options.runtime != nullptr);

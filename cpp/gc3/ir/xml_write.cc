@@ -44,9 +44,9 @@ std::uint32_t channel_count(const Program& p) {
 
 void print_algo(Printer& out, const Program& p, std::string_view collective, const XmlWriteOptions& options) {
   const model::Collective& c = p.collective;
-  out("<algo name=\"", escape_attribute(p.name), "\" proto=\"", name_of(p.protocol), "\" nchannels=\"",
-      channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"", p.ranks.size(), "\" coll=\"",
-      collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
+  out("<algo name=\"", escape_attribute(p.name), "\" proto=\"", name_of(model::format_of(p.protocol)),
+      "\" nchannels=\"", channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"",
+      p.ranks.size(), "\" coll=\"", collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
   if (options.dialect == XmlDialect::rccl) {  // these runtimes require all three attributes
     out(" outofplace=\"", c.in_place() ? 0 : 1, "\" minBytes=\"", options.min_bytes, "\" maxBytes=\"",
         options.max_bytes, "\"");

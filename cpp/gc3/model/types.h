@@ -80,8 +80,13 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-enum class Protocol : std::uint8_t { Simple, LL, LL128 };
-inline constexpr std::array<std::string_view, 3> kProtocolNames = {"Simple", "LL", "LL128"};
+// How messages get from rank to rank. With the first three, the sender's threadblock stores them in one of three
+// formats. With Pull, the receiver's threadblock loads what lies with the sender; with Copy, copy engines move whole
+// messages. Both have the format of Simple.
+enum class Protocol : std::uint8_t { Simple, LL, LL128, Pull, Copy };
+inline constexpr std::array<std::string_view, 5> kProtocolNames = {"Simple", "LL", "LL128", "Pull", "Copy"};
+inline constexpr std::size_t kFormats = 3;
+constexpr Protocol format_of(Protocol p) { return static_cast<std::size_t>(p) < kFormats ? p : Protocol::Simple; }
 
 enum class Buffer : std::uint8_t { input, output, scratch };
 inline constexpr std::array<std::string_view, 3> kBufferNames = {"input", "output", "scratch"};

@@ -37,7 +37,13 @@ Status check_numbers(const MachineData& data) {
       return bad("a link class needs a latency, a rate and a time per message of 0 or more");
     }
     if (!(c.in_switch >= 0 && c.in_switch <= 1)) return bad("a switch multicasts at a part of its rate, from 0 to 1");
+    if (!(c.requests >= 0 && c.requests <= 1)) return bad("requests take a part of the way back, from 0 to 1");
+    if (c.engines && (data.engines.size() != data.node_of.size() ||
+                      std::ranges::any_of(data.engines, [](const auto& of) { return of.empty(); }))) {
+      return bad("every rank needs a copy engine for a link class whose messages they move");
+    }
   }
+  if (!is_time(data.submit_s)) return bad("a copy is submitted in a time of 0 or more");
   if (!is_time(data.core_switch_s)) return bad("a processor turns to another rank in a time of 0 or more");
   return {};
 }
@@ -57,6 +63,7 @@ Result<Machine> Machine::create(MachineData data) {
     m.links_.emplace(pair_key(link.src, link.dst), i);
   }
   GC3_CHECK(check_resources(data, data.memory));
+  for (const std::vector<std::uint32_t>& of : data.engines) GC3_CHECK(check_resources(data, of));
   if (!data.memory.empty() && data.memory.size() != ranks) return bad("expected the memory of each rank, or of none");
   m.access_.resize(ranks);
   for (std::uint32_t f = 0; f < data.fabrics.size(); ++f) {

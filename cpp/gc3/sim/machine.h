@@ -38,6 +38,8 @@ struct LinkClass {
   double connection_message_s = 0;    // that every slice takes on its connection
   bool staged = false;                // the threadblock hands over its slice and continues (a proxy sends it)
   double in_switch = 0;  // the fraction of its rates at which a switch multicasts and adds up; 0: it does neither
+  double requests = 0;   // messages are pulled: what their requests take of the way back, for each byte; 0: pushed
+  bool engines = false;  // copy engines of the sender move its messages
 };
 
 struct Link {
@@ -68,6 +70,10 @@ struct MachineData {
   // The resource of each rank's memory, for all that its threadblocks read and write; none: memory does not limit them.
   // What others have written into its slots counts when it is read.
   std::vector<std::uint32_t> memory = {};
+  // The resources of each rank's copy engines, for classes that have them: an engine moves one slice at a time, which
+  // begins `message_s` after the engine takes it up. The peers of a rank are dealt to its engines in turn.
+  std::vector<std::vector<std::uint32_t>> engines = {};
+  double submit_s = 0;  // of a rank's processor for each copy: it submits them one after the other, from the first on
   // Processors that execute the threadblocks of their ranks in turn. The processor of rank r is r modulo their number
   // if ranks are dealt out; otherwise each has the same number of consecutive ranks. 0: every threadblock has its own.
   std::uint32_t cores = 0;

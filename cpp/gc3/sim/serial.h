@@ -17,7 +17,11 @@ class Serial : public Execution<Serial> {
  public:
   // `free` has the time from which each resource of the machine is free. Executions that share it share the resources.
   Serial(const Simulator& simulator, const Call& call, const Options& options, std::span<Time> free)
-      : Execution(simulator, call, options), free_(free), in_switch_(simulator.wiring()) {
+      : Execution(simulator, call, options),
+        free_(free),
+        in_switch_(simulator.wiring()),
+        submit_(picoseconds(simulator.machine().data().submit_s)),
+        submitted_(simulator.program().ranks.size()) {
     const MachineData& machine = simulator.machine().data();
     for (const Resource& r : machine.resources) {
       resources_.push_back({per_byte(r.bytes_per_s), picoseconds(r.message_s)});
@@ -25,7 +29,7 @@ class Serial : public Execution<Serial> {
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
       classes_.push_back({per_byte(rate), picoseconds(c.connection_message_s), rate > 0 || c.connection_message_s > 0,
-                          c.staged, c.in_switch});
+                          c.staged, c.in_switch, c.requests});
     }
   }
 
@@ -74,13 +78,23 @@ class Serial : public Execution<Serial> {
         bound = Cause::input;
       }
     }
+    if (does.receives) {
+      Time through = start;
+      std::uint32_t slowest = kNone;
+      pull(b.receiving, start, bytes, through, slowest);
+      if (through > end) {
+        end = through;
+        bound = Cause::link;
+        bottleneck = slowest;
+      }
+    }
     Time delivered = end;
     if (does.sends) {
       Connection& c = connections_[b.sending];
       const Class& kind = classes_[c.link_class];
       Time sent = start;
       std::uint32_t slowest = kNone;
-      send(b, group, kind, sent_once, bytes, end, sent, slowest);
+      if (kind.requests == 0) send(b, group, kind, sent_once, bytes, end, sent, slowest);
       Cause limit = slowest == kNone ? Cause::program : Cause::link;
       if (kind.limited) {
         c.free = std::max(c.free, start) + kind.message + kind.rate.of(bytes);
@@ -125,6 +139,7 @@ class Serial : public Execution<Serial> {
     bool limited = false;
     bool staged = false;
     double in_switch = 0;
+    double requests = 0;
   };
 
   // Occupies the way of a slice from `start`, the parts that no other member of a group has occupied for it. `end`: of
@@ -132,6 +147,10 @@ class Serial : public Execution<Serial> {
   void send(const Block& b, const Carried& group, const Class& kind, std::optional<InSwitch::Through> out,
             std::uint64_t bytes, Time end, Time& sent, std::uint32_t& slowest) {
     const Connection& c = connections_[b.sending];
+    if (const std::uint32_t engine = wiring_.wires[b.sending].engine; engine != kNone) {
+      copy(engine, b.rank, c, bytes, sent, slowest);
+      return;
+    }
     const Time start = sent;
     if (group.out == kNone && group.into == kNone) {
       take(c.out, start, bytes, sent, slowest);
@@ -150,6 +169,36 @@ class Serial : public Execution<Serial> {
     };
     pass(group.out, c.out, out);
     pass(group.into, c.into, in_switch_.through(group.into, b));
+  }
+
+  // The receiver of a slice on connection `c` loads it, if that is how messages move there.
+  void pull(std::uint32_t c, Time start, std::uint64_t bytes, Time& through, std::uint32_t& bottleneck) {
+    const double requests = classes_[connections_[c].link_class].requests;
+    if (requests == 0) return;
+    const auto asked = static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * requests));
+    take(connections_[c].out, start, bytes, through, bottleneck);
+    take(connections_[c].into, start, bytes, through, bottleneck);
+    // Requests are short: they go between the packets of other slices, and leave less for these.
+    Time passed = start;
+    std::uint32_t ignored = kNone;
+    take(wiring_.wires[c].back_out, start, asked, passed, ignored);
+    take(wiring_.wires[c].back_into, start, asked, passed, ignored);
+  }
+
+  // A copy engine moves a slice once it is free and the copy has been submitted. It is busy until the slice is through.
+  void copy(std::uint32_t engine, std::uint32_t rank, const Connection& c, std::uint64_t bytes, Time& sent,
+            std::uint32_t& slowest) {
+    if (submitted_[rank] == 0) submitted_[rank] = sent;
+    submitted_[rank] += submit_;
+    const Time asked = sent;
+    const Time begin = std::max({free_[engine], sent, submitted_[rank]});
+    const Time start = sent = begin + resources_[engine].message;
+    take(c.out, start, bytes, sent, slowest);
+    take(c.into, start, bytes, sent, slowest);
+    if (start - asked >= sent - start) slowest = engine;
+    free_[engine] = sent;
+    outcome_.use[engine].busy += resources_[engine].message;  // what it needs in any order of the links' work
+    outcome_.use[engine].bytes += bytes;
   }
 
   void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
@@ -173,6 +222,8 @@ class Serial : public Execution<Serial> {
   InSwitch in_switch_;
   std::vector<Rate> resources_;
   std::vector<Class> classes_;
+  const Time submit_;
+  std::vector<Time> submitted_;  // by rank: when its last copy so far was; 0: it has none
 };
 
 Result<Outcome> run_serial(const Simulator& simulator, const Call& call, const Options& options);

@@ -26,6 +26,10 @@ Result<Simulator> Simulator::create(const ir::Program& program, const Machine& m
 Result<Outcome> Simulator::run(const Call& call, const Options& options) const {
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(program_->ranks.size())));
   GC3_CHECK(check_work(call, options.protocol));
+  if (options.sharing != Sharing::serial && !wiring_.pushed) {
+    return Diagnostic(ErrorCode::BadSimulation,
+                      "messages of protocol Pull and Copy share links one after the other: choose --sharing serial");
+  }
   return options.sharing == Sharing::serial ? run_serial(*this, call, options) : run_fluid(*this, call, options);
 }
 

@@ -83,8 +83,36 @@ class Builder {
     const auto id = static_cast<std::uint32_t>(out_.wires.size());
     out_.sending[c.send_tb] = id;
     out_.receiving[c.recv_tb] = id;
-    out_.wires.push_back({c.send_tb, c.recv_tb, route->link_class, intern(route->out), intern(route->into)});
-    follow(out_.wires.back());
+    Wire wire;
+    wire.send_tb = c.send_tb;
+    wire.recv_tb = c.recv_tb;
+    wire.link_class = route->link_class;
+    wire.out = intern(route->out);
+    wire.into = intern(route->into);
+    GC3_CHECK(move(wire, src, dst));
+    follow(out_.wires.emplace_back(wire));
+    return {};
+  }
+
+  // Who moves the messages: the way back of requests, or an engine.
+  Status move(Wire& wire, std::uint32_t src, std::uint32_t dst) {
+    const LinkClass& kind = machine_.data().classes[wire.link_class];
+    if (kind.requests > 0) {
+      const auto back = machine_.route(place(dst), place(src), program_.threadblocks[wire.send_tb].channel);
+      if (!back) {
+        return Diagnostic(ErrorCode::NoPath, "rank " + std::to_string(dst) + " pulls from rank " + std::to_string(src) +
+                                                 ", to which its requests have no path");
+      }
+      wire.back_out = intern(back->out);
+      wire.back_into = intern(back->into);
+    }
+    if (kind.engines) {
+      const std::vector<std::uint32_t>& engines = machine_.data().engines[place(src)];
+      std::map<std::uint32_t, std::uint32_t>& peers = peers_[src];
+      const auto next = static_cast<std::uint32_t>(peers.size());
+      wire.engine = engines[peers.try_emplace(dst, next).first->second % engines.size()];
+    }
+    out_.pushed = out_.pushed && kind.requests == 0 && !kind.engines;
     return {};
   }
 
@@ -146,6 +174,7 @@ class Builder {
   const Machine& machine_;
   const std::vector<std::uint32_t>& places_;
   Wiring out_;
+  std::map<std::uint32_t, std::map<std::uint32_t, std::uint32_t>> peers_;  // by rank: those it sends to, numbered
   using Ways = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>;  // group and way -> number
   Ways multicasts_;
   Ways reductions_;

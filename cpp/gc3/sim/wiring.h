@@ -23,8 +23,11 @@ struct Wire {
   std::uint32_t link_class = 0;
   Slice out;  // of Wiring::resources: those that the sender's side of the route occupies
   Slice into;
-  std::uint64_t moved = 0;     // chunks that are sent, and only stored by the receiver
-  std::uint64_t combined = 0;  // others
+  Slice back_out;  // if the receiver pulls: the way of its requests
+  Slice back_into;
+  std::uint32_t engine = kNone;  // the sender's copy engine, a resource; none: threadblocks move data
+  std::uint64_t moved = 0;       // chunks that are sent, and only stored by the receiver
+  std::uint64_t combined = 0;    // others
 };
 
 // What the switches of a machine carry once: groups of messages, by number, that leave or enter a rank by the same way.
@@ -46,6 +49,7 @@ struct Wiring {
   std::vector<std::uint32_t> group_size;  // messages of each group that is carried once
   std::uint32_t max_count = 1;            // chunks in the largest message
   std::uint64_t instructions = 0;
+  bool pushed = true;  // by threadblocks, all messages
 };
 
 // Rank r of the program is rank places[r] of the machine; without places, rank r. Refuses a program that no engine

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "gc3/ir/connections.h"
 #include "gc3/ir/structure.h"
 #include "gc3/verify/dataflow.h"
 #include "gc3/verify/limits.h"
@@ -18,6 +19,8 @@ namespace {
 // Each check relies on the ones before it. A check that fails stops those after it.
 void check(const ir::Program& program, const Options& options, Report& report, Findings& findings) {
   if (!ir::check_structure(program, options.slots, findings) || findings.full()) return;
+  if (Status copies = ir::check_copies(program); !copies.ok()) findings.add(std::move(copies.error()));
+  if (findings.full()) return;
   if (!check_limits(program, options, findings) || findings.full()) return;
   const ProgramIndex index(program);
   const std::size_t before = findings.count();

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, in_switch, options, output, sizes, trials, variants, what_if
+from gc3.cli import completion, copies, in_switch, options, output, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
@@ -171,6 +171,7 @@ def predict(
     ]
     programs = [s.program for s in simulations.values()]
     in_switch.remark(on, programs)
+    copies.remark(program.protocol for program in programs)
     changed = changes.described()
     compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in baselines]
     columns += [b.cell for b in compared]

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, errors, synth, topologies
+from gc3 import collectives, datatypes, errors, synth, topologies
 from gc3.cli import completion, options, output, sizes, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
@@ -115,7 +115,7 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 @click.option("--run", is_flag=True, help="Run it on this machine's CPU and compare every element with NumPy.")
 @click.option("--size", type=sizes.Size(), default="64KiB", show_default=True, help="S of the run of --run.")
 @click.option("--full/--brief", default=False, help="Also print the sends, the topology and the use of links.")
-@click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False),
+@click.option("--protocol", type=click.Choice(datatypes.PROTOCOLS, case_sensitive=False),
               default="Simple", show_default=True, help="Of the program.")  # fmt: skip
 @click.option("--instances", type=click.IntRange(1, 64), default=1, show_default=True, help="Of the program.")
 @click.option("--batch", "listed", metavar="FILE",

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from gc3 import collectives, errors, synth
-from gc3.cli import in_switch, options, output, sizes
+from gc3 import collectives, datatypes, errors, synth
+from gc3.cli import copies, in_switch, options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED, alarm
@@ -57,6 +57,10 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 @click.option("--max-scratch", type=sizes.Scratch(), metavar="BYTES[/S]",
               help="Scratch memory that a rank may use: 64MiB at all sizes; or for S bytes, 64MiB/256MiB or 1/4.  "
               "[default: no limit]")  # fmt: skip
+@click.option("--protocols", type=options.Names(datatypes.PROTOCOLS), default=",".join(datatypes.FORMATS),
+              show_default=True, metavar="NAME,...",
+              help="Those that programs may have, as far as the machine has them, or all; Simple always. With Pull "
+              "receivers load messages; with Copy, copy engines move them, which gc3 itself does not use.")  # fmt: skip
 @click.option("--target", type=click.Choice(["msccl", "azure", "rccl"]),
               help="Only programs that this runtime runs, for `gc3 table export --xml`.")  # fmt: skip
 @click.option("--time-limit", type=options.Positive(), metavar="SECONDS",
@@ -75,6 +79,7 @@ def best(
     root: int,
     max_threadblocks: int | None,
     max_scratch: ScratchLimit | None,
+    protocols: tuple[str, ...],
     target: str | None,
     time_limit: float | None,
     seed: int,
@@ -107,6 +112,7 @@ def best(
             threadblocks=max_threadblocks or 0,
             target=target,
             scratch=max_scratch,
+            protocols=protocols,
         )
         for name in dict.fromkeys(names)
     ]
@@ -141,8 +147,10 @@ def best(
         if not complete:
             output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}")
-    chosen = [search.found[size].spec for search in searches for size in wanted if search.has(size)]
-    in_switch.remark_on_choices(on, [spec for spec in chosen if spec is not None], on.topology.rank_count)
+    winners = [search.found[size] for search in searches for size in wanted if search.has(size)]
+    copies.remark(winner.protocol for winner in winners)
+    chosen = [winner.spec for winner in winners if winner.spec is not None]
+    in_switch.remark_on_choices(on, chosen, on.topology.rank_count)
     return INTERRUPTED if interrupted else 0
 
 
@@ -199,7 +207,9 @@ def _bound(search: Best, on: Platform, solvers: synth.Solvers, deadline: float, 
         return None
     tell(f"{search.collective}, the bound of the links")
     try:
-        return link_bound(on, search.collective, search.root, solvers, min(deadline, time.monotonic() + _BOUNDING))
+        return link_bound(
+            on, search.collective, search.root, solvers, min(deadline, time.monotonic() + _BOUNDING), search.protocols
+        )
     except (synth.TimeUp, errors.UserError):
         return None
 

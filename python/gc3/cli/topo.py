@@ -18,6 +18,7 @@ from gc3.support.files import write_text
 from gc3.support.words import counted
 from gc3.topologies import importing, nvidia_smi, probe
 from gc3.topologies import plot as drawing
+from gc3.topologies.processors import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -307,6 +308,13 @@ def _summary(topology: Topology) -> dict[str, Any]:
     }
 
 
+def _engines(name: str) -> str:
+    known = PROCESSORS.get(name)
+    if known is None or not known.copy_engines:
+        return ""
+    return f" ({counted(known.copy_engines, 'copy engine')}, {1e6 * known.copy_s:g} us to start a copy)"
+
+
 def _processors(topology: Topology) -> dict[str, int]:
     """How many ranks are of each processor class."""
     return dict(Counter(rank.processor for rank in topology.ranks))
@@ -335,7 +343,8 @@ def _describe(topology: Topology) -> None:
         if text:
             click.echo(textwrap.fill(text, output.columns(), initial_indent="  ", subsequent_indent="  "))
     classes = (
-        f"{counted(count, 'rank')} of class {name or 'unknown'}" for name, count in _processors(topology).items()
+        f"{counted(count, 'rank')} of class {name or 'unknown'}{_engines(name)}"
+        for name, count in _processors(topology).items()
     )
     click.echo(f"  processors: {', '.join(classes)}")
     name, inner = "node", range(topology.node_count)

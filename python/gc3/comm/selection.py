@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gc3 import _core, collectives, errors
 from gc3.algorithms import load
 from gc3.comm import programs
+from gc3.datatypes import PROTOCOLS
 from gc3.lang import compile as compile_program
 from gc3.runtime.program import Program, verify
 from gc3.support import files
@@ -45,7 +46,6 @@ _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = _FILE_KEYS - {"file"} | {"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"}
 # Where the programs of a table were timed, and what the notes of its rows say about it.
 ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
-_PROTOCOLS = ("Simple", "LL", "LL128")
 _PAIR = 2
 _MOST_RANKS = 2**32 - 1  # and slots, and instances
 _MOST_BYTES = 2**63 - 1
@@ -450,8 +450,8 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
         if given not in _CALL:
             _number(given, 0, _MOST_BYTES, f"parameter {name}", where)
     protocol = spec.get("protocol", "Simple")
-    if protocol not in _PROTOCOLS:
-        raise _bad(where, f"protocol must be one of {', '.join(_PROTOCOLS)}")
+    if protocol not in PROTOCOLS:
+        raise _bad(where, f"protocol must be one of {', '.join(PROTOCOLS)}")
     return Spec(
         str(spec["algorithm"]),
         tuple(cast("dict[str, int | str]", parameters).items()),

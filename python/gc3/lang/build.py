@@ -89,7 +89,7 @@ def compile(
     Args:
         source: An algorithm, or a program written with `with program:`.
         instances: Number of copies of the whole program that run in parallel, each on its part of the data.
-        protocol: "Simple", "LL" or "LL128".
+        protocol: "Simple", "LL", "LL128", "Pull" or "Copy": see docs/ir.md.
         in_place: Whether input and output alias; None: as the algorithm is written. An algorithm written for the other
             mode is adapted with copies.
         slots: FIFO slots per connection that the schedule may use; 0: two.

@@ -50,7 +50,7 @@ class SourceProgram:
             root: The root of a rooted collective.
             in_place: Whether the operations are written for buffers that alias.
             as_in_place: The mode of the program; if it differs from `in_place`, copies adapt the operations.
-            protocol: "Simple", "LL" or "LL128".
+            protocol: "Simple", "LL", "LL128", "Pull" or "Copy".
             scratch: Names of further scratch buffers.
             gpus_per_node: G of (node, gpu) pairs; 0: ranks are plain numbers.
             where: The source file and line for errors without a more specific line; None: the caller's.

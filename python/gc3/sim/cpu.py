@@ -195,7 +195,7 @@ def scope_of(cases: Sequence[Case]) -> Scope:
         # Sizes are rounded down to whole elements in every block.
         sizes[model.name] = min(low, _power(size)), max(high, _power(size))
     ranks = [model.ranks for model, _ in models]
-    return Scope((min(ranks), max(ranks)), datatypes.PROTOCOLS, sizes)
+    return Scope((min(ranks), max(ranks)), datatypes.FORMATS, sizes)
 
 
 def quality(parameters: Parameters, cases: Sequence[Case]) -> tuple[SizeError, ...]:

@@ -94,8 +94,8 @@ _DRAWN = (
     ("flat_gather", {"R": 5}),
 )
 _FITTED_TOO = frozenset(random.Random(5).sample(range(len(_DRAWN)), len(_DRAWN) // 2))  # noqa: S311  not a secret
-TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], datatypes.PROTOCOLS)
-UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], datatypes.PROTOCOLS)
+TRAINING = _samples([*_BASE, *(f for k, f in enumerate(_DRAWN) if k in _FITTED_TOO)], datatypes.FORMATS)
+UNSEEN = _samples([f for k, f in enumerate(_DRAWN) if k not in _FITTED_TOO], datatypes.FORMATS)
 SIZES = tuple(1 << k for k in range(10, 26, 2))  # 1 KiB to 16 MiB
 TURNS = 2
 SECONDS = 44.0  # of the minute of a calibration; the rest is for the fit

@@ -65,6 +65,11 @@ class ProtocolParameters:
         split: Whether an instruction of several chunks that exceed a slot sends several messages, as in MSCCL's kernels
             (`mscclMaxAllowedCount` in microsoft/msccl 2.12.12); otherwise tiles are shorter, as in GC3's runtime.
         egress_rate: Bytes of data per second that a rank sends over all its direct links together; 0: no limit.
+        request_part: Within a node, receivers load what lies with the sender: bytes of their requests on the wire for
+            each byte of data. 0: senders store it.
+        copy_engines: Engines of a rank that move all messages within a node; 0: threadblocks move them.
+        submit_s: Seconds that a rank's processor takes to submit a copy to them.
+        copy_s: Seconds from the time when an engine takes up a message until its first byte is on the way.
         factors: The rate of other work relative to sending, by opcode.
     """
 
@@ -86,6 +91,10 @@ class ProtocolParameters:
     rendezvous_bytes: int = 0
     split: bool = False
     egress_rate: float = 0.0
+    request_part: float = 0.0
+    copy_engines: int = 0
+    submit_s: float = 0.0
+    copy_s: float = 0.0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
 
     def core(self, slowdown: float = 1.0) -> _core.SimProtocol:

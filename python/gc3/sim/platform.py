@@ -12,6 +12,7 @@ from gc3.topologies.parts import Resource
 
 # Resources driven by the DMA engine of a NIC or PCIe rather than by a kernel's loads and stores.
 _DMA_KINDS = ("nic", "pcie")
+_ENGINE_RATE = 1e15  # of a copy engine by itself: what bounds a copy are the links
 
 
 def memory_name(rank: int) -> str:
@@ -63,12 +64,17 @@ class Platform:
         line = self.topology.bandwidth(resource) * self._left.get(resource.name, 1.0)
         if resource.kind in _DMA_KINDS:
             return line * wire.dma_efficiency * protocol.network_efficiency
+        if protocol.copy_engines:
+            return line * wire.dma_efficiency * protocol.link_efficiency
         return line * wire.kernel_efficiency * protocol.link_efficiency
 
     def resource_names(self, protocol: str) -> list[str]:
-        """Returns the names of the resources of `machine(protocol)`: of the topology, memories, egress."""
+        """Returns the names of the resources of `machine(protocol)`: of the topology, memories, egress, engines."""
+        timing = self.parameters.protocol(protocol)
         names = [r.name for r in self.topology.all_resources] + [memory_name(rank) for rank in self.with_memory]
-        return names + [f"rank {rank} egress" for rank in self._limited(self.parameters.protocol(protocol))]
+        names += [f"rank {rank} egress" for rank in self._limited(timing)]
+        engines = range(timing.copy_engines)
+        return names + [f"rank {rank} copy engine {k}" for rank in range(self.topology.rank_count) for k in engines]
 
     @property
     def with_memory(self) -> range:
@@ -94,7 +100,7 @@ class Platform:
         return wire + (protocol.network_hop_s if link_class in self.network_classes else protocol.hop_s)
 
     def _make(self, protocol: ProtocolParameters) -> _core.SimMachine:
-        topology, p = self.topology, self.parameters
+        topology, p, ranks = self.topology, self.parameters, self.topology.rank_count
         index = {r.name: i for i, r in enumerate(topology.all_resources)}
         number = {c.name: i for i, c in enumerate(topology.classes)}
         resources = [
@@ -103,16 +109,26 @@ class Platform:
         memory = [len(resources) + rank for rank in self.with_memory]
         # In bytes on the wire, as messages lie in slots.
         resources += [(self.memory_rate(rank, protocol), 0.0) for rank in self.with_memory]
-        classes: list[tuple[float, float, float, bool, float]] = []
+        classes: list[tuple[float, float, float, bool, float, float, bool]] = []
         for c in topology.classes:
             network = c.name in self.network_classes
             limits = (p.connection_rate, p.connection_message_s) if network else (0.0, 0.0)
-            # Switches add up plain data, without the flags of LL and LL128.
-            in_switch = 0.0 if protocol.cut_through else c.multicast_efficiency
-            classes.append((self.latency(c.name, protocol), *limits, network and p.staged_network, in_switch))
+            # A proxy sends between nodes. Requests are in bytes of data, as the rates of resources are.
+            engines = protocol.copy_engines > 0 and not network
+            requests = 0.0 if network else protocol.request_part * c.kernel_efficiency * protocol.link_efficiency
+            # Switches add up plain data that is pushed, without the flags of LL and LL128.
+            pushed = not (protocol.cut_through or engines or requests)
+            in_switch = c.multicast_efficiency if pushed else 0.0
+            staged = network and p.staged_network
+            latency = self.latency(c.name, protocol)
+            classes.append((latency, *limits, staged, in_switch, requests, engines))
         links: list[tuple[int, int, int, list[int]]] = []
         egress = {rank: len(resources) + i for i, rank in enumerate(self._limited(protocol))}
         resources += [(protocol.egress_rate, 0.0)] * len(egress)
+        own = protocol.copy_engines
+        first = len(resources)
+        moving = [[first + own * rank + k for k in range(own)] for rank in range(ranks)] if own else []
+        resources += [(_ENGINE_RATE, protocol.copy_s)] * (own * ranks)
         wire = len(topology.resources)
         for link in topology.links:
             own = [wire] if link.lanes else []
@@ -138,4 +154,6 @@ class Platform:
             p.cores_dealt,
             p.core_switch_s,
             memory,
+            moving,
+            protocol.submit_s,
         )

@@ -17,9 +17,10 @@ from gc3.runtime import kept_files
 from gc3.sim import preset_file
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.topologies.model import Topology
-from gc3.topologies.processors import CPU, CPU_ETHERNET, CPU_INFINIBAND, IDEAL, NCCL, PROCESSORS
+from gc3.topologies.processors import CPU, CPU_ETHERNET, CPU_INFINIBAND, IDEAL, NCCL, PROCESSORS, Processor
 
 _KIB, _MIB = 1 << 10, 1 << 20
+_LEAST_READ = 4096  # bytes of a message that processes read in place: the least of the threshold `read_moved`
 _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
 
 
@@ -176,6 +177,13 @@ _IDEAL = Parameters(
 )
 
 
+def _pulling(processes: Parameters) -> Parameters:
+    """Returns the engine of processes with programs that pull: every message that can be read is."""
+    simple = processes.protocols["Simple"]
+    pull = replace(simple, lend_bytes=_LEAST_READ, lend_combined_bytes=_LEAST_READ)
+    return replace(processes, protocols={**processes.protocols, **({"Pull": pull} if simple.lend_rate else {})})
+
+
 def _of_engine(engine: str) -> Parameters:
     """Returns an engine as on the machine that was measured for gc3, which is another one than the user's.
 
@@ -186,7 +194,7 @@ def _of_engine(engine: str) -> Parameters:
     return replace(fitted, name=f"cpu-{engine}", evidence=Evidence(source))
 
 
-_CPU_THREADS, _CPU_PROCESSES = map(_of_engine, ("threads", "processes"))
+_CPU_THREADS, _CPU_PROCESSES = _of_engine("threads"), _pulling(_of_engine("processes"))
 
 
 def _on_hosts(name: str, network_hop_s: float, connection_rate: float, told: str) -> Parameters:
@@ -237,12 +245,45 @@ _MVAPICH2_GDR = Parameters(
     cores=1 << 20,  # one for each rank
 )
 
+# NVLink has packets of flits of 16 bytes: a request is one, and asks for the 128 bytes that a warp loads together.
+_REQUEST_PART = 16 / 128
+_SUBMIT = 2e-6  # of cudaMemcpyPeerAsync on the host: 1.8 to 2.2 us in NVIDIA/cuda-samples issue 230 ("CPU")
+
+
+def _moved(p: Parameters, on: Processor) -> Parameters:
+    """Returns the preset of a GPU with NVLink, with messages that receivers pull or copy engines move.
+
+    Estimated: a hop takes as long as with Simple. A threadblock that pulls loads as fast as it stores, and waits for
+    answers as long as one that pushes waits until its data has been written. A stream waits for the event of another
+    GPU as long as a threadblock waits for its flag.
+    """
+    push = p.protocols["Simple"]
+    copied = replace(
+        _UNLIMITED,
+        hop_s=push.hop_s,
+        network_hop_s=push.network_hop_s,
+        slot_bytes=1024 * _MIB,  # so that an instruction is one copy
+        slots=16,  # there are none: copies write to the place where the data belongs
+        slices=1,
+        split=True,
+        copy_engines=on.copy_engines,
+        submit_s=_SUBMIT,
+        copy_s=on.copy_s,
+        factors={**_UNLIMITED.factors, "copy": on.memory / 2 / _UNLIMITED.rate},  # read and written
+    )
+    more = {"Pull": replace(push, request_part=_REQUEST_PART), "Copy": copied}
+    return replace(p, protocols={**p.protocols, **more})
+
+
 # The presets of processor classes; those of GPUs have the names of the classes. A rank is a GPU that executes MSCCL's
 # kernel. Its threadblocks wait for each other, so all must be resident at once.
 _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
         p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL), memory_rate=PROCESSORS[p.name].memory)
-        for p in (_A100, _H100, _V100, _GB200, _MI300X, _MI250, _MI50)
+        for p in (
+            *(_moved(p, PROCESSORS[p.name]) for p in (_A100, _H100, _V100, _GB200)),
+            *(_MI300X, _MI250, _MI50),
+        )
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}
 )
@@ -266,7 +307,10 @@ def kept(engine: str) -> Parameters | None:
         gc3.UserError: The file is damaged, or other users can write to it.
     """
     found = kept_files.read(kept_name(engine), "gc3 sim calibrate", "BadSimulation")
-    return None if found is None else preset_file.parse(found[1], str(found[0]))
+    if found is None:
+        return None
+    preset = preset_file.parse(found[1], str(found[0]))
+    return _pulling(preset) if engine == "processes" else preset
 
 
 def get(name: str) -> Parameters:

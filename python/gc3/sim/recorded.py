@@ -125,7 +125,7 @@ class _Steps:
         found = recording.steps[np.lexsort([recording.steps[name] for name in ("step", "tile", "end", "start")])]
         self._found = found
         self._wired = wired
-        self._cuts_through = recording.program.protocol != "Simple"  # LL and LL128: line by line
+        self._cuts_through = recording.program.protocol in ("LL", "LL128")  # LL and LL128: line by line
         self.tb = np.array(wired.first_tb, np.int64)[found["rank"]] + found["tb"]
         self.place = np.array([*wired.first_step, 0], np.int64)[self.tb] + found["step"]
         self._keys = self.place + found["tile"].astype(np.int64) * len(wired.steps)

@@ -13,6 +13,9 @@
     Simple.lend_combined_bytes  that size for messages that are reduced or sent on
     Simple.rendezvous_bytes                  size from which a message waits for its receiver
     LL.egress                 of all direct links of a rank together
+    Pull.requests             bytes of requests for each byte that is pulled
+    Copy.engines  Copy.start  copy engines of a rank, and the time until one moves the first byte of a message
+    Copy.submit               time of a rank's processor for a copy
     LL.recv_reduce_copy       factors of the rate, by opcode
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency .multicast_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
@@ -57,6 +60,10 @@ _OF_PROTOCOL = {
     "lend_combined_bytes": ("lend_combined_bytes", "size"),
     "rendezvous_bytes": ("rendezvous_bytes", "size"),
     "egress": ("egress_rate", "rate"),
+    "requests": ("request_part", "number"),
+    "engines": ("copy_engines", "number"),
+    "submit": ("submit_s", "time"),
+    "start": ("copy_s", "time"),
 }
 _OF_CLASS = {
     "bandwidth": ("bandwidth_bytes_per_s", "rate"),
@@ -84,6 +91,7 @@ _WHOLE = (
     "lend_bytes",
     "lend_combined_bytes",
     "rendezvous_bytes",
+    "engines",
 )
 _MOST = 1 << 30  # of each of these
 _FACTORS = tuple(opcode_factors())

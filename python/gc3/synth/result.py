@@ -129,8 +129,13 @@ class Result:
         return self.collective, self.chunks // parts, self.root if BUILTIN[self.collective].rooted else 0
 
     def program(self, **options: Any) -> Program:
-        """Compiles it, with fewer lanes if `max_threadblocks` requires that; takes the options of `gc3.compile`."""
+        """Compiles it, with fewer lanes if `max_threadblocks` requires that; takes the options of `gc3.compile`.
+
+        Copies are in the order of the steps.
+        """
         options.setdefault("scratch", self.scratch)
+        if options.get("protocol") == "Copy" and self.order == "depth":
+            return replace(self, order="steps").program(**options)
         try:
             return compile(self.algorithm(), **options)
         except errors.UserError as problem:

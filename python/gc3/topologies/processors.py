@@ -88,6 +88,8 @@ class Processor:
         multiprocessors: The number of multiprocessors; AMD calls them compute units.
         each: The limits of one multiprocessor; None: not modelled.
         source: Where these numbers come from.
+        copy_engines: Engines that copy memory beside kernels; 0: not known.
+        copy_s: Seconds that an engine takes to start a copy.
     """
 
     name: str
@@ -98,6 +100,8 @@ class Processor:
     multiprocessors: int
     each: Multiprocessor | None
     source: str
+    copy_engines: int = 0
+    copy_s: float = 0.0
 
     def threadblocks(self, kernel: Kernel) -> int:
         """Returns how many threadblocks of a kernel a GPU holds at once.
@@ -124,7 +128,10 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
                 900e9,
                 80,
                 Multiprocessor(96 << 10),
-                "Tesla V100 whitepaper: 80 SMs, 900 GB/s",
+                "Tesla V100 whitepaper: 80 SMs, 900 GB/s; 5 copy engines: deviceQuery of a V100-SXM2; 1.9 us: copies "
+                "of 16 bytes to a peer on NVLink, one after the other (p2pBandwidthLatencyTest on ABCI's V100)",
+                5,
+                1.9e-6,
             ),
             Processor(
                 "a100",
@@ -134,7 +141,10 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
                 1555e9,
                 108,
                 Multiprocessor(164 << 10),
-                "A100 whitepaper: 108 SMs, 1555 GB/s of 40 GB",
+                "A100 whitepaper: 108 SMs, 1555 GB/s of 40 GB; 3 copy engines: deviceQuery of an A100-SXM4; 3 us: as "
+                "for v100, on ABCI's A100 (2.8 to 3.4)",
+                3,
+                3e-6,
             ),
             Processor(
                 "h100",
@@ -144,7 +154,9 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
                 3350e9,
                 132,
                 Multiprocessor(228 << 10),
-                "H100 whitepaper: 132 SMs of an SXM5 module; H100 data sheet: 3.35 TB/s",
+                "H100 whitepaper: 132 SMs of an SXM5 module; H100 data sheet: 3.35 TB/s; copy engines: assumed as a100",
+                3,
+                3e-6,
             ),
             Processor(
                 "gb200",
@@ -154,7 +166,9 @@ PROCESSORS: Mapping[str, Processor] = MappingProxyType(
                 8e12,
                 148,
                 Multiprocessor(228 << 10),
-                "148 SMs of a B200; GB200 data sheet: 8 TB/s",
+                "148 SMs of a B200; GB200 data sheet: 8 TB/s; copy engines: assumed as a100",
+                3,
+                3e-6,
             ),
             Processor(
                 "mi50", "gcn", ("gfx906",), r"MI[56]0", 1024e9, 60, None, "data sheet: 60 compute units, 1024 GB/s"

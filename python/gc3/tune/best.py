@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gc3 import collectives, errors
+from gc3 import collectives, datatypes, errors
 from gc3.comm import programs
 from gc3.comm.selection import Spec
 from gc3.lang import compile as compile_program
@@ -30,7 +30,6 @@ from gc3.tune.search import Measured, far_apart
 
 LANES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
 INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
-PROTOCOLS = ("Simple", "LL", "LL128")
 PARTS = (1, 2, 3, 4, 6, 8)  # of transfers inside nodes
 ORDERS: tuple[Order, ...] = ("depth", "steps", "gathered")
 _STARTS = 5  # descents at each size
@@ -46,7 +45,7 @@ class Way(NamedTuple):
         schedule: Its number.
         lanes: See `gc3.synth.Result`.
         instances: Copies that run in parallel.
-        protocol: "Simple", "LL" or "LL128".
+        protocol: "Simple", "LL", "LL128", "Pull" or "Copy".
         order: What its threadblocks do first: see `gc3.synth.Result`.
         parts: Parallel parts of a transfer inside a node: see there.
         again: Whether places in scratch are used again wherever they can be.
@@ -71,6 +70,7 @@ _LARGE = (
     Way(0, 4, 1, "Simple"),
     Way(0, 1, 2, "Simple", "gathered"),
     Way(0, 1, 1, "Simple", "gathered", 2),
+    Way(0, 0, 1, "Copy", "steps"),
 )
 
 
@@ -94,6 +94,12 @@ class Fastest:
     library: Spec | None
     library_s: float
 
+    @property
+    def protocol(self) -> str:
+        """That of the fastest; empty if there is none."""
+        program = self.way or self.spec
+        return "" if program is None else program.protocol
+
 
 class Best:
     """The search for one collective on one machine."""
@@ -107,6 +113,7 @@ class Best:
         threadblocks: int = 0,
         target: str | None = None,
         scratch: ScratchLimit | None = None,
+        protocols: Collection[str] = datatypes.FORMATS,
     ) -> None:
         """Simulates nothing yet.
 
@@ -117,7 +124,12 @@ class Best:
             threadblocks: Most of a rank, if fewer than those of the machine; 0: no further limit.
             target: Only programs that this runtime executes as MSCCL XML: "msccl", "azure" or "rccl"; None: any.
             scratch: How much scratch memory a rank may use; None: any amount.
+            protocols: Those that may be used, as far as machine, target and collective allow it; "Simple" always.
         """
+        allowed = {"Simple", *protocols} - ({"Copy"} if collectives.get(collective).reduces else set())
+        if target is not None:
+            allowed &= {*datatypes.FORMATS}
+        self.protocols = tuple(p for p in datatypes.PROTOCOLS if p in allowed and p in on.parameters.protocols)
         self.collective = collective
         self.platform = on
         self.root = root
@@ -146,6 +158,7 @@ class Best:
             target=self._target,
             threadblocks=self._threadblocks,
             scratch=self.scratch,
+            protocols=self.protocols,
         )
         for size in sorted(sizes):
             begin(f"programs of the library, {size} B")
@@ -167,6 +180,8 @@ class Best:
             (_SMALL, [s for s in known if s <= _SMALL_SIZE]),
         ):
             for start in starts if served else ():
+                if start.protocol not in self.protocols:
+                    continue
                 copies = counted(start.instances, "instance")
                 begin(f"{counted(len(self.results), 'schedule')} with {copies}, {start.protocol}")
                 for number in range(len(self.results)):
@@ -193,7 +208,8 @@ class Best:
 
     def fastest_of(self, schedule: int, size: int) -> tuple[Way, float]:
         """Returns the fastest way that is found for one schedule at a size, and its time in seconds."""
-        starts = [start._replace(schedule=schedule) for start in (_SMALL if size <= _SMALL_SIZE else _LARGE)]
+        some = _SMALL if size <= _SMALL_SIZE else _LARGE
+        starts = [start._replace(schedule=schedule) for start in some if start.protocol in self.protocols]
         for way in starts:
             self._note(way, size)
         way = self._descend(min(starts, key=lambda w: self._times[w, size]), size, math.inf)
@@ -217,7 +233,7 @@ class Best:
         pairs = ((way.lanes, more), (more_lanes, way.instances), (more_lanes, fewer), (fewer_lanes, more))
         for lanes, instances in (*pairs, (fewer_lanes, way.instances), (way.lanes, fewer)):
             yield way._replace(lanes=lanes, instances=instances)
-        for protocol in PROTOCOLS:
+        for protocol in self.protocols:
             yield way._replace(protocol=protocol)
         for order in ORDERS if self.results[way.schedule].problem.reduced is not None else ORDERS[:2]:
             yield way._replace(order=order)

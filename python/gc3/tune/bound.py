@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from gc3.datatypes import FORMATS
 from gc3.sim import Platform
 from gc3.synth import Network, Session, Solvers, Task
 
@@ -21,7 +23,14 @@ class LinkBound:
     proof: str
 
 
-def link_bound(on: Platform, collective: str, root: int, solvers: Solvers, deadline: float) -> LinkBound:
+def link_bound(
+    on: Platform,
+    collective: str,
+    root: int,
+    solvers: Solvers,
+    deadline: float,
+    protocols: Collection[str] = FORMATS,
+) -> LinkBound:
     """Returns the bound of any number of steps, at the rates that the best protocol reaches on each kind of wire.
 
     Args:
@@ -30,14 +39,16 @@ def link_bound(on: Platform, collective: str, root: int, solvers: Solvers, deadl
         root: The root of a rooted one.
         solvers: Solvers for linear programs.
         deadline: The time of `time.monotonic` at which the search for a bound ends.
+        protocols: Those that may be used.
 
     Raises:
         TimeUp: The time limit was reached.
         gc3.UserError: Some data cannot reach its targets, or a bandwidth is not known.
     """
     rates: dict[str, float] = {}
+    timings = [timing for name, timing in on.parameters.protocols.items() if name in protocols]
     for part in on.topology.all_resources:
-        lane = max(on.rate(part, timing) for timing in on.parameters.protocols.values()) / part.lanes
+        lane = max(on.rate(part, timing) for timing in timings) / part.lanes
         rates[part.link_class] = max(lane, rates.get(part.link_class, 0.0))
     classes = tuple(
         replace(c, bandwidth_bytes_per_s=rates.get(c.name, c.bandwidth_bytes_per_s)) for c in on.topology.classes

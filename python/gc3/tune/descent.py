@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +20,7 @@ from gc3 import errors
 from gc3._core import is_symmetric
 from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
+from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
 from gc3.runtime.program import dialect_of
 from gc3.runtime.scratch import ScratchLimit
@@ -37,11 +38,10 @@ Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
 _DIVIDING = ("channels", "chunks", "parallel")
-_PROTOCOLS = ("Simple", "LL", "LL128")
 _FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 # Instances and protocols of the probes: of all shapes, then of the fastest first. 0: as many as fit.
 _FIRST = ((1, "LL"), (0, "Simple"))
-_SECOND = ((8, "LL128"), (2, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"))
+_SECOND = ((8, "LL128"), (2, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"), (1, "Copy"))
 _PROBING = 0.6  # of the simulations
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
@@ -111,6 +111,7 @@ class Search:
         most: int = MOST,
         skew: float = 1.0,
         scratch: ScratchLimit | None = None,
+        protocols: Sequence[str] = FORMATS,
     ) -> None:
         """Simulates nothing yet.
 
@@ -127,7 +128,9 @@ class Search:
             most: Simulations of a size, about.
             skew: Of the blocks; above 1 the calls are of the v-form, and only programs that serve it are tried.
             scratch: How much scratch memory a rank may use; None: any amount.
+            protocols: Those to try, of which the first is "Simple".
         """
+        self._protocols = protocols
         self._on = on
         self._skew = skew
         self._scratch = scratch
@@ -193,12 +196,12 @@ class Search:
         for place in (*self._given, *self._best):
             look(place)
         for instances, protocol in _FIRST:
-            for shape in self._shapes:
+            for shape in self._shapes if protocol in self._protocols else ():
                 self._probe(shape, instances, protocol, look)
         least = {place.shape: tried[place] for place in reversed(_starts(tried, by_protocol=False))}
         for shape in sorted(self._shapes, key=lambda each: least.get(each.shape, math.inf)):
             for instances, protocol in _SECOND:
-                if self._count < _PROBING * self._most:
+                if protocol in self._protocols and self._count < _PROBING * self._most:
                     self._probe(shape, instances, protocol, look)
         for place in _starts(tried, by_protocol=True):
             self._descend(place, self._neighbours(place), look)
@@ -240,7 +243,7 @@ class Search:
         for name, values in beside.items():
             for value in values:
                 yield replace(place, spec=_with(spec, {name: value}, settings))
-        for protocol in _PROTOCOLS:
+        for protocol in self._protocols:
             if protocol != spec.protocol:
                 yield replace(place, spec=replace(spec, protocol=protocol, slots=0, slot_bytes=0))
         for slots, slot_bytes in self._fifos if spec.protocol == "Simple" else ():
@@ -268,7 +271,7 @@ class Search:
             for chosen in product(*values):
                 spec = _with(place.spec, dict(zip(settings, chosen, strict=True)), settings)
                 yield from (replace(spec, slots=slots, slot_bytes=size) for slots, size in self._fifos)
-                yield from (replace(spec, protocol=protocol) for protocol in _PROTOCOLS[1:])
+                yield from (replace(spec, protocol=protocol) for protocol in self._protocols[1:])
 
     def seconds(self, spec: Spec, size: int, *, below: float = math.inf) -> float:
         """Returns the time of one program; infinite if it does not run, or its busiest link alone takes `below`."""

@@ -36,7 +36,7 @@ def candidates(
     instances: tuple[int, ...] = (1, 2),
     fifos: tuple[tuple[int, int], ...] = ((0, 0),),
     threadblocks: int = 0,
-    protocols: tuple[str, ...] = datatypes.PROTOCOLS,
+    protocols: tuple[str, ...] = datatypes.FORMATS,
     own: tuple[str, ...] = (),
 ) -> tuple[Spec, ...]:
     """Returns every program worth trying, the simplest first; each compiles and is proven for this number of ranks.

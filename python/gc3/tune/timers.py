@@ -15,7 +15,7 @@ from gc3 import collectives, errors
 from gc3.comm import timing
 from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
-from gc3.datatypes import PROTOCOLS
+from gc3.datatypes import FORMATS
 from gc3.runtime.measure import cores
 from gc3.runtime.program import EngineOptions, Program
 from gc3.tune.space import variants
@@ -73,7 +73,7 @@ class RankTimer:
 
     instances: tuple[int, ...] = (1, 2)
     fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
-    protocols: tuple[str, ...] = PROTOCOLS
+    protocols: tuple[str, ...] = FORMATS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -139,7 +139,7 @@ class ThreadTimer:
 
     instances = RankTimer.instances
     fifos = RankTimer.fifos
-    protocols: tuple[str, ...] = PROTOCOLS
+    protocols: tuple[str, ...] = FORMATS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""

@@ -6,5 +6,6 @@
 namespace gc3::ErrorCode {
 
 inline constexpr ErrorId TooManyThreadblocks = error_id("GC3-C001");
+inline constexpr ErrorId CopyReduces = error_id("GC3-C003");
 
 }  // namespace gc3::ErrorCode

@@ -25,7 +25,7 @@ template <class Block, class ForSimple = interp::Simple, class Base = Block, cla
 Advance<Base, R> advance_for(model::Protocol protocol) {
   constexpr Advance<Base, R> kTable[] = {advance_as<ForSimple, Block, Base, R>, advance_as<interp::LL, Block, Base, R>,
                                          advance_as<interp::LL128, Block, Base, R>};
-  static_assert(std::size(kTable) == model::kProtocolNames.size());
+  static_assert(std::size(kTable) == model::kFormats);
   return kTable[static_cast<std::size_t>(protocol)];
 }
 

@@ -106,8 +106,11 @@ TEST_CASE("results are the same if data is lent from shared memory, from another
             }
           }
         }
-        const auto exchange = prepare(comm, testing::direct_alltoall(n, 3, Protocol::Simple));
-        return runs_right(comm, *exchange, 90'000) && runs_right_shared(comm, *exchange, 90'000) && good;
+        for (const Protocol protocol : {Protocol::Simple, Protocol::Pull, Protocol::Copy}) {
+          const auto exchange = prepare(comm, testing::direct_alltoall(n, 3, protocol));
+          good = runs_right(comm, *exchange, 90'000) && runs_right_shared(comm, *exchange, 90'000) && good;
+        }
+        return good;
       });
     }
   }
@@ -171,8 +174,8 @@ TEST_CASE("a program's fingerprint depends on the whole program and on the job's
 
 TEST_CASE("slots are larger than the caches of a core only where messages of that size are read") {
   const auto members = std::make_shared<cpu::Membership>();
-  const auto slot = [&](std::uint64_t wanted, const ThresholdChanges& changes = {}) {
-    const ir::Program ring = testing::ring_allreduce(2, false, Protocol::Simple);
+  const auto slot = [&](std::uint64_t wanted, const ThresholdChanges& changes = {}, bool pulls = false) {
+    const ir::Program ring = testing::ring_allreduce(2, false, pulls ? Protocol::Pull : Protocol::Simple);
     return cpu::ProcessProgram::create(ring, 0, 2, wanted, "a key", members, changes).value()->geometry().slot_bytes;
   };
   constexpr std::uint64_t kKiB = 1024;
@@ -186,6 +189,11 @@ TEST_CASE("slots are larger than the caches of a core only where messages of tha
   ThresholdChanges changes;
   CHECK(changes.set("copied_slot", 128 * kKiB).empty());
   CHECK(slot(384 * kKiB, changes) == 128 * kKiB);
+  // A program that pulls reads all messages, unless it is told from which size on.
+  CHECK(slot(384 * kKiB, changes, true) == 384 * kKiB);
+  CHECK(changes.set("read_moved", "never").empty());
+  CHECK(changes.set("read_combined", "never").empty());
+  CHECK(slot(384 * kKiB, changes, true) == 128 * kKiB);
 }
 
 TEST_CASE("communicators made by split work besides the first one, also at the same time") {

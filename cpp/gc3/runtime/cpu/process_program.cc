@@ -88,6 +88,11 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
+  // A program that pulls reads every message that can be read, unless the caller says from which size on.
+  for (std::size_t k = 0; made->plan_.pulls && k < kThresholds.size(); ++k) {
+    const bool reads = kThresholds[k].member == &Thresholds::moved || kThresholds[k].member == &Thresholds::combined;
+    if (reads && !made->changes_.values[k]) made->changes_.values[k] = kThresholds[k].least;
+  }
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, made->slot_for(slot_bytes), kFifoBudget));
   const HostLinks* const links = made->members_->links.get();
   if (links != nullptr && links->apart(made->plan_)) GC3_CHECK(made->geometry_.check_between_hosts());

@@ -23,6 +23,8 @@ Unit unit_of(model::Protocol protocol) {
   using LL128Lines = Lines<interp::LL128, 2>;
   switch (protocol) {
     case model::Protocol::Simple:
+    case model::Protocol::Pull:
+    case model::Protocol::Copy:
       return {kVec, kVec, 512 * 1024};
     case model::Protocol::LL:
       return {Lines<interp::LL, 2>::kBytes, kVec, 64 * 1024};
@@ -67,6 +69,7 @@ PinnedFifo PinnedFifo::at(std::uint8_t* base, const interp::FifoGeometry& geomet
 Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                         const std::vector<std::uint32_t>& hosts) {
   ArenaLayout layout;
+  layout.pulls = plan.pulls;
   GC3_CHECK(interp::checked_bytes(geometry.connection_bytes(), plan.connections.size(), "the FIFOs"));
   for (const interp::PlanRank& rank : plan.ranks) layout.bytes.push_back(rank.tb_count * sizeof(interp::Counter));
   const auto take = [&](std::uint32_t rank, std::uint64_t wanted) {
@@ -83,7 +86,7 @@ Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::
       continue;
     }
     place.head = take(sender, sizeof(interp::Counter));
-    place.slots = take(receiver, geometry.slots_bytes());
+    place.slots = take(plan.pulls ? sender : receiver, geometry.slots_bytes());
     place.arrivals = take(receiver, geometry.slots * sizeof(std::uint64_t));
     layout.connections.push_back(place);
   }
@@ -101,14 +104,17 @@ void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<s
   } else if (tb.send_connection != kNone) {
     const Place& place = connections[tb.send_connection];
     std::uint8_t* const receiver = arenas[tb.send_peer];
-    task.send = {arrivals(receiver + place.arrivals), counter(arenas[tb.rank] + place.head), receiver + place.slots};
+    std::uint8_t* const own = arenas[tb.rank];
+    task.send = {arrivals(receiver + place.arrivals), counter(own + place.head),
+                 (pulls ? own : receiver) + place.slots};
   }
   if (const auto found = pinned.find(tb.recv_connection); found != pinned.end()) {
     task.recv = {found->second.arrivals, found->second.head, found->second.slots};
   } else if (tb.recv_connection != kNone) {
     const Place& place = connections[tb.recv_connection];
     std::uint8_t* const own = arenas[tb.rank];
-    task.recv = {arrivals(own + place.arrivals), counter(arenas[tb.recv_peer] + place.head), own + place.slots};
+    std::uint8_t* const sender = arenas[tb.recv_peer];
+    task.recv = {arrivals(own + place.arrivals), counter(sender + place.head), (pulls ? sender : own) + place.slots};
   }
 }
 

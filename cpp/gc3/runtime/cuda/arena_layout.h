@@ -28,10 +28,11 @@ struct PinnedFifo {
 };
 
 struct ArenaLayout {
-  // A connection: the slots and their flags are in the receiver's arena, the credits in the sender's.
+  // A connection: the slots and their flags are in the receiver's arena, the credits in the sender's. If receivers
+  // pull, the slots are in the sender's, too.
   struct Place {
     std::uint64_t head = 0;      // in the sender's arena
-    std::uint64_t slots = 0;     // in the receiver's
+    std::uint64_t slots = 0;     // in the receiver's, or the sender's
     std::uint64_t arrivals = 0;  // in the receiver's
   };
 
@@ -42,6 +43,7 @@ struct ArenaLayout {
   // The ends of the connections of a threadblock, at their first message. `arenas`: by rank.
   void connect(const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas, interp::Task& task) const;
 
+  bool pulls = false;
   std::vector<Place> connections;
   std::map<std::uint32_t, PinnedFifo> pinned;  // by connection: those of this rank to other hosts
   std::vector<std::uint64_t> bytes;            // by rank; the semaphores of a rank's threadblocks come first

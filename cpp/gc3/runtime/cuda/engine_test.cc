@@ -9,6 +9,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
+#include "gc3/runtime/cuda/arena_layout.h"
 #include "gc3/runtime/cuda/rank_engine.h"
 #include "gc3/runtime/interp/test_programs.h"
 #include "gc3/runtime/interp/test_reference.h"
@@ -62,6 +63,37 @@ TEST_CASE("every protocol and opcode, with 1, 2 and 8 slots, at sizes that divid
     const auto one_slot = make_engine(direct_alltoall(3, 5, protocol), {1, 4096, 30});
     for (const std::size_t count : {1, 4, 5, 333, 1000, 5000}) check_run(*one_slot, count);
   }
+}
+
+TEST_CASE("if receivers pull, the slots are in the sender's arena") {
+  for (const Protocol protocol : {Protocol::Simple, Protocol::Pull}) {
+    testing::ProgramBuilder b(model::CollectiveKind::alltonext, 2, 1, false, protocol);
+    b.tb(0, 1);
+    b.send(testing::in(0));
+    b.tb(1, ir::kNoRank, 0);
+    b.recv(testing::out(0));
+    const auto plan = interp::Plan::create(b.build());
+    REQUIRE_MESSAGE(plan.ok(), plan.error().str());
+    const auto geometry = choose_geometry(plan.value(), 2, 4096).value();
+    const auto layout = ArenaLayout::create(plan.value(), geometry).value();
+    const bool pulls = protocol == Protocol::Pull;
+    CHECK((layout.bytes[0] > geometry.slots_bytes()) == pulls);
+    CHECK((layout.bytes[1] > geometry.slots_bytes()) == !pulls);
+    std::vector<std::uint8_t> memory(layout.bytes[0] + layout.bytes[1]);
+    const std::vector<std::uint8_t*> arenas = {memory.data(), memory.data() + layout.bytes[0]};
+    interp::Task sender;
+    interp::Task receiver;
+    layout.connect(plan.value().threadblocks[0], arenas, sender);
+    layout.connect(plan.value().threadblocks[1], arenas, receiver);
+    CHECK(sender.send.slots == receiver.recv.slots);
+    CHECK((sender.send.slots < arenas[1]) == pulls);
+    CHECK(sender.send.arrivals == receiver.recv.arrivals);
+  }
+  for (const Protocol protocol : {Protocol::Pull, Protocol::Copy}) {
+    const auto exchange = make_engine(direct_alltoall(3, 2, protocol), {2, 4096, 30});
+    for (const std::size_t count : {1, 333, 5000}) check_run(*exchange, count);
+  }
+  check_run(*make_engine(ring_allreduce(3, true, Protocol::Pull), {2, 4096, 30}), 12'288);
 }
 
 TEST_CASE("every type and operation") {

@@ -110,6 +110,8 @@ std::optional<std::string> first_wrong(const ir::Program& program, const Setting
 std::optional<std::string> first_wrong(const ir::Program& program, const Setting& setting, std::uint64_t seeds) {
   switch (program.protocol) {
     case Protocol::Simple:
+    case Protocol::Pull:
+    case Protocol::Copy:
       return first_wrong<interp::Simple>(program, setting, seeds);
     case Protocol::LL:
       return first_wrong<interp::LL>(program, setting, seeds);
@@ -259,6 +261,10 @@ TEST_CASE("programs give exact results for all values that loads may return" * d
       check_exact(relay(protocol, fused), 2, 2048, 644, 25);
     }
   }
+  // Slots in the sender's memory.
+  check_exact(ring_allreduce(3, true, Protocol::Pull), 2, 4096, 61, 100);
+  check_exact(direct_alltoall(2, 2, Protocol::Pull), 1, 2048, 1288, 20);
+  check_exact(relay(Protocol::Pull, true), 1, 4096, 61, 100);
 }
 
 TEST_CASE("the flags of LL wrap around" * doctest::skip(kSkipped)) {

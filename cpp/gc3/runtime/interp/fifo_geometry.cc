@@ -23,9 +23,11 @@ struct LineFormat {
   std::uint64_t default_slot;  // bytes
 };
 
-LineFormat format_of(model::Protocol protocol) {
+LineFormat lines_of(model::Protocol protocol) {
   switch (protocol) {
     case model::Protocol::Simple:
+    case model::Protocol::Pull:
+    case model::Protocol::Copy:
       return {Simple::kLineBytes, Simple::kLineData, 128 * 1024};
     case model::Protocol::LL:
       return {LL::kLineBytes, LL::kLineData, 64 * 1024};
@@ -51,7 +53,7 @@ Result<FifoGeometry> FifoGeometry::choose(const Plan& plan, std::uint32_t slots,
     return Diagnostic(ErrorCode::BadOption, std::to_string(geometry.slots) + " slots per connection; at most " +
                                                 std::to_string(kMaxSlots) + " are possible");
   }
-  const LineFormat format = format_of(plan.protocol);
+  const LineFormat format = lines_of(plan.protocol);
   geometry.slot_bytes = slot_bytes;
   if (slot_bytes == 0) {
     // One element of the widest type per chunk must fit; apart from that, many connections share a bounded total.

@@ -18,7 +18,8 @@ class Planner {
   Result<Plan> run() {
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     plan_.collective = program_.collective;
-    plan_.protocol = program_.protocol;
+    plan_.protocol = model::format_of(program_.protocol);
+    plan_.pulls = program_.protocol == model::Protocol::Pull;
     plan_.slots = std::max(program_.slots, 1U);
     plan_.source = program_.source;
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r);
