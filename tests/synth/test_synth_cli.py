@@ -333,6 +333,23 @@ def test_the_time_limit() -> None:
     assert "found" in result.output or "open: the time limit was reached" in result.output
 
 
+@pytest.mark.parametrize("slow", ["gc3.synth.custom.read", "gc3.topologies.load", "gc3.synth.Network.of"])
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_the_time_limit_includes_all_that_precedes_the_search(
+    monkeypatch: pytest.MonkeyPatch, slow: str, options: str
+) -> None:
+    def wait(*_: object) -> None:
+        time.sleep(LONGEST)
+
+    monkeypatch.setattr(slow, wait)
+    begun = time.monotonic()
+    wanted = "own.json" if "custom" in slow else "allgather"
+    result = gc3(f"synth {wanted} -t dgx1 --pipelined --time-limit 0.1 {options}")
+    assert result.exit_code == 1
+    assert "the time limit was reached before the search began" in result.output, result.output
+    assert time.monotonic() - begun < 1 + LOAD
+
+
 def test_interrupted_with_the_results_so_far() -> None:
     """Ctrl-C during an endless frontier: the results so far are printed, and no process or file is left behind."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]

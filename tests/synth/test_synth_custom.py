@@ -135,6 +135,13 @@ def test_uneven_blocks_are_moved_within_the_bound(solvers: Solvers, tmp_path: Pa
     assert task.any_steps().rounds == 6
 
 
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_nothing_to_move(solvers: Solvers, tmp_path: Path, chunks: int) -> None:
+    """All ranks without data: a layer to whose experts nobody sends."""
+    wanted = read(tmp_path, name="idle", nodes=3, counts=[[0] * 3] * 3)
+    check(Task(session(solvers, ring(3)), wanted).pipelined(chunks), wanted)
+
+
 def test_bounds_of_sums() -> None:
     line = Network.of_relation("line", 3, [([(0, 1)], 1), ([(1, 2)], 1), ([(2, 1)], 1), ([(1, 0)], 1)])
     both = problem.Item(frozenset({0, 2}), frozenset({0, 2}))

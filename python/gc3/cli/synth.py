@@ -20,7 +20,7 @@ from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
-from gc3.cli.synth_delivery import Delivery, deliver, search_frontier, show_open
+from gc3.cli.synth_delivery import Delivery, deliver, search_frontier, show_open, show_too_large
 from gc3.collectives import Collective
 from gc3.runtime.program import FORMS
 from gc3.runtime.scratch import ScratchLimit
@@ -174,8 +174,7 @@ def synth_command(
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
     if cut or gone:
         spec += f":without={'+'.join(cut + gone)}"
-    composed = pipelined or hierarchical
-    modes = (pareto is not None, least_steps, composed, for_size is not None, steps is not None)
+    modes = (pareto is not None, least_steps, pipelined or hierarchical, for_size is not None, steps is not None)
     if sum(modes) != 1:
         raise click.UsageError(f"give one of {_ONE_OF}")
     if for_size == 0:
@@ -185,34 +184,37 @@ def synth_command(
     if path is not None:
         kind = OutputFile(*FORMS, ".json") if pareto is None else OutputFolder()
         kind.convert(path, None, None)
-    wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
-    if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
-        raise click.UsageError(f"{collective} has no root: leave out --root")
-    topology = topologies.load(spec)
-    compiling: dict[str, Any] = {
-        "instances": instances,
-        "protocol": protocol,
-        "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
-    }
-    network = replace(
-        synth.Network.of(topology, None if unit is None else unit * _GB), threadblocks=compiling["max_threadblocks"]
-    )
-    options_of_it = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
-    again = f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{options_of_it}"
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    delivery = Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
+    begun = time.monotonic()
+    deadline = math.inf if time_limit is None else begun + time_limit
     cache = None if folder is None else synth.Cache(folder)
     with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:
         with output.watching(f"synthesizing {collective}") as tell:
-            session = synth.Session(network, solvers, deadline, seed, tell, cache)
-            limit = None if memory is None else memory.share(for_size or 0)
-            task = synth.task_within(session, wanted, root, most_scratch=limit, compiling=compiling)
+            try:
+                wanted = _wanted(collective, root)
+                topology = topologies.load(spec)
+                compiling: dict[str, Any] = {
+                    "instances": instances,
+                    "protocol": protocol,
+                    "max_threadblocks": min((n for n in (budget, topology.threadblocks) if n), default=0),
+                }
+                network = replace(
+                    synth.Network.of(topology, None if unit is None else unit * _GB),
+                    threadblocks=compiling["max_threadblocks"],
+                )
+                session = synth.Session(network, solvers, deadline, seed, tell, cache)
+                limit = None if memory is None else memory.share(for_size or 0)
+                task = synth.task_within(session, wanted, root, most_scratch=limit, compiling=compiling)
+            except synth.TimeUp:
+                with tell.aside():
+                    return show_too_large(collective, spec, as_json=as_json)
+            again = _again(collective, spec, unit, root)
+            delivery = Delivery(again, pipelined, shlex.quote(spec), path, run, size, not full, compiling, as_json)
             if pareto is not None:
                 try:
                     return search_frontier(task, pareto, max_steps, delivery, tell)
                 except synth.TimeUp:
                     with tell.aside():
-                        show_open(task, _out_of_time(), delivery)
+                        show_open(task, _out_of_time(time.monotonic() - begun), delivery)
                     return 1
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
             mode = _MODES[pipelined, hierarchical] if network.ranks > 1 else "alone"
@@ -230,6 +232,20 @@ def synth_command(
             )
             show_open(task, outcome, delivery)
             return 1
+
+
+def _wanted(collective: str, root: int) -> str | Collective:
+    """The collective: a name, or the content of a file."""
+    wanted: str | Collective = custom.read(collective) if collective.endswith(".json") else collective
+    if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
+        raise click.UsageError(f"{collective} has no root: leave out --root")
+    return wanted
+
+
+def _again(collective: str, spec: str, unit: float | None, root: int) -> str:
+    """The command for another search of the same problem, without its mode."""
+    more = f"{f' --unit {unit:g}' if unit is not None else ''}{f' --root {root}' if root else ''}"
+    return f"gc3 synth {shlex.quote(collective)} --topology {shlex.quote(spec)}{more}"
 
 
 def _check_numbers(pareto: int | None, chunks: int | None, steps: int | None, rounds: int | None) -> None:
@@ -312,7 +328,7 @@ def _stoppable(
         raise
 
 
-def _out_of_time(seconds: float = 0.0) -> synth.Outcome:
+def _out_of_time(seconds: float) -> synth.Outcome:
     return synth.Outcome(synth.OPEN, None, "the time limit was reached", None, seconds)
 
 

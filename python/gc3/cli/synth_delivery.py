@@ -82,6 +82,17 @@ def show_open(task: synth.Task, outcome: synth.Outcome, delivery: Delivery) -> N
         click.echo(f"next: {delivery.again} --pipelined, which quickly finds a schedule near the bound")
 
 
+def show_too_large(collective: str, spec: str, *, as_json: bool) -> int:
+    """Prints that the time limit was reached before a search could begin; returns the exit code."""
+    outcome = synth.Outcome(synth.OPEN, None, "the time limit was reached before the search began", None, 0.0)
+    if as_json:
+        output.emit(outcome_data(outcome, None, full=False))
+    else:
+        click.secho(f"open: {outcome.how}", fg="yellow")
+        click.echo(f"next: a larger --time-limit: {collective} on {spec} is large")
+    return 1
+
+
 def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None, delivery: Delivery) -> int:
     """Prints, keeps and runs what a search has found; returns the exit code."""
     if outcome.status == synth.OPEN:

@@ -171,7 +171,9 @@ class _Purpose:
         """Returns name, chunks and root of the built-in collective that the data describe, if any."""
         ranks = range(self.schedule.ranks)
         sizes = [(len(self.inputs[r]), len(self.outputs[r])) for r in ranks]
-        least = min(n for pair in sizes for n in pair if n)
+        least = min((n for pair in sizes for n in pair if n), default=0)
+        if least == 0:
+            return None  # no rank has any data
         busiest = max(ranks, key=lambda r: (sum(sizes[r]), -r))
         said = self.schedule.purpose.partition("(")[0].replace("_", "").lower()
         for name in sorted(collectives.BUILTIN, key=lambda n: n != said):
