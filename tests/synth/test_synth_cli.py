@@ -297,8 +297,13 @@ def test_the_cache_folder(tmp_path: Path) -> None:
         assert "the cache" not in found.output
     kept.unlink()
     kept.mkdir()  # cannot be replaced by a file
-    assert "GC3-I002" in gc3(line).output
+    found = gc3(line)
+    assert (found.exit_code, "found C=1 S=2 R=2" in found.output) == (0, True), found.output
+    assert "note: cannot keep results in the cache: " in found.output
     assert list((tmp_path / "kept").iterdir()) == [kept]
+    kept.rmdir()
+    os.mkfifo(kept)  # nobody writes to it
+    assert "found C=1 S=2 R=2" in gc3(line).output
 
 
 def test_output_is_checked_before_the_search() -> None:

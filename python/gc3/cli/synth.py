@@ -187,7 +187,7 @@ def synth_command(
     begun = time.monotonic()
     deadline = math.inf if time_limit is None else begun + time_limit
     cache = None if folder is None else synth.Cache(folder)
-    with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers:
+    with alarm(deadline + _GRACE, synth.TimeUp), _solvers(context, seed) as solvers, _noting(cache):
         with output.watching(f"synthesizing {collective}") as tell:
             try:
                 wanted = _wanted(collective, root)
@@ -268,6 +268,16 @@ def _solvers(context: click.Context, seed: int) -> Generator[synth.Solvers, None
         finally:
             for how in solvers.deaths[known:]:
                 output.remark(f"a solver died ({how}): its search counts as open")
+
+
+@contextmanager
+def _noting(cache: synth.Cache | None) -> Generator[None, None, None]:
+    """Reports afterwards that schedules could not be kept in the cache."""
+    try:
+        yield
+    finally:
+        for why in [] if cache is None else cache.problems[:1]:
+            output.remark(f"cannot keep results in the cache: {why}")
 
 
 def _batch(context: click.Context, path: str) -> int:

@@ -34,12 +34,16 @@ class Cache:
             gc3.UserError: It cannot be created, or cannot be written to.
         """
         self._folder = Path(folder)
+        self.problems: list[str] = []  # why schedules could not be stored
         files.make_folder(folder)
 
     def get(self, network: Network, demand: Demand, steps: int, rounds: int) -> Schedule | None:
         """Returns the stored schedule of an instance; None if there is no correct one."""
+        path = self._file(network, demand, steps, rounds)
         with suppress(*_DAMAGE):
-            data = files.read_json(self._file(network, demand, steps, rounds), "BadJson")
+            if not path.is_file():  # opening a pipe may never end
+                return None
+            data = files.read_json(path, "BadJson")
             schedule = Schedule(
                 tuple(int(r) for r in data["rounds"]),
                 tuple(tuple((int(c), int(a), int(b)) for c, a, b in sends) for sends in data["steps"]),
@@ -50,11 +54,7 @@ class Cache:
         return None
 
     def put(self, network: Network, demand: Demand, steps: int, rounds: int, schedule: Schedule) -> None:
-        """Stores a schedule atomically.
-
-        Raises:
-            gc3.UserError: The folder cannot be written to.
-        """
+        """Stores a schedule atomically; if that fails, `problems` says why, and the search goes on with its result."""
         path = self._file(network, demand, steps, rounds)
         text = json.dumps({"rounds": schedule.rounds, "steps": schedule.steps})
         name: str | None = None
@@ -66,7 +66,7 @@ class Cache:
         except OSError as problem:
             if name is not None:
                 Path(name).unlink(missing_ok=True)
-            raise errors.error("FileUnwritable", f"'{path}': {problem.strerror}") from problem
+            self.problems.append(f"'{path}': {problem.strerror}")
 
     def _file(self, network: Network, demand: Demand, steps: int, rounds: int) -> Path:
         pieces = [(p.source, sorted(p.targets), p.count) for p in demand.pieces]
