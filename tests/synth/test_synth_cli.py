@@ -257,6 +257,8 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
         ("synth allgather -t dgx1 --least-steps --time-limit inf", "inf is not a finite number"),
         ("synth allgather -t dgx1 --pareto 101", "101 is not in the range"),
         ("synth allgather -t dgx1 --least-steps -C 99999", "99999 is not in the range"),
+        ("synth allgather -t dgx1 --least-steps --without-link 0", "give the two ranks that it joins"),
+        ("synth allgather -t dgx1 --least-steps --without-rank 0-1", "give the number of one rank"),
     ],
 )
 def test_usage(line: str, why: str) -> None:
@@ -272,6 +274,8 @@ def test_usage(line: str, why: str) -> None:
         ("synth allgather -t nothing --least-steps", "GC3-M004"),
         ("synth alltoall -t dgx1 -C 3 --least-steps", "GC3-L017"),
         ("synth allgather -t z52 --unit 99 --least-steps", "GC3-L017"),
+        ("synth allgather -t dgx1 --unit 1e300 --pipelined", "cannot carry a chunk per round"),
+        ("synth allgather -t dgx1 --unit 1e-300 --pipelined", "would carry more than 2^40 chunks per round"),
         ("synth none.json -t dgx1 --least-steps", "GC3-I001"),
         ("synth allgather -t dgx1 --least-steps -o /nowhere/x.json", "GC3-I002"),
         ("synth allgather -t dgx1 --pareto 1 -o /dev/null/x", "GC3-I002"),
@@ -336,6 +340,11 @@ def test_the_time_limit() -> None:
     assert result.exit_code in (0, 1)
     assert time.monotonic() - begun < 1 + LOAD
     assert "found" in result.output or "open: the time limit was reached" in result.output
+
+
+def test_losses_add_up() -> None:
+    result = gc3("synth allgather -t ring:R=6:without=0 --without-rank 5 --least-steps")
+    assert "of 4 ranks" in result.output, result.output
 
 
 @pytest.mark.parametrize("slow", ["gc3.synth.custom.read", "gc3.topologies.load", "gc3.synth.Network.of"])

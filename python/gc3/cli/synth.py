@@ -172,8 +172,7 @@ def synth_command(
         return _batch(context, listed)
     if collective is None or spec is None:
         raise click.UsageError(f"give {'a COLLECTIVE' if collective is None else '--topology SPEC'}, or --batch FILE")
-    if cut or gone:
-        spec += f":without={'+'.join(cut + gone)}"
+    spec = _left_of(spec, cut, gone)
     modes = (pareto is not None, least_steps, pipelined or hierarchical, for_size is not None, steps is not None)
     if sum(modes) != 1:
         raise click.UsageError(f"give one of {_ONE_OF}")
@@ -240,6 +239,18 @@ def _wanted(collective: str, root: int) -> str | Collective:
     if root and (not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)):
         raise click.UsageError(f"{collective} has no root: leave out --root")
     return wanted
+
+
+def _left_of(spec: str, cut: tuple[str, ...], gone: tuple[str, ...]) -> str:
+    """The machine without what it has lost."""
+    for link in cut:
+        if "-" not in link:
+            raise click.UsageError(f"--without-link {link}: give the two ranks that it joins, as in 0-1")
+    for rank in gone:
+        if not rank.isdecimal():
+            raise click.UsageError(f"--without-rank {rank}: give the number of one rank, as in 3")
+    lost = "+".join(cut + gone)
+    return f"{spec}{'+' if ':without=' in spec else ':without='}{lost}" if lost else spec
 
 
 def _again(collective: str, spec: str, unit: float | None, root: int) -> str:

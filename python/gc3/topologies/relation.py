@@ -6,6 +6,7 @@ together. Resources that are alternatives to each other form a pool.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from gc3.topologies.parts import Bound
 
 # Line rates are rounded numbers, so a bound that is just below a whole number of chunks is rounded up to it.
 _SLACK = 1e-9
+_MOST = 40  # bits of the chunks in a round: with all rounds of a schedule, they fit 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def rates(
         chunk_bytes_per_s: The bandwidth that carries one chunk per round; by default that of the slowest lane in use.
 
     Raises:
-        gc3.UserError: A resource does not carry a whole chunk per round, or its bandwidth is not known.
+        gc3.UserError: A resource does not carry a whole chunk per round, or far too many, or its rate is not known.
     """
     pools = Pools(topology)
     pairs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -153,11 +155,12 @@ def rates(
     unit = chunk_bytes_per_s or min((p.lane_bytes_per_s for p in used.values()), default=1.0)
     found: list[tuple[tuple[tuple[int, int], ...], Fraction]] = []
     for i, pool in used.items():
-        rate = Fraction(pool.bandwidth_bytes_per_s) / Fraction(unit)
+        rate = Fraction(pool.bandwidth_bytes_per_s) / Fraction(unit) if math.isfinite(unit) else Fraction(0)
         if abs(rate - round(rate)) < _SLACK:
             rate = Fraction(round(rate))
-        if rate < 1:
+        if not 1 <= rate <= 1 << _MOST:
             name = topology.all_resources[pool.resources[0]].name
-            raise errors.error("BadArgument", f"'{name}' cannot carry a chunk per round at {unit:g} bytes per second")
+            what = "cannot carry a chunk" if rate < 1 else f"would carry more than 2^{_MOST} chunks"
+            raise errors.error("BadArgument", f"'{name}' {what} per round at {unit:g} bytes per second")
         found.append((tuple(pairs[i]), rate))
     return tuple(found)
