@@ -29,6 +29,7 @@ Need: TypeAlias = "tuple[int, list[tuple[int, int]]]"
 _ENUMERATED = 10
 _LEAST = 1e-9
 _LARGEST = 1 << 59  # of capacities and flows in 64 bits
+_LISTED = 8  # ranks, one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +197,20 @@ def _members(inside: Flags) -> list[int]:
 def shown(ranks: Iterable[int]) -> str:
     """Returns a list of ranks for proofs."""
     listed = sorted(ranks)
-    if len(listed) == 1:
-        return f"rank {listed[0]}"
-    return f"ranks {', '.join(map(str, listed))}"
+    return f"rank{'' if len(listed) == 1 else 's'} {numbered(listed)}"
+
+
+def numbered(ranks: Sequence[int]) -> str:
+    """Returns ascending numbers as text, many of them as ranges.
+
+    >>> numbered([0, 1, 2, 7]), numbered([0, 2, *range(4, 64)])
+    ('0, 1, 2, 7', '0, 2, 4-63')
+    """
+    if len(ranks) <= _LISTED:
+        return ", ".join(map(str, ranks))
+    ends = [i for i, r in enumerate(ranks) if r + 1 not in ranks[i + 1 : i + 2]]
+    runs = ((ranks[begin], ranks[end]) for begin, end in zip([0, *(e + 1 for e in ends)], ends, strict=False))
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _sinks_bound(network: Network, needs: Sequence[Need], best: Bound, verb: str, seconds: float) -> Bound:

@@ -48,7 +48,7 @@ def allreduce_bound(network: Network) -> Bound:
 
 
 def _listed(parts: Sequence[Sequence[int]]) -> str:
-    return " | ".join(", ".join(map(str, part)) for part in parts)
+    return " | ".join(map(cuts.numbered, parts))
 
 
 def combining_bound(network: Network, items: Sequence[Item]) -> Bound:
