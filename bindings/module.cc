@@ -24,9 +24,13 @@ NB_MODULE(_core, m) {
     try {
       std::rethrow_exception(p);
     } catch (const DiagnosticError& e) {
-      // gc3.errors maps kinds to exception classes, so C++ does not need to know the classes.
-      nb::object error = nb::module_::import_("gc3.errors").attr("from_diagnostic")(nb::cast(e.problem()));
-      PyErr_SetObject(error.type().ptr(), error.ptr());
+      try {
+        // gc3.errors maps kinds to exception classes, so C++ does not need to know the classes.
+        nb::object error = nb::module_::import_("gc3.errors").attr("from_diagnostic")(nb::cast(e.problem()));
+        PyErr_SetObject(error.type().ptr(), error.ptr());
+      } catch (nb::python_error& raised) {
+        raised.restore();  // a signal handler's, such as that of Ctrl-C, which came while C++ ran
+      }
     }
   });
 }

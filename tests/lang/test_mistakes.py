@@ -377,3 +377,17 @@ def test_a_program_runs_in_a_forked_process() -> None:
         os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     program.run(ONES)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
+def test_a_signal_handler_may_raise_while_an_error_is_made(
+    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    """As a time limit does that comes while a program is refused, or Ctrl-C."""
+
+    def interrupted(_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("gc3.errors.from_diagnostic", interrupted)
+    with pytest.raises(raised):
+        gc3.Program.load("no such file.gc3")
