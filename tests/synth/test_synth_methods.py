@@ -46,6 +46,18 @@ def test_every_cut_agrees_with_maximum_flow(monkeypatch: pytest.MonkeyPatch) -> 
             assert by_flow == every if network.point_to_point else by_flow > 0
 
 
+def test_the_room_of_sets_of_ranks_is_the_same_for_large_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets are taken one by one where flags of all their edges would not fit the memory."""
+    chance = np.random.default_rng(4)
+    for network in [random_network(seed) for seed in range(8)] + [switch(4)]:
+        inside = chance.random((20, network.ranks)) < 0.5
+        room = cuts.rooms(network, inside)
+        with monkeypatch.context() as patch:
+            patch.setattr(cuts, "_AT_ONCE", 1)
+            assert np.array_equal(cuts.rooms(network, inside), room)
+        assert [cuts.exact_room(network, row) for row in inside] == room.tolist()
+
+
 def test_prices_prove_no_more_than_is_true(solvers: Solvers) -> None:
     """Any prices give a valid bound: random ones stay below the optimum, and inconsistent parts prove nothing."""
     network = ring(4)

@@ -28,6 +28,7 @@ Need: TypeAlias = "tuple[int, list[tuple[int, int]]]"
 # Up to this many ranks, all cuts are tried.
 _ENUMERATED = 10
 _LEAST = 1e-9
+_AT_ONCE = 1 << 19  # edges of sets of ranks
 _LARGEST = 1 << 59  # of capacities and flows in 64 bits
 _LISTED = 8  # ranks, one by one
 
@@ -94,15 +95,18 @@ def parts_bound(network: Network, demand: Demand, parts: Sequence[Sequence[int]]
 
 def room_between(network: Network, parts: Iterable[Iterable[int]]) -> Fraction:
     """Returns an upper bound on the chunks that can go from part to part in a round."""
-    part_of = {rank: i for i, part in enumerate(parts) for rank in part}
-    return room_of(network, (e for e, (src, dst) in enumerate(network.edges) if part_of[src] != part_of[dst]))
+    part_of = np.zeros(network.ranks, np.int64)
+    for i, part in enumerate(parts):
+        part_of[list(part)] = i
+    src, dst = network.ends
+    return room_of(network, np.flatnonzero(part_of[src] != part_of[dst]))
 
 
 def room_of(network: Network, edges: Iterable[int]) -> Fraction:
     """Returns an upper bound on the chunks that cross some edges together in a round."""
-    used = {b for e in edges for b in network.bounds_of[e]}
+    used = network.bounds_used(np.fromiter(edges, np.intp))
     return min(
-        (sum((Fraction(network.bounds[b][1]) for b in f if b in used), Fraction(0)) for f in families(network)),
+        (sum((Fraction(network.bounds[int(b)][1]) for b in f[used[f]]), Fraction(0)) for f in network.families),
         default=Fraction(0),
     )
 
@@ -165,29 +169,27 @@ def _every_cut(network: Network, demand: Demand) -> Bound:
 
 def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
     """Returns for rows of flags, one per rank, an upper bound on the chunks that can leave those ranks in a round."""
-    src, dst = (np.array([e[i] for e in network.edges], np.int64) for i in (0, 1))
-    crossing = inside[:, src] & ~inside[:, dst]
-    return np.min([_room(network, family, crossing) for family in families(network)], axis=0)
+    src, dst = network.ends
+    carried = np.array([float(chunks) for _, chunks in network.bounds])
+    found = np.zeros(len(inside))
+    at_once = max(_AT_ONCE // max(len(src), 1), 1)
+    if at_once == 1:  # all edges of many sets would fill the memory, and only few leave a set
+        for i, row in enumerate(inside):
+            used = carried * network.bounds_used(np.flatnonzero(row[src] & ~row[dst]))
+            found[i] = min((used[f].sum() for f in network.families), default=0.0)
+        return found
+    for begin in range(0, len(inside), at_once):
+        some = inside[begin : begin + at_once]
+        crossing = some[:, src] & ~some[:, dst]
+        used = np.array([crossing[:, m].any(axis=1) for m in network.members]).T * carried
+        found[begin : begin + at_once] = np.min([used[:, f].sum(axis=1) for f in network.families], axis=0)
+    return found
 
 
 def exact_room(network: Network, inside: Flags) -> Fraction:
     """Returns what `rooms` does for a single set of ranks, exactly."""
-    return room_of(network, (e for e, (src, dst) in enumerate(network.edges) if inside[src] and not inside[dst]))
-
-
-def families(network: Network) -> list[list[int]]:
-    """Returns sets of bounds that cover all edges; the sum over the bounds that a cut crosses limits its capacity."""
-    ordered = network.ordered_bounds
-    most = max((len(o) for o in ordered), default=0)
-    return [sorted({o[min(k, len(o) - 1)] for o in ordered}) for k in range(most)]
-
-
-def _room(network: Network, family: Sequence[int], crossing: Flags) -> npt.NDArray[np.float64]:
-    room = np.zeros(len(crossing))
-    for b in family:
-        members, chunks = network.bounds[b]
-        room += float(chunks) * crossing[:, list(members)].any(axis=1)
-    return room
+    src, dst = network.ends
+    return room_of(network, np.flatnonzero(inside[src] & ~inside[dst]))
 
 
 def _members(inside: Flags) -> list[int]:

@@ -294,6 +294,28 @@ class Network:
         return _grouped(*self.uses, len(self.edges))
 
     @cached_property
+    def families(self) -> tuple[_Numbers, ...]:
+        """Sets of bounds that cover all edges; the sum over the bounds that a cut crosses limits its capacity."""
+        _, bounds = self.uses
+        first, count = self._spans
+        most = int(count.max(initial=0))
+        return tuple(np.unique(bounds[first + np.minimum(k, count - 1)]) for k in range(most))
+
+    def bounds_used(self, edges: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Returns for each bound whether one of some edges is in it."""
+        _, bounds = self.uses
+        first, count = (part[edges] for part in self._spans)
+        used = np.zeros(len(self.bounds), np.bool_)
+        used[bounds[np.repeat(first + count - np.cumsum(count), count) + np.arange(count.sum())]] = True
+        return used
+
+    @cached_property
+    def _spans(self) -> tuple[_Numbers, _Numbers]:
+        """Where the bounds of each edge begin in `uses`, and how many there are."""
+        ends = np.searchsorted(self.uses[0], np.arange(len(self.edges) + 1))
+        return ends[:-1], np.diff(ends)
+
+    @cached_property
     def graph(self) -> tuple[int, tuple[tuple[int, int, int], ...]]:
         """The network as a graph: the number of vertices, and arcs (tail, head, bound), -1 for no bound.
 
