@@ -185,7 +185,7 @@ def test_presets_and_their_files(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     data["protocols"]["Copy"]["copy_engines"] = 2.5
     path.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=r"copy_engines is 2.5; expected a whole number"):
+    with pytest.raises(UserError, match=r"copy_engines is '2.5'; expected a whole number"):
         preset_file.read(str(path))
 
 
@@ -194,6 +194,16 @@ def test_links_that_are_shared_at_once_are_refused() -> None:
         program = sim.Simulation(compiled("direct_alltoall", protocol), sim.platform("dgx1"))
         with pytest.raises(UserError, match="--sharing serial"):
             program.run(MIB, sharing="max-min")
+
+
+def test_engines_that_no_gpu_has_are_refused() -> None:
+    for line, why in (
+        ("Copy.engines=1000000000", "1000000000 copy engines of a rank; 64 at most are simulated"),
+        ("Simple.engines=2", "engines: threadblocks push the messages of this protocol"),
+        ("*.requests=0.1", "requests: threadblocks push the messages of this protocol"),
+    ):
+        said = command("sim", "ring_allgather", "-t", "dgx2", "-b", "1MiB", "-e", "1MiB", "--set", line)
+        assert why in said.output
 
 
 # --- commands

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from gc3 import _core, errors
 
 _LEAST_SLOWDOWN = 1e-9  # rounding may leave nothing of a slowdown far below 1
+_MOST_ENGINES = 64  # far more than a GPU has
 _PLAIN = ("nop", "send")  # the opcodes whose rate is that of sending
 
 
@@ -96,6 +97,13 @@ class ProtocolParameters:
     submit_s: float = 0.0
     copy_s: float = 0.0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
+
+    def __post_init__(self) -> None:
+        """Refuses more engines than can be listed."""
+        if self.copy_engines > _MOST_ENGINES:
+            raise errors.error(
+                "BadSimulation", f"{self.copy_engines} copy engines of a rank; {_MOST_ENGINES} at most are simulated"
+            )
 
     def core(self, slowdown: float = 1.0) -> _core.SimProtocol:
         """Returns the form that the core takes, with bytes that take so many times longer."""

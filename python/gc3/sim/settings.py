@@ -228,6 +228,8 @@ def _with(timing: ProtocolParameters, key: str, value: Callable[[float], float])
         return replace(timing, factors={**timing.factors, key: value(timing.factors[key])})
     field = _OF_PROTOCOL[key][0]
     new = value(getattr(timing, field))
+    if key in ("engines", "requests") and not getattr(timing, field):
+        raise _bad(f"{key}: threadblocks push the messages of this protocol; Copy has engines, and Pull requests")
     if key in _WHOLE and new > _MOST:
         raise _bad(f"{key} of {new:g}: it is {_MOST} at most")
     return replace(timing, **{field: max(round(new), 1) if key in _WHOLE else new})
