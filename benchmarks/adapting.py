@@ -38,7 +38,8 @@ from gc3.support import files
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
 PAIRS = 5  # of communicators
-BLOCK = 1024  # calls, among which there is a look
+BLOCK = 1024  # calls, among which there are looks
+SHORT, MORE = 4096, 4  # bytes of calls that are looked at less often, so that a block has so many times as many
 LEAST_TURNS = 4  # of a phase
 LOADS = 2  # other processes, each of which uses a core and memory
 BUSY = "import numpy\na = numpy.ones(1 << 20)\nwhile True: a += 1"
@@ -143,7 +144,7 @@ def pair(me: gc3.Communicator, size: int, folder: str, seconds: float) -> float:
         turn = 0
         while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
             order = (new, same) if turn % 2 else (same, new)
-            times = [block(comm, x, y, BLOCK) for comm in order]
+            times = [block(comm, x, y, BLOCK * (MORE if size < SHORT else 1)) for comm in order]
             ratios.append(times[turn % 2 == 0] / times[turn % 2])
             turn += 1
         return statistics.median(ratios)
