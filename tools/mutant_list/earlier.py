@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "stepwise-place",
         "python/gc3/lang/stepwise.py",
-        "_PLACE = 5",
+        "_PLACE = 6",
         "_PLACE = 4",
         ("tests/synth/test_synthesized.py",),
     ),

@@ -218,8 +218,7 @@ MUTANTS = (
     Mutant(
         "check-combining-forwards-within-a-step",
         "python/gc3/synth/check.py",
-        """        arriving = [(chunk, src, dst, held.get((chunk, src), 0)) for chunk, src, dst in sends]
-        for chunk, src, dst, carried in arriving:
+        """        for chunk, src, dst, carried in arriving:
             mine = held.get((chunk, dst), 0)
 """,
         """        for chunk, src, dst in sends:
@@ -252,9 +251,23 @@ MUTANTS = (
     Mutant(
         "placing-waits-for-one-arrival",
         "python/gc3/synth/placing.py",
-        "tuple(arrived.get((chunk, src), ()))",
-        "tuple(arrived.get((chunk, src), ())[:1])",
+        "for i in arrived.get((chunk, src), ()))",
+        "for i in arrived.get((chunk, src), ())[:1])",
         ("tests/synth/test_synth_pairs.py",),
+    ),
+    Mutant(
+        "check-counts-each-message-of-a-multicast",
+        "python/gc3/synth/check.py",
+        "message = b, adds, chunk, dst if adds else src",
+        "message = b, adds, chunk, dst",
+        ("tests/synth/test_synth_in_switch.py",),
+    ),
+    Mutant(
+        "search-refutes-multicasts-by-plain-messages",
+        "python/gc3/synth/search.py",
+        "return answer if answer.status == FOUND else UNDECIDED",
+        "return answer",
+        ("tests/synth/test_synth_in_switch.py",),
     ),
     Mutant(
         "pairs-halves-do-not-share-capacity",
