@@ -9,12 +9,13 @@ that an interrupted run continues. With --sample it is one of so many programs, 
 
 Prints, without the exhaustive search, how many times as fast as the simulated NCCL the tuned program of each size is.
 
-    python benchmarks/tuner.py --engine processes --ranks 2 --collectives allreduce [--tuned FILE]
+    python benchmarks/tuner.py --engine processes --ranks 2 --collectives allreduce [--tuned FILE] [--within 240]
 
 On this machine, runs the tuner with a time limit, or takes the table that it has written to FILE. Then all candidates
 race at each size for 6 s, and the tuned program and the best of them have turns in random
 order. Printed is the ratio of the times of the program of the point, and of the row that serves the size, to that of
-the fastest of all: the median of the turns' ratios with its interval.
+the fastest of all: the median of the turns' ratios with its interval. Sizes far apart come first; with --within none
+begins that would end later, if it took as long as the longest one so far.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from gc3.comm.selection import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
 from gc3.tune.point import Place, Point
-from gc3.tune.race import interval, race
+from gc3.tune.race import FEWEST_ROUNDS, interval, race
 from gc3.tune.ranges import ranges
+from gc3.tune.search import far_apart
 from gc3.tune.timers import RankTimer, ThreadTimer
 
 _RACE_S = 6.0  # of the race of all candidates at a size; the round in which it ends is finished
@@ -103,8 +105,13 @@ def _kept(keep: str | None) -> dict[str, float]:
     return json.loads(Path(keep).read_text()) if keep and Path(keep).exists() else {}
 
 
-def measure(engine: str, ranks: int, collective: str, sizes: list[int], limit: float, tuned: str | None) -> list[float]:
-    """Prints the table for a collective on this machine; returns the ratios of the points' programs."""
+def measure(
+    engine: str, ranks: int, collective: str, sizes: list[int], limit: float, tuned: str | None, within: float
+) -> list[float]:
+    """Prints the table for a collective on this machine; returns the ratios of the points' programs.
+
+    `within`: the seconds for the comparison.
+    """
     timer = ThreadTimer(ranks) if engine == "threads" else RankTimer(ranks)
     began = time.perf_counter()
     known = Record(tuned, fresh=False, engine=engine).points if tuned else ()
@@ -125,24 +132,32 @@ def measure(engine: str, ranks: int, collective: str, sizes: list[int], limit: f
     print(f"# {engine}, {ranks} ranks, {collective}: tuned in {time.perf_counter() - began:.0f} s")
     print(f"# {'size':>10} {'tried':>5} {'best us':>10} {'point':>6} {'interval':>15} {'row':>6} {'interval':>15}")
     ratios: list[float] = []
+    compared = time.monotonic()
+    longest = 0.0
     with timer:
-        for size in sizes:
+        for size in (sizes[number] for number in far_apart(len(sizes))):
+            start = time.monotonic()
+            if size not in points or start + longest - compared > within:
+                why = "there is no time for it" if size in points else "the tuner has no point of it"
+                print(f"{size:>12} not compared: {why}", flush=True)
+                continue
             place: Place = (collective, ranks, size, in_place, 1.0)
             wanted = points[size].best[0], rows[size]
-            found = _exhaustive(timer, place, specs, wanted)
+            found = _exhaustive(timer, place, specs, wanted, compared + within)
             times = {spec: statistics.median(turns) for spec, turns in found.items()}
             best = min(times, key=lambda spec: times[spec])
             told = [_ratio(found[spec], found[best]) for spec in wanted]
             ratios.append(told[0][0])
             shown = "  ".join(f"{ratio:5.3f} {low:7.3f}-{high:.3f}" for ratio, low, high in told)
+            longest = max(longest, time.monotonic() - start)
             print(f"{size:>12} {points[size].tried:5} {1e6 * times[best]:10.2f} {shown}  {best}", flush=True)
     return ratios
 
 
 def _exhaustive(
-    timer: RankTimer | ThreadTimer, place: Place, specs: tuple[Spec, ...], wanted: tuple[Spec, Spec]
+    timer: RankTimer | ThreadTimer, place: Place, specs: tuple[Spec, ...], wanted: tuple[Spec, Spec], deadline: float
 ) -> dict[Spec, list[float]]:
-    """Seconds of the last turns of the tuned programs and the best of all."""
+    """Seconds of the last turns of the tuned programs and the best of all; after the deadline there are few."""
     point = Point(timer, place, 0.005, math.inf, {})
     varied = [v for spec in wanted for v in timer.variants(replace(spec, thresholds=()), place[2])]
     everything = dict.fromkeys((*specs, *varied, *wanted))
@@ -155,6 +170,8 @@ def _exhaustive(
     ahead = sorted(first.seconds, key=lambda spec: first.seconds[spec])[:_LAST]
     last: dict[Spec, list[float]] = {spec: [] for spec in dict.fromkeys((*wanted, *ahead))}
     for number in range(_LAST_TURNS):
+        if number >= FEWEST_ROUNDS and time.monotonic() > deadline:
+            break
         if number % _TOGETHER == 0:
             timer.renew()
         for spec in random.sample(list(last), len(last)):
@@ -184,6 +201,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="programs of the exhaustive search in the simulator")
     parser.add_argument("--time-limit", type=float, default=120, help="of the tuner on a real engine")
     parser.add_argument(
+        "--within", type=float, default=math.inf, help="seconds for the comparison on a real engine, in all"
+    )
+    parser.add_argument(
         "--tuned", metavar="TABLE", help="the tuner's table for a real engine, with its points beside it"
     )
     given = parser.parse_args()
@@ -192,13 +212,16 @@ def main() -> None:
     ratios: list[float] = []
     for collective in given.collectives.split(","):
         if given.engine != "sim":
-            ratios += measure(given.engine, given.ranks, collective, sizes, given.time_limit, given.tuned)
+            of_one = given.within / len(given.collectives.split(","))
+            ratios += measure(given.engine, given.ranks, collective, sizes, given.time_limit, given.tuned, of_one)
             continue
         for machine in given.machines.split(","):
             if given.nccl:
                 ratios += beside_nccl(machine, given.nodes, collective, sizes)
                 continue
             ratios += compare(machine, given.nodes, collective, sizes, given.keep, given.sample)
+    if not ratios:
+        sys.exit("nothing was compared: the table has no points of these sizes for this machine, or --within is short")
     worst = min(ratios) if given.nccl else max(ratios)
     print(f"median {statistics.median(ratios):.4f}, worst {worst:.4f} of {len(ratios)} points")
     sys.stdout.flush()

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gc3 import sim
 from gc3.cli.main import main
 from gc3.comm.selection import Table
-from gc3.tune import Goal, Measured, Own, Record, Tuner
+from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
 pytestmark = pytest.mark.python_only
 
@@ -44,15 +45,21 @@ def points(*line: str) -> list[dict[str, object]]:
     return json.loads(done.stdout)["points"]
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes", "sim"])
+@pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_algorithms_of_the_user_are_tried(engine: str, mine: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    machine = ["-t", "ndv4"] if engine == "sim" else []
-    line = [f"{mine}:mine", "--engine", engine, *machine, "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
+    line = [f"{mine}:mine", "--engine", engine, "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
     (point,) = points(*line)
     assert point["collective"] == "gather"
     (without,) = points(*line[1:], "--collectives", "gather", "-o", str(tmp_path / "u.json"))
     assert point["tried"] > without["tried"]
+
+
+def test_algorithms_of_the_user_are_simulated(mine: Path) -> None:
+    search = Search("gather", sim.platform("ndv4"), 2, in_place=False, own=[f"{mine}:mine"], most=30)
+    found, count = search.fastest(1024)
+    assert count == 30  # all searches have as many, whatever they look among
+    assert f"{mine}:mine" in {spec.algorithm for spec, _ in found}
 
 
 def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from gc3.comm.selection import Spec, Table, parse, read_rows
 from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Search, SimulatedTuner
-from gc3.tune.descent import MOST
+from gc3.tune.guided import MOST
 
 pytestmark = pytest.mark.python_only
 
@@ -47,6 +47,32 @@ def test_a_search_is_bounded_and_its_programs_are_held_and_right() -> None:
     assert count <= 30
     program = found[0][0].compile(8)  # proves it
     assert max(program.core.threadblocks_per_rank) <= 108
+
+
+def test_a_third_of_the_simulations_finds_programs_with_settings_far_from_the_first() -> None:
+    # Descents with one setting at a time ended at programs that take 1.08 times as long.
+    search = Search("allreduce", sim.platform("ndv4"), 8, in_place=False, most=40)
+    found, count = search.fastest(MIB)
+    assert count == 40
+    good = Spec("hierarchical_allreduce", (("N", 2), ("G", 4)), instances=32, protocol="LL128", threadblocks=108)
+    assert good in set(search.space())
+    assert found[0][1] <= 1.03 * search.seconds(good, MIB)
+
+
+def test_programs_for_other_sizes_count_as_simulations_of_a_point() -> None:
+    goal = Goal(("alltoall",), (8,), (KIB, 64 * KIB, 4 * MIB), engine="sim")
+    tuner = SimulatedTuner(goal, sim.platform("ndv4"), most=30)
+    points = list(tuner.points())
+    winners = {point.best[0] for point in points}
+    assert [point.tried for point in points] == [28, 28, 28]
+    for point in tuner.found.points:
+        assert 28 <= point.tried <= 30
+        known = {spec for spec, _ in point.times_us}
+        assert all(spec in known or search_seconds(spec, point.size) > 1.9e-6 * point.best[1] for spec in winners)
+
+
+def search_seconds(spec: Spec, size: int) -> float:
+    return sim.Simulation(spec.compile(8), sim.platform("ndv4")).run(size).time_s
 
 
 def test_slots_are_simulated_as_a_row_has_them() -> None:

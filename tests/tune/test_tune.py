@@ -78,8 +78,18 @@ def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
     # Worth a change: 2 x at the last size. Not worth one: 4 % in the middle.
     points = [measured(1, a=1, b=2), measured(2, a=1.04, b=1), measured(4, a=2, b=1)]
     assert choose(points) == [A, B, B]
-    points = [measured(1, a=1, b=2), measured(2, a=1.07, b=1), measured(4, a=1, b=2)]
+    points = [measured(1, a=1, b=2), measured(2, a=1.025, b=1), measured(4, a=1, b=2)]
     assert choose(points) == [A, A, A]
+
+
+def test_no_size_is_served_by_a_program_that_is_slower_than_its_best() -> None:
+    points = [measured(1, a=1, b=2), measured(2, a=1.07, b=1), measured(4, a=1, b=2)]
+    assert choose(points) == [A, B, A]  # two changes, which cost more than 7 %
+    # The measurement does not tell whether it is slower by 7 % or by 1 %.
+    points[1] = replace(points[1], intervals_us=((1.01, 1.2), (0.99, 1.01)))
+    assert choose(points) == [A, A, A]
+    points[1] = replace(points[1], intervals_us=((1.04, 1.2), None))
+    assert choose(points) == [A, B, A]
 
 
 def test_another_program_than_the_default_must_be_better() -> None:

@@ -15,7 +15,7 @@ from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
 from gc3.tune import Goal, Measured, Record, Tuner, ranges, search
 from gc3.tune import table as as_table
-from gc3.tune.descent import Search
+from gc3.tune.guided import Search
 from gc3.tune.space import candidates, serves_v
 from gc3.tune.timers import RankTimer
 from gc3.tune.uneven import elements_of, uneven

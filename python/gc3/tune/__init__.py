@@ -4,7 +4,7 @@ Or by simulating, synthesized programs included: `gc3 synth best`.
 """
 
 from gc3.tune.best import Best
-from gc3.tune.descent import Search
+from gc3.tune.guided import Search
 from gc3.tune.hosts import HostTimer, serve
 from gc3.tune.ranges import Range, ranges, table
 from gc3.tune.record import Record

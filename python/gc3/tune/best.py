@@ -24,7 +24,7 @@ from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, Simulation
 from gc3.support.words import counted
 from gc3.synth import Order, Result
-from gc3.tune.descent import Search
+from gc3.tune.guided import Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.search import Measured, far_apart
 

@@ -8,7 +8,7 @@ from gc3 import topologies
 from gc3.comm.selection import Spec
 from gc3.runtime.measure import cores
 from gc3.sim import Platform, presets
-from gc3.tune.descent import Search
+from gc3.tune.guided import Search
 
 
 class Predictor:

@@ -2,7 +2,7 @@
 
 A change of program from one size to the next counts as being 5 % slower at one size. So programs of nearly equal speed
 do not alternate, and each row serves one range of sizes without a gap. A program other than the default table's must be
-3 % faster.
+3 % faster. No size has a program that is slower than its best by more than that, as far as the measurement tells.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gc3.tune.search import Measured
 
 CHANGE = math.log(1.05)
 OTHER = math.log(1.03)
+MOST_LOST = 1.03  # how many times as long as the best one a program may take where it serves a size
 REFERENCE = Spec("", ())  # not a program of gc3: what is compared with
 SIMULATED_CHANGE = math.log(1.005)  # simulated times have no noise
 
@@ -72,7 +73,8 @@ def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OT
     """Returns the program for each of some points of one collective and number of ranks, sizes ascending.
 
     Minimizes the sum of the logarithms of the times and of the costs of changes and of programs other than the default.
-    Among equals it takes the program that comes first in the candidates.
+    Among equals it takes the program that comes first in the candidates. A program does not serve a size at which the
+    whole interval of its time is above MOST_LOST times that of the best one.
 
     Args:
         points: The points.
@@ -90,7 +92,7 @@ def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OT
         for spec in known:
             changed = cost[cheapest] + (change if number else 0)
             previous[spec] = spec if cost[spec] <= changed else cheapest
-            here = math.log(times[spec]) if spec in times else math.inf
+            here = math.log(times[spec]) if spec in times and _serves(point, spec) else math.inf
             total[spec] = min(cost[spec], changed) + here + (other if spec != point.default else 0)
         cost = total
         came_from.append(previous)
@@ -98,6 +100,13 @@ def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OT
     for previous in reversed(came_from[1:]):
         chosen.append(previous[chosen[-1]])
     return chosen[::-1]
+
+
+def _serves(point: Measured, spec: Spec) -> bool:
+    """Whether a program may be less than MOST_LOST times as slow as the best one of a point."""
+    interval = point.interval_of(spec)
+    least = dict(point.times_us)[spec] if interval is None else interval[0]
+    return least <= MOST_LOST * point.best[1]
 
 
 def ranges(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gc3 import errors
 from gc3.sim.nccl import Nccl
-from gc3.tune.descent import MOST, Search
+from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
 from gc3.tune.search import Found, Goal, Measured, far_apart, places
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _KEPT = 0.05  # programs of a point that are this much slower than the best, or less, may serve a range of sizes
 _MOST_KEPT = 16
+_SPARE = 10  # simulations of a point for the winners of other sizes, if there are so many
 
 
 class SimulatedTuner:
@@ -34,7 +36,7 @@ class SimulatedTuner:
             goal: What to tune.
             on: The machine.
             target: Only programs that this runtime executes as MSCCL XML: see `Search`; None: any.
-            most: Simulations of a point, about.
+            most: Simulations of a point.
 
         Raises:
             gc3.UserError: The machine has fewer ranks.
@@ -81,7 +83,7 @@ class SimulatedTuner:
                 own=[each.spec for each in own],
                 given=self.goal.further(collective, ranks, in_place=in_place),
                 target=self._target,
-                most=self._most,
+                most=self._most - min(len(group) - 1, _SPARE),
                 skew=skew,
             )
             nccl = self._nccl(collective, ranks) if skew == 1 else None
@@ -99,13 +101,18 @@ class SimulatedTuner:
                 self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=reference, skew=skew)
                 yield self.measured[place]
             # A program that is the best at one size may serve the sizes beside it.
-            winners = list(dict.fromkeys(self.measured[place].best[0] for place in group))
             for place in group:
                 point = self.measured[place]
-                known = dict(point.times_us)
-                more = [(spec, search.seconds(spec, place[2])) for spec in winners if spec not in known]
-                times = point.times_us + tuple((spec, 1e6 * s) for spec, s in more if s < 2 * known[point.best[0]])
-                self.measured[place] = replace(point, times_us=times)
+                size, known = place[2], dict(point.times_us)
+                by_size = sorted(group, key=lambda other: abs(math.log(other[2] / size)))
+                before = search.count
+                for spec in dict.fromkeys(self.measured[other].best[0] for other in by_size):
+                    if spec not in known and point.tried + search.count - before < self._most:
+                        known[spec] = 1e6 * search.seconds(spec, size)
+                least = min(known.values())
+                times = tuple((spec, took) for spec, took in known.items() if took < 2 * least)
+                tried = point.tried + search.count - before
+                self.measured[place] = replace(point, times_us=times, tried=tried)
 
     def _nccl(self, collective: str, ranks: int) -> Nccl | None:
         """The simulated NCCL; None for collectives, machines and numbers of ranks for which it is not known."""

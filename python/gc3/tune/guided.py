@@ -1,20 +1,24 @@
-"""The fastest program at a size by few simulations: probes over a wide range, then descents from the best ones.
+"""The fastest program at a size by few simulations, which a model of the times guides.
 
 A *shape* is an algorithm with the parameters that decide what it sends where: the root, the order of ranks, or how they
 are divided into nodes. Its *settings* only divide the same work: instances, channels, chunks, the protocol, FIFOs.
-Shapes are probed with a few settings that differ widely. From the best of each shape and protocol, a descent changes
-one setting at a time, or raises one and lowers another. A program is not simulated if its time must be above the best:
-it takes about as long as a smaller call or longer, and longer than its busiest link.
+Every shape is simulated once with settings in the middle, then always the program whose time may be the least
+(`gc3.tune.surrogate`). Times at the sizes beside it count as well, so that a search seldom begins with what is slow
+there. A program is not simulated if its time must be above the best: it takes about as long as a
+smaller call or longer, and longer than its busiest link.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from gc3 import errors
 from gc3._core import is_symmetric
@@ -22,16 +26,19 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
-from gc3.runtime.program import dialect_of
+from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
 from gc3.topologies.ring_order import ring_order
 from gc3.tune.space import divisions
+from gc3.tune.surrogate import Features, Surrogate
 from gc3.tune.uneven import uneven
 
 if TYPE_CHECKING:
+    from gc3.datatypes import Array
     from gc3.sim import Platform
+    from gc3.tune.surrogate import Row
 
 Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 
@@ -39,26 +46,14 @@ MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
 _DIVIDING = ("channels", "chunks", "parallel")
 _FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
-# Instances and protocols of the probes: of all shapes, then of the fastest first. 0: as many as fit.
-_FIRST = ((1, "LL"), (0, "Simple"))
-_SECOND = ((8, "LL128"), (2, "LL128"), (8, "LL"), (0, "LL128"), (8, "Simple"), (16, "LL128"), (1, "Copy"))
-_PROBING = 0.6  # of the simulations
+# What each shape is simulated with first: what is seldom far from the best.
+_FIRST_INSTANCES, _FIRST_PARTS, _FIRST_PROTOCOL = 3, 4, "LL128"
+_BESIDE = 256  # times as large, or as small: sizes whose times say something about those of a size
+_FASTEST = 20  # programs of a size beside it whose times are told to the model
+_WINNERS = 2  # of a size beside it, which are tried first
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A program of the space.
-
-    Attributes:
-        spec: It.
-        shape: The number of its shape; negative: a program that is given, with settings that cannot be changed.
-    """
-
-    spec: Spec
-    shape: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,11 @@ class _Known:
 
 
 class Search:
-    """The programs for one collective on a machine."""
+    """The programs for one collective on a machine.
+
+    Attributes:
+        count: The simulations since the last call of `fastest` began.
+    """
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class Search:
             target: Only programs that this runtime executes as MSCCL XML ("msccl", "azure" or "rccl"), which has FIFOs
                 of its own; None: any.
             threadblocks: Most of a rank; 0: what a GPU of the machine holds.
-            most: Simulations of a size, about.
+            most: Simulations of a size; the programs that are given count, but all of them are tried.
             skew: Of the blocks; above 1 the calls are of the v-form, and only programs that serve it are tried.
             scratch: How much scratch memory a rank may use; None: any amount.
             protocols: Those to try, of which the first is "Simple".
@@ -140,13 +139,14 @@ class Search:
         self._most = most
         self._threadblocks = threadblocks or on.parameters.threadblocks
         self._known: dict[Spec, _Known] = {}
-        self._count = 0
-        self._best: list[Place] = []  # those of sizes that were searched before
+        self._made = lru_cache(maxsize=len(_FIFOS) * 64)(self._make)
+        self.count = 0
+        self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
         self._fifos = dict.fromkeys(_FIFOS[:1] if target else _FIFOS)
         self._platforms = {_FIFOS[0]: on}
-        self._shapes: list[Place] = []
-        self._given = [Place(spec, -1) for spec in given]
+        self._shapes: list[Spec] = []
+        self._given = list(dict.fromkeys(given))
         orders = dict.fromkeys(((), ring_order(on.topology) if is_symmetric(collective) else ()))
         for name in (*catalogue(), *own):
             algorithm = load(name)
@@ -154,8 +154,7 @@ class Search:
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
             for parameters, order in product(self._all_parameters(algorithm), orders):
-                spec = Spec(name, parameters, threadblocks=self._threadblocks, order=order)
-                self._shapes.append(Place(spec, len(self._shapes)))
+                self._shapes.append(Spec(name, parameters, threadblocks=self._threadblocks, order=order))
                 defaults = {name: names[name] for name in _DIVIDING if names.get(name) is not None}
                 self._settings.append({"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}})
 
@@ -178,100 +177,110 @@ class Search:
 
         The second value is their number. Ties are in the order of trial, so the simpler program is first.
         """
-        self._count = 0
-        tried: dict[Place, float] = {}
+        self.count = 0
+        given = {spec: self.seconds(spec, size) for spec in self._given}
+        tried: dict[int, float] = {}
+        if self._shapes:
+            self._guided(size, tried, min(given.values(), default=math.inf))
+        self._found[size] = tried
+        times = {**given, **{self._places[index]: took for index, took in tried.items()}}
+        found = [(spec, took) for spec, took in times.items() if took < math.inf]
+        return sorted(found, key=lambda pair: pair[1]), self.count
 
-        def look(place: Place) -> float:
-            if place not in tried:
-                known = self._compiled(place.spec)
-                best = min(tried.values(), default=math.inf)
-                if known.simulation is None:
-                    tried[place] = math.inf
-                elif known.least(size) >= best and size not in known.times:
-                    return math.inf  # another time: a smaller limit may not hold later, nor at another size
-                else:
-                    tried[place] = self._seconds(known, size)
-            return tried[place]
+    def _guided(self, size: int, tried: dict[int, float], best: float) -> None:
+        """Simulates programs of the space until there are as many as allowed; `best`: a time that is known."""
+        features = self._features
+        beside = self._beside(size)
+        telling = {other: self._telling(other) for other in beside}
+        model = Surrogate(features, self._most + sum(len(times) for times in telling.values()))
+        todo = ~self._illegal
 
-        for place in (*self._given, *self._best):
-            look(place)
-        for instances, protocol in _FIRST:
-            for shape in self._shapes if protocol in self._protocols else ():
-                self._probe(shape, instances, protocol, look)
-        least = {place.shape: tried[place] for place in reversed(_starts(tried, by_protocol=False))}
-        for shape in sorted(self._shapes, key=lambda each: least.get(each.shape, math.inf)):
-            for instances, protocol in _SECOND:
-                if protocol in self._protocols and self._count < _PROBING * self._most:
-                    self._probe(shape, instances, protocol, look)
-        for place in _starts(tried, by_protocol=True):
-            self._descend(place, self._neighbours(place), look)
-        for place in _starts(tried, by_protocol=True):  # with what is left: what a descent does not step over
-            self._descend(place, self._further(place), look)
-        found = [(place, took) for place, took in tried.items() if took < math.inf]
-        found.sort(key=lambda pair: pair[1])
-        self._best = list(dict.fromkeys((*(place for place, _ in found[:2]), *self._best)))[:8]
-        return [(place.spec, took) for place, took in found], self._count
+        def look(index: int) -> bool:
+            """Whether the machine holds the program."""
+            todo[index] = False
+            known = self._compiled(self._places[index])
+            if known.simulation is None:
+                self._illegal |= features.at_least(index)
+                todo[self._illegal] = False
+                return False
+            if size in known.times or known.least(size) < min(best, min(tried.values(), default=math.inf)):
+                took = self._seconds(known, size)
+                if took < math.inf:
+                    tried[index] = took
+                    model.add(index, took)
+            return True
 
-    def _probe(self, shape: Place, instances: int, protocol: str, look: Callable[[Place], float]) -> None:
-        """Simulates a shape with so many instances, or as many as fit if these are too many."""
-        if self._count >= self._most:
-            return
-        for value in reversed(VALUES):
-            if value <= (instances or VALUES[-1]):
-                place = replace(shape, spec=replace(shape.spec, instances=value, protocol=protocol))
-                if self._compiled(place.spec).simulation is not None:
-                    look(place)
-                    return
+        for other, times in telling.items():
+            least = min(times.values())
+            for index, took in times.items():
+                model.add_elsewhere(index, math.log2(other / size), took / least)
+        winners = [list(times)[:_WINNERS] for times in telling.values()]
+        for index in dict.fromkeys(chain(*winners)):
+            look(index)
+        if len(beside) < 2:  # noqa: PLR2004  with one on each side the model knows what is slow
+            for number in range(len(self._shapes)):
+                for index in self._first(number):
+                    if self.count < self._most and (look(index) if todo[index] else not self._illegal[index]):
+                        break
+        while self.count < self._most and todo.any():
+            look(model.most_promising(todo))
 
-    def _descend(self, place: Place, to: Iterable[Place], look: Callable[[Place], float]) -> None:
-        """Goes on from a place to those of `to`, and then to faster neighbours until there is none."""
-        took = look(place)
-        todo = list(to)
-        seen = {place, *todo}
-        while todo and self._count < self._most:
-            other = todo.pop(0)
-            found = look(other)
-            if found < took:
-                place, took = other, found
-                todo = [each for each in self._neighbours(place) if each not in seen] + todo
-                seen.update(todo)
+    def _telling(self, size: int) -> dict[int, float]:
+        """The fastest programs of a size, and the fastest of each shape and protocol, which say what is slow."""
+        ordered = sorted(self._found[size].items(), key=lambda pair: pair[1])
+        arms = self._features.shape, self._features.protocol
+        best = {tuple(int(arm[index]) for arm in arms): index for index, _ in reversed(ordered)}
+        kept = {*best.values(), *(index for index, _ in ordered[:_FASTEST])}
+        return {index: took for index, took in ordered if index in kept}
 
-    def _neighbours(self, place: Place) -> Iterator[Place]:
-        """Those with one setting changed, then those with one raised and another lowered."""
-        spec, settings = place.spec, self._settings[place.shape]
-        beside = {name: _beside(_value(spec, name, default), default) for name, default in settings.items()}
-        for name, values in beside.items():
-            for value in values:
-                yield replace(place, spec=_with(spec, {name: value}, settings))
-        for protocol in self._protocols:
-            if protocol != spec.protocol:
-                yield replace(place, spec=replace(spec, protocol=protocol, slots=0, slot_bytes=0))
-        for slots, slot_bytes in self._fifos if spec.protocol == "Simple" else ():
-            if slot_bytes != spec.slot_bytes:
-                yield replace(place, spec=replace(spec, slots=slots, slot_bytes=slot_bytes))
-        for first, more in beside.items():
-            for second, less in beside.items():
-                for high in more if first != second else ():
-                    for low in less:
-                        if high > _value(spec, first, settings[first]) and low < _value(spec, second, settings[second]):
-                            yield replace(place, spec=_with(spec, {first: high, second: low}, settings))
+    def _beside(self, size: int) -> list[int]:
+        """The next smaller and the next larger size that is known, as far as they are near."""
+        known = [other for other, times in self._found.items() if times and size / _BESIDE <= other <= size * _BESIDE]
+        smaller, larger = [other for other in known if other < size], [other for other in known if other > size]
+        return [*([max(smaller)] if smaller else []), *([min(larger)] if larger else [])]
 
-    def _further(self, place: Place) -> Iterator[Place]:
-        """Those with any other value of one setting."""
-        settings = self._settings[place.shape]
-        for name in settings:
-            for value in VALUES:
-                yield replace(place, spec=_with(place.spec, {name: value}, settings))
+    def _first(self, number: int) -> Iterator[int]:
+        """The programs of a shape to begin with, until the machine holds one."""
+        shape, settings = self._shapes[number], self._settings[number]
+        protocol = _FIRST_PROTOCOL if _FIRST_PROTOCOL in self._protocols else self._protocols[0]
+        for parts, instances in product((_FIRST_PARTS, 1), range(_FIRST_INSTANCES, 0, -1)):
+            values = {name: instances if name == "instances" else parts for name in settings}
+            yield self._index[replace(_with(shape, values, settings), protocol=protocol)]
 
     def space(self) -> Iterator[Spec]:
         """Yields every program among which `fastest` looks: for comparison with a search of all of them."""
-        yield from (place.spec for place in self._given)
-        for place, settings in zip(self._shapes, self._settings, strict=True):
+        yield from self._given
+        yield from self._places
+
+    @cached_property
+    def _places(self) -> list[Spec]:
+        return [spec for spec, _ in self._programs()]
+
+    @cached_property
+    def _index(self) -> dict[Spec, int]:
+        return {spec: index for index, spec in enumerate(self._places)}
+
+    @cached_property
+    def _features(self) -> Features:
+        return Features.of([row for _, row in self._programs()])
+
+    @cached_property
+    def _illegal(self) -> Array:
+        """Which programs the machine does not hold, as far as that is known."""
+        return np.zeros(len(self._places), bool)
+
+    def _programs(self) -> Iterator[tuple[Spec, Row]]:
+        """Yields all programs of the space with what a model knows of them."""
+        for number, (shape, settings) in enumerate(zip(self._shapes, self._settings, strict=True)):
             values = [(0, *VALUES) if default == 0 else VALUES for default in settings.values()]
             for chosen in product(*values):
-                spec = _with(place.spec, dict(zip(settings, chosen, strict=True)), settings)
-                yield from (replace(spec, slots=slots, slot_bytes=size) for slots, size in self._fifos)
-                yield from (replace(spec, protocol=protocol) for protocol in self._protocols[1:])
+                at = dict(zip(settings, chosen, strict=True))
+                spec = _with(shape, at, settings)
+                parts = tuple(at.get(name, 1) for name in _DIVIDING)
+                for choice, (slots, size) in enumerate(self._fifos):
+                    yield replace(spec, slots=slots, slot_bytes=size), (number, 0, choice, at["instances"], parts)
+                for protocol, name in enumerate(self._protocols[1:], 1):
+                    yield replace(spec, protocol=name), (number, protocol, 0, at["instances"], parts)
 
     def seconds(self, spec: Spec, size: int, *, below: float = math.inf) -> float:
         """Returns the time of one program; infinite if it does not run, or its busiest link alone takes `below`."""
@@ -289,11 +298,9 @@ class Search:
             one = None if spec.instances == 1 else self._compiled(replace(spec, instances=1)).simulation
             if one is not None and one.program.instruction_count * spec.instances > _MOST_INSTRUCTIONS:
                 return None
-            program = spec.compile(self._ranks, in_place=self._in_place, prove=False)
+            program = self._made(replace(spec, slots=0, slot_bytes=0))
             if program.ranks != self._ranks:
                 return None
-            if self._target is not None:
-                program.core.to_xml(dialect_of(self._target), self._target)
             counts = None
             if self._skew > 1:
                 program.check_v_form()
@@ -304,6 +311,12 @@ class Search:
         except errors.UserError:  # other ranks, too many threadblocks, no path, or not for the target
             return None
         return simulation
+
+    def _make(self, spec: Spec) -> Program:
+        program = spec.compile(self._ranks, in_place=self._in_place, prove=False)
+        if self._target is not None:
+            program.core.to_xml(dialect_of(self._target), self._target)
+        return program
 
     def _with_fifos(self, spec: Spec) -> Platform:
         """The machine with the FIFOs of a program."""
@@ -322,7 +335,7 @@ class Search:
             if self._scratch is not None and not self._scratch.allows(known.simulation.program, size):
                 known.times[size] = math.inf
                 return math.inf
-            self._count += 1
+            self.count += 1
             try:
                 found = known.simulation.run(size)
             except errors.UserError:  # it needs more slots
@@ -333,28 +346,8 @@ class Search:
         return known.times[size]
 
 
-def _starts(tried: dict[Place, float], *, by_protocol: bool) -> list[Place]:
-    """The best place of each shape, or of each shape and protocol, the fastest first."""
-    best: dict[tuple[int, str], Place] = {}
-    for place, took in sorted(tried.items(), key=lambda pair: pair[1]):
-        if took < math.inf and place.shape >= 0:
-            best.setdefault((place.shape, place.spec.protocol if by_protocol else ""), place)
-    return list(best.values())
-
-
-def _value(spec: Spec, name: str, default: int) -> int:
-    return spec.instances if name == "instances" else int(dict(spec.parameters).get(name, default))
-
-
 def _with(spec: Spec, values: dict[str, int], defaults: dict[str, int]) -> Spec:
     """The program with other settings; a parameter that has its default is left out."""
     given = {**dict(spec.parameters), **{name: value for name, value in values.items() if name != "instances"}}
     parameters = tuple((name, value) for name, value in given.items() if defaults.get(name) != value)
     return replace(spec, parameters=parameters, instances=values.get("instances", spec.instances))
-
-
-def _beside(value: int, default: int) -> list[int]:
-    """The values after and before one of a setting."""
-    values = (0, *VALUES) if default == 0 else VALUES
-    at = values.index(value)
-    return [*values[at + 1 : at + 2], *values[max(at - 1, 0) : at]]
