@@ -71,7 +71,7 @@ class Record:
             if data["format"] != FORMAT:
                 raise ValueError(data["format"])
             there, points = dict(data["machine"]), tuple(_point(point) for point in data["points"])
-        except (ValueError, KeyError, TypeError) as problem:  # a JSON error is a ValueError
+        except (ValueError, LookupError, TypeError, OverflowError) as problem:  # a JSON error is a ValueError
             told = f"'{self.path}' is not a record of gc3 tune: remove it, or repeat all measurements with --fresh"
             raise errors.error("BadTable", told) from problem
         changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]
@@ -81,10 +81,14 @@ class Record:
             self.points = points
 
 
+_MOST_SIZE = 2**62
+
+
 def _point(data: Any) -> Measured:
     times = tuple((_spec(spec), float(took)) for spec, took in data["times_us"])
     default = None if data["default"] is None else _spec(data["default"])
-    place = str(data["collective"]), int(data["ranks"]), int(data["size"]), bool(data["in_place"])
+    ranks, size = errors.whole(data["ranks"], "ranks", 1), errors.whole(data["size"], "size", 0, _MOST_SIZE)
+    place = str(data["collective"]), ranks, size, bool(data["in_place"])
     if default is not None and default not in dict(times):
         raise ValueError(place)
     own = tuple(Own(str(o["spec"]), str(o["collective"]), str(o["version"])) for o in data.get("own", ()))
@@ -106,5 +110,6 @@ def _spec(data: Any) -> Spec:
     parameters = tuple((str(name), value) for name, value in data["parameters"])
     fifos = int(data["slots"]), int(data["slot_bytes"])
     told = tuple((str(name), None if value is None else int(value)) for name, value in data.get("thresholds", ()))
-    most = int(data.get("threadblocks", 0))
-    return Spec(str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"]), *fifos, told, most)
+    most, order = int(data.get("threadblocks", 0)), tuple(int(rank) for rank in data.get("order", ()))
+    program = str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"])
+    return Spec(*program, *fifos, told, most, order)
