@@ -191,8 +191,10 @@ def test_large_messages_on_several_nodes_are_as_fast_as_with_nccl(collective: st
     search = Search(collective, on, 32, in_place=collective == "broadcast")
     tried, _ = search.fastest(64 * MIB)
     assert tried[0][1] <= 1.05 * Nccl(on, collective)(64 * MIB).time_s
-    assert ("rails", 8) in tried[0][0].parameters
-    assert search.seconds(replace(tried[0][0], parameters=(("R", 32),)), 64 * MIB) > 2 * tried[0][1]
+    # Of allgather another program is faster than rings by now.
+    ring, took = next(pair for pair in tried if ("rails", 8) in pair[0].parameters)
+    assert took <= 1.05 * Nccl(on, collective)(64 * MIB).time_s
+    assert search.seconds(replace(ring, parameters=(("R", 32),)), 64 * MIB) > 2 * took
 
 
 def test_rings_follow_the_links_of_a_node() -> None:
