@@ -30,7 +30,7 @@ def main() -> None:
     several = len({rank.node for rank in on.topology.ranks}) > 1
     with synth.Solvers() as solvers:
         bound = link_bound(on, given.collective, 0, solvers, time.monotonic() + 60).seconds_per_byte
-        task = synth.Task(synth.Session(synth.Network.of(on.topology), solvers), given.collective)
+        task = synth.Task(synth.Session(synth.Network.of(on.topology), solvers, moving=False), given.collective)
         for chunks in map(int, given.chunks.split(",")):
             found = task.hierarchical(chunks, overlapped=True) if given.overlapped else task.pipelined(chunks)
             if found.result is None:

@@ -93,14 +93,21 @@ void bind_synth(nb::module_& m) {
   m.def(
       "place_hops",
       [](const std::vector<std::tuple<std::uint32_t, std::uint32_t, std::vector<std::uint32_t>>>& hops,
-         const std::vector<std::vector<std::uint32_t>>& bounds_of, const std::vector<synth::Amount>& room,
-         double seconds) {
+         const std::vector<std::vector<std::uint32_t>>& bounds_of,
+         const std::vector<std::pair<synth::Amount, synth::Amount>>& bandwidths, std::uint32_t rounds, bool moving,
+         double seconds) -> std::optional<std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> {
         std::vector<synth::Hop> listed;
         for (const auto& [edge, turn, before] : hops) listed.push_back({edge, turn, before});
-        return synth::place_hops(listed, bounds_of, room, seconds);
+        std::vector<synth::Bandwidth> carried;
+        for (const auto& [chunks, per] : bandwidths) carried.push_back({chunks, per});
+        auto placed = synth::place_hops(listed, bounds_of, carried, rounds, moving, seconds);
+        if (!placed) return std::nullopt;
+        return std::pair(std::move(placed->rounds), std::move(placed->step));
       },
-      "hops"_a, "bounds_of"_a, "room"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
-      "Assigns steps to hops (edge, turn, previous hops); none if the time was over.");
+      "hops"_a, "bounds_of"_a, "bandwidths"_a, "rounds"_a, "moving"_a, "seconds"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Returns the rounds of each step, and the step of each hop (edge, turn, previous hops); none if the time was "
+      "over.");
 }
 
 }  // namespace gc3::bindings

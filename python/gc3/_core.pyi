@@ -906,9 +906,9 @@ def grow_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence
     Grows a tree (edge, previous branch or -1) for each number of `wanted` (source, targets) in `order`.
     """
 
-def place_hops(hops: Sequence[tuple[int, int, Sequence[int]]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int] | None:
+def place_hops(hops: Sequence[tuple[int, int, Sequence[int]]], bounds_of: Sequence[Sequence[int]], bandwidths: Sequence[tuple[int, int]], rounds: int, moving: bool, seconds: float) -> tuple[list[int], list[int]] | None:
     """
-    Assigns steps to hops (edge, turn, previous hops); none if the time was over.
+    Returns the rounds of each step, and the step of each hop (edge, turn, previous hops); none if the time was over.
     """
 
 def blocks_copied(program: Program) -> tuple[list[int], list[int]]:

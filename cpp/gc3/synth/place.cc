@@ -6,7 +6,8 @@
 #include <queue>
 #include <tuple>
 
-#include "gc3/synth/load.h"
+#include "gc3/synth/lengths.h"
+#include "gc3/synth/shift.h"
 
 namespace gc3::synth {
 namespace {
@@ -48,62 +49,54 @@ constexpr Amount kMixed = 1024;  // of such numbers
 
 constexpr Amount kScale = 64;  // of fractions
 
+constexpr std::int64_t kEffort = 30'000'000;  // to save steps: about a second
+constexpr std::int64_t kShare = 3;            // of it for each number of steps
+constexpr std::size_t kTried = 3;             // lengths of steps
+constexpr std::size_t kManyHops = 100'000;    // for which only the best lengths are tried
+
 using Clock = std::chrono::steady_clock;
 // The smaller one goes first: a number from the order of preference, then the hop.
 using Waiting = std::pair<std::uint64_t, std::uint32_t>;
 using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
 
+// Sends in order: a hop takes place as soon as its data has arrived and there is room.
 class Placing {
  public:
-  Placing(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
-          const std::vector<Amount>& room)
-      : hops_(hops),
-        loads_(loads_of(bounds_of)),
-        room_(room),
-        load_(room.size()),
-        after_(hops.size()),
-        height_(hops.size(), 1) {
-    for (std::uint32_t i = 0; i < hops.size(); ++i) {
-      for (const Load& each : loads_[hops[i].edge]) load_[each.bound] += each.times;
-      for (const std::uint32_t before : hops[i].before) after_[before].push_back(i);
-    }
-    for (std::size_t i = hops.size(); i-- > 0;) {
-      for (const std::uint32_t next : after_[i]) height_[i] = std::max(height_[i], height_[next] + 1);
-      most_ = std::max(most_, height_[i]);
-    }
-  }
+  Placing(const Work& work, const Rooms& rooms) : work_(work), rooms_(rooms) {}
 
   std::optional<std::vector<std::uint32_t>> run(Choice choice, Clock::time_point deadline) const {
-    std::vector<std::uint32_t> step(hops_.size());
-    std::vector<Queue> ready(loads_.size());
+    const std::vector<Hop>& hops = work_.hops;
+    std::vector<std::uint32_t> step(hops.size());
+    std::vector<Queue> ready(work_.loads.size());
     std::vector<std::uint32_t> active;  // edges with waiting hops
     const auto enter = [&](std::uint32_t i) {
-      if (ready[hops_[i].edge].empty()) active.push_back(hops_[i].edge);
-      ready[hops_[i].edge].emplace(hops_[i].turn + (choice.lead * (most_ - height_[i])), i);
+      if (ready[hops[i].edge].empty()) active.push_back(hops[i].edge);
+      ready[hops[i].edge].emplace(hops[i].turn + (choice.lead * (work_.depth - 1 - work_.tail[i])), i);
     };
-    std::vector<std::size_t> missing(hops_.size());  // hops before it that have not taken place
-    for (std::uint32_t i = 0; i < hops_.size(); ++i) {
-      missing[i] = hops_[i].before.size();
+    std::vector<std::size_t> missing(hops.size());  // hops before it that have not taken place
+    for (std::uint32_t i = 0; i < hops.size(); ++i) {
+      missing[i] = hops[i].before.size();
       if (missing[i] == 0) enter(i);
     }
     std::size_t placed = 0;
     std::vector<Amount> left;
     std::vector<std::uint32_t> sent;
-    std::vector<Amount> load = load_;  // that hops without a step put on each bound
+    std::vector<Amount> load = work_.load;  // that hops without a step put on each bound
     const auto urgency = [&](std::uint32_t e, std::uint32_t now) {
       if (choice.first == First::kDue) return Amount{0};
+      const std::vector<Amount>& room = rooms_.at(now);
       Amount most = 0;
       Amount sum = 0;
-      for (const auto& [b, times] : loads_[e]) {
-        if (choice.first == First::kAny || room_[b] <= 0) continue;
-        most = std::max(most, kScale * load[b] / room_[b]);
-        sum += kScale * load[b] / room_[b];
+      for (const auto& [b, times] : work_.loads[e]) {
+        if (choice.first == First::kAny || room[b] <= 0) continue;
+        most = std::max(most, kScale * load[b] / room[b]);
+        sum += kScale * load[b] / room[b];
       }
       return choice.first == First::kFullest ? -most : static_cast<Amount>(mixed(e, now)) - (sum * kMixed);
     };
-    for (std::uint32_t now = 0; placed < hops_.size(); ++now) {
+    for (std::uint32_t now = 0; placed < hops.size(); ++now) {
       if (Clock::now() > deadline) return std::nullopt;
-      left = room_;
+      left = rooms_.at(now);
       sent.clear();
       using Front = std::tuple<Amount, Waiting, std::uint32_t>;
       std::priority_queue<Front, std::vector<Front>, std::greater<>> first;  // of each edge
@@ -111,8 +104,10 @@ class Placing {
       while (!first.empty()) {
         const std::uint32_t e = std::get<2>(first.top());
         first.pop();
-        if (std::ranges::any_of(loads_[e], [&](const Load& each) { return left[each.bound] < each.times; })) continue;
-        for (const auto& [b, times] : loads_[e]) {
+        if (std::ranges::any_of(work_.loads[e], [&](const Load& each) { return left[each.bound] < each.times; })) {
+          continue;
+        }
+        for (const auto& [b, times] : work_.loads[e]) {
           left[b] -= times;
           load[b] -= times;
         }
@@ -126,7 +121,7 @@ class Placing {
       placed += sent.size();
       std::erase_if(active, [&](std::uint32_t e) { return ready[e].empty(); });
       for (const std::uint32_t i : sent) {
-        for (const std::uint32_t next : after_[i]) {
+        for (const std::uint32_t next : work_.after[i]) {
           if (--missing[next] == 0) enter(next);
         }
       }
@@ -134,54 +129,68 @@ class Placing {
     return step;
   }
 
-  // A number of steps below which there is no schedule.
-  std::size_t fewest() const {
-    std::size_t steps = hops_.empty() ? 0 : most_;
-    for (std::size_t b = 0; b < room_.size(); ++b) {
-      if (room_[b] > 0) steps = std::max(steps, static_cast<std::size_t>((load_[b] + room_[b] - 1) / room_[b]));
-    }
-    return steps;
-  }
-
-  // About the fewest steps: what the fullest bound carries, and the longest way.
-  double least() const {
-    double most = 0;
-    for (std::size_t b = 0; b < room_.size(); ++b) {
-      if (room_[b] > 0) most = std::max(most, static_cast<double>(load_[b]) / static_cast<double>(room_[b]));
-    }
-    return most + static_cast<double>(most_);
-  }
-
  private:
-  const std::vector<Hop>& hops_;
-  std::vector<std::vector<Load>> loads_;
-  const std::vector<Amount>& room_;
-  std::vector<Amount> load_;  // that all hops put on each bound
-  std::vector<std::vector<std::uint32_t>> after_;
-  std::vector<std::uint32_t> height_;  // the number of hops after and including a hop
-  std::uint32_t most_ = 1;
+  const Work& work_;
+  const Rooms& rooms_;
 };
 
-}  // namespace
+std::uint32_t steps_of(const std::vector<std::uint32_t>& step) { return step.empty() ? 0 : std::ranges::max(step) + 1; }
 
-std::optional<std::vector<std::uint32_t>> place_hops(const std::vector<Hop>& hops,
-                                                     const std::vector<std::vector<std::uint32_t>>& bounds_of,
-                                                     const std::vector<Amount>& room, double seconds) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
-  const Placing placing(hops, bounds_of, room);
+// The best schedule with steps of these lengths.
+std::optional<std::vector<std::uint32_t>> place(const Work& work, const Rooms& rooms, std::uint64_t fewest,
+                                                std::int64_t& effort, Clock::time_point deadline) {
+  const Placing placing(work, rooms);
   std::optional<std::vector<std::uint32_t>> best;
   // Whether another may need fewer steps.
   const auto attempt = [&](Choice choice) {
     std::optional<std::vector<std::uint32_t>> found = placing.run(choice, deadline);
-    if (!found) return true;
-    const bool nothing = found->empty();
-    if (nothing || !best || std::ranges::max(*found) < std::ranges::max(*best)) best = std::move(found);
-    return !nothing && std::ranges::max(*best) + std::size_t{1} > placing.fewest();
+    if (found && (!best || steps_of(*found) < steps_of(*best))) best = std::move(found);
+    return !best || steps_of(*best) > fewest;
   };
-  const bool open = std::ranges::all_of(kChoices, attempt);
-  if (open && best && std::ranges::max(*best) > (1 + kMuch) * placing.least()) {
+  if (!std::ranges::all_of(kChoices, attempt) || !best) return best;
+  if (steps_of(*best) > (1 + kMuch) * static_cast<double>(fewest)) {
     for (const Choice choice : kMixedChoices) attempt(choice);
+  }
+  for (std::uint64_t low = fewest; low < steps_of(*best) && effort > 0 && Clock::now() < deadline;) {
+    std::int64_t share = effort / kShare;
+    effort -= share;
+    auto found = shifted(work, rooms, *best, static_cast<std::uint32_t>(low), share, deadline);
+    effort += share;
+    if (found) {
+      best = std::move(found);
+      break;
+    }
+    low = std::max(low + 1, (low + steps_of(*best)) / 2);
+  }
+  return best;
+}
+
+}  // namespace
+
+std::optional<Placed> place_hops(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
+                                 const std::vector<Bandwidth>& bandwidths, std::uint32_t rounds, bool moving,
+                                 double seconds) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Work work(hops, bounds_of, bandwidths);
+  for (std::size_t b = 0; b < work.load.size(); ++b) {
+    if (work.load[b] > 0 && bandwidths[b].chunks <= 0) return std::nullopt;
+  }
+  const Fewest fewest(work);
+  std::vector<Lengths> lengths = rounds > 0 ? std::vector<Lengths>{{rounds, rounds, 0, 0}} : lengths_for(work, fewest);
+  std::int64_t effort = moving ? kEffort : 0;
+  lengths.resize(std::min(lengths.size(), hops.size() > kManyHops ? 1 : kTried));
+  std::optional<Placed> best;
+  std::uint64_t least = 0;  // rounds of the best
+  for (const Lengths& each : lengths) {
+    const Rooms rooms(bandwidths, each);
+    const std::uint64_t steps = fewest.steps(rooms);
+    if (best && each.total(steps) >= least) continue;
+    auto found = place(work, rooms, steps, effort, deadline);
+    if (!found || (best && each.total(steps_of(*found)) >= least)) continue;
+    least = each.total(steps_of(*found));
+    best = Placed{{}, std::move(*found)};
+    for (std::uint32_t step = 0; step < steps_of(best->step); ++step) best->rounds.push_back(each.of(step));
   }
   return best;
 }

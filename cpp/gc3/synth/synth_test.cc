@@ -176,10 +176,11 @@ TEST_CASE("trees reach all targets where the load is far above the rounds to whi
 
 TEST_CASE("hops take place when their data has arrived and there is room") {
   Chance chance{std::mt19937(2)};  // NOLINT(*-msc51-cpp) - the same every time
-  for (int round = 0; round < 50; ++round) {
+  for (std::uint32_t round = 0; round < 50; ++round) {
     const std::uint32_t edges = 1 + chance.below(6);
     std::vector<std::vector<std::uint32_t>> bounds_of(edges);
-    const std::vector<Amount> room = {1 + chance.below(3), 1 + chance.below(3), 1 + chance.below(3)};
+    std::vector<Bandwidth> bandwidths(3);
+    for (Bandwidth& each : bandwidths) each = {1 + chance.below(5), 1 + (round % 2 == 0 ? 0 : chance.below(3))};
     for (auto& bounds : bounds_of) {
       bounds = {chance.below(2)};
       if (chance.below(2) == 0) bounds.push_back(2);
@@ -189,17 +190,53 @@ TEST_CASE("hops take place when their data has arrived and there is room") {
       hops.push_back({chance.below(edges), i / 7, {}});
       for (std::uint32_t k = i > 0 ? chance.below(4) : 0; k > 0; --k) hops.back().before.push_back(chance.below(i));
     }
-    const auto steps = place_hops(hops, bounds_of, room, kSeconds);
-    REQUIRE(steps.has_value());
+    const std::uint32_t rounds = round % 5 == 0 ? 3 : 0;
+    const auto placed = place_hops(hops, bounds_of, bandwidths, rounds, round % 3 > 0, kSeconds);
+    REQUIRE(placed.has_value());
+    CHECK(placed->rounds.size() == std::ranges::max(placed->step) + std::size_t{1});
     std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> used;
     for (std::size_t i = 0; i < hops.size(); ++i) {
-      const std::uint32_t step = (*steps)[i];
-      for (const std::uint32_t before : hops[i].before) CHECK(step > (*steps)[before]);
-      for (const std::uint32_t b : bounds_of[hops[i].edge]) CHECK(++used[{step, b}] <= room[b]);
+      const std::uint32_t step = placed->step[i];
+      if (rounds > 0) CHECK(placed->rounds[step] == rounds);
+      for (const std::uint32_t before : hops[i].before) CHECK(step > placed->step[before]);
+      for (const std::uint32_t b : bounds_of[hops[i].edge]) {
+        CHECK(++used[{step, b}] * bandwidths[b].rounds <= bandwidths[b].chunks * placed->rounds[step]);
+      }
     }
   }
-  CHECK(place_hops({}, {}, {}, kSeconds)->empty());
-  CHECK(!place_hops({{0, 0, {}}}, {{0}}, {0}, kSeconds).has_value());  // it never takes place
+  CHECK(place_hops({}, {}, {}, 0, true, kSeconds)->step.empty());
+  CHECK(!place_hops({{0, 0, {}}}, {{0}}, {{0, 1}}, 0, true, kSeconds).has_value());  // it never takes place
+}
+
+TEST_CASE("hops between ports take as many steps as the fullest port has") {  // an edge coloring (Koenig)
+  Chance chance{std::mt19937(5)};  // NOLINT(*-msc51-cpp) - the same every time
+  constexpr std::uint32_t kPorts = 8;
+  constexpr std::uint32_t kSteps = 60;
+  std::vector<std::vector<std::uint32_t>> bounds_of;
+  for (std::uint32_t e = 0; e < kPorts * kPorts; ++e) bounds_of.push_back({e / kPorts, kPorts + (e % kPorts)});
+  std::vector<Hop> hops;
+  std::array<std::uint32_t, kPorts> to{};
+  for (std::uint32_t a = 0; a < kPorts; ++a) to[a] = a;
+  for (std::uint32_t step = 0; step < kSteps; ++step) {
+    std::ranges::shuffle(to, chance.engine);
+    for (std::uint32_t a = 0; a < kPorts; ++a) hops.push_back({(a * kPorts) + to[a], chance.below(kSteps), {}});
+  }
+  const auto placed = place_hops(hops, bounds_of, std::vector<Bandwidth>(2 * kPorts, {1, 1}), 0, true, kSeconds);
+  REQUIRE(placed.has_value());
+  CHECK(placed->rounds.size() == kSteps);
+}
+
+TEST_CASE("steps of different lengths lose little of a fraction") {
+  std::vector<Hop> hops;
+  for (std::uint32_t chunk = 0; chunk < 90; ++chunk) {  // over a link of 3 chunks a round, and then one of 3 in 2
+    hops.push_back({0, chunk, {}});
+    hops.push_back({1, chunk, {2 * chunk}});
+  }
+  const auto placed = place_hops(hops, {{0}, {1}}, {{3, 1}, {3, 2}}, 0, true, kSeconds);
+  REQUIRE(placed.has_value());
+  std::uint32_t total = 0;
+  for (const std::uint32_t rounds : placed->rounds) total += rounds;
+  CHECK(total == 61);  // with steps of 1 round 91, of 2 62
 }
 
 TEST_CASE("a narrow cut is one of all cuts, and there is none if each of them is wide enough") {

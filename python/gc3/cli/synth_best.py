@@ -172,7 +172,7 @@ def _search(
             shares = _shares(search.scratch, wanted)
             for number, limit in enumerate(shares, 1):
                 until = end - seconds * (1 - number / len(shares))
-                session = synth.Session(network, solvers, until, seed)
+                session = synth.Session(network, solvers, until, seed, moving=False)
                 task = synth.task_within(session, search.collective, search.root, most_scratch=limit)
                 for result in schedules(task, begin, on, wanted):
                     search.results.append(result)

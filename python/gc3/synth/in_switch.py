@@ -20,7 +20,7 @@ from gc3.synth.demand import Demand
 from gc3.synth.groups import loads
 from gc3.synth.limits import TimeUp
 from gc3.synth.network import Capacity, Edge, Network
-from gc3.synth.placing import Hop, rounds_of_a_step, steps_of
+from gc3.synth.placing import Hop, steps_of
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.symmetry import Group, trivial
 
@@ -33,7 +33,14 @@ def applies(network: Network, demand: Demand) -> bool:
 
 
 def pipelined(
-    network: Network, demand: Demand, group: Group, fewest: float, seconds: float = math.inf, *, halves: int = 1
+    network: Network,
+    demand: Demand,
+    group: Group,
+    fewest: float,
+    seconds: float = math.inf,
+    *,
+    halves: int = 1,
+    moving: bool = True,
 ) -> Schedule:
     """Returns a schedule of grown trees with about as many rounds as the fullest bound requires.
 
@@ -43,15 +50,17 @@ def pipelined(
         TimeUp: The time limit was reached.
     """
     if not applies(network, demand):
-        return pipeline.pipelined(network, demand, group, fewest, seconds, halves=halves)
+        return pipeline.pipelined(network, demand, group, fewest, seconds, halves=halves, moving=moving)
     deadline = time.monotonic() + seconds
-    made = _grown(network, demand, group, fewest, deadline)
+    made = _grown(network, demand, group, fewest, deadline, moving=moving)
     if sum(len(p.targets) * p.count for p in demand.pieces) > _FEW_SENDS:
         return made
     return min(few_steps(network, demand, deadline), made, key=lambda s: s.total_rounds)
 
 
-def _grown(network: Network, demand: Demand, group: Group, fewest: float, deadline: float) -> Schedule:
+def _grown(
+    network: Network, demand: Demand, group: Group, fewest: float, deadline: float, *, moving: bool = True
+) -> Schedule:
     hubs = _Hubs(network)
     group, each = pipeline.fitting(hubs.network, hubs.group(group))
     whole = Demand(demand.name, hubs.network.ranks, demand.chunks, demand.root, demand.pieces)
@@ -60,8 +69,7 @@ def _grown(network: Network, demand: Demand, group: Group, fewest: float, deadli
     )
     used = [[b for e in way for b in each[e]] for way in ways]
     rooms = [hubs.network.bounds[b][1] for b, _ in group.bounds]
-    count = rounds_of_a_step(hops, used, rooms)
-    placed = steps_of(hops, used, [int(chunks * count) for chunks in rooms], deadline - time.monotonic())
+    lengths, placed = steps_of(hops, used, rooms, deadline - time.monotonic(), moving=moving)
     images: dict[int, list[int]] = {}
     for home, element in group.home:
         images.setdefault(home, []).append(element)
@@ -71,7 +79,7 @@ def _grown(network: Network, demand: Demand, group: Group, fewest: float, deadli
             moved = group.elements[element]
             chunk = group.chunk_image(demand, hop.chunk, element)
             sends += [(step, (chunk, moved[src], moved[dst])) for src, dst in hubs.pairs(ways[hop.edge])]
-    return Schedule.of([count] * (max(placed, default=-1) + 1), sends)
+    return Schedule.of(lengths, sends)
 
 
 def few_steps(network: Network, demand: Demand, end: float = math.inf) -> Schedule:

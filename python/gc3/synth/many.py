@@ -52,7 +52,7 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     # For few chunks, trees grown for each of them may need fewer rounds. Packed ones know nothing of multicasts.
     multicasts = in_switch.applies(where.network, wanted)
     if multicasts or not alike or sends <= _FEW_SENDS * group.order:
-        grown = pipelined(where.network, wanted, group, float(bound), where.left, halves=halves)
+        grown = pipelined(where.network, wanted, group, float(bound), where.left, halves=halves, moving=where.moving)
         if multicasts and alike:
             return Planned(grown, fullest(where.network, grown) / wanted.pieces[0].count)
         if multicasts or not alike or grown.total_rounds <= NEAR * bound:
@@ -67,7 +67,10 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     if grown is None:
         where.hurry()
     if forest is None:
-        return Planned(grown or pipelined(where.network, wanted, group, float(bound), where.left, halves=halves))
-    packed = trees.schedule(where.network, wanted, forest, where.left)
+        made = grown or pipelined(
+            where.network, wanted, group, float(bound), where.left, halves=halves, moving=where.moving
+        )
+        return Planned(made)
+    packed = trees.schedule(where.network, wanted, forest, where.left, moving=where.moving)
     best = packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
     return Planned(best, forest.ratio, packed=True)

@@ -41,8 +41,10 @@ def halves(session: Session, made: Result, how: str) -> Overlap | None:
         TimeUp: The time limit was reached.
     """
     session.tell("overlapping")
-    problem = made.problem
-    schedule = placing.overlapped(made.network, problem.demands[-1], problem.contents, made.schedule, session.left)
+    problem, whole = made.problem, made.schedule
+    schedule = placing.overlapped(
+        made.network, problem.demands[-1], problem.contents, whole, session.left, moving=session.moving
+    )
     if schedule.total_rounds >= made.schedule.total_rounds:
         return None
     method, colon, more = how.partition(":")
@@ -83,6 +85,6 @@ def _paired(session: Session, made: Result) -> Overlap | None:
         return None
     ratio = found.ratio
     shown = ratio if ratio.denominator <= _LONG else f"about {float(ratio):.6f}"
-    schedule = pairs.schedule(made.network, made.chunks, found, session.left)
+    schedule = pairs.schedule(made.network, made.chunks, found, session.left, moving=session.moving)
     how = f"pairs of trees: with more chunks R/C tends to {shown}"
     return Overlap(result.whole(made.network, made.problem, schedule), how, False)

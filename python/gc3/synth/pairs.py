@@ -187,8 +187,8 @@ def _whole(parts: Sequence[float], copies: int) -> list[int]:
     return down
 
 
-def schedule(network: Network, chunks: int, pairs: Pairs, seconds: float) -> Schedule:
-    """Returns the schedule in which chunks use the trees in turn.
+def schedule(network: Network, chunks: int, pairs: Pairs, seconds: float, *, moving: bool = True) -> Schedule:
+    """Returns the schedule in which chunks use the trees in turn; `moving`: see `placing.placed`.
 
     Raises:
         TimeUp: The time limit was reached.
@@ -207,4 +207,4 @@ def schedule(network: Network, chunks: int, pairs: Pairs, seconds: float) -> Sch
         hops += up.hops_towards(number[turn], turn, first)
         last = tuple(first + len(up.branches) - 1 - i for i, (_, before) in enumerate(up.branches) if before < 0)
         hops += down.hops(number[turn], turn, len(hops), last)
-    return placed(network, hops, seconds)
+    return placed(network, hops, seconds, moving=moving)

@@ -51,7 +51,9 @@ def grown(session: Session, network: Network, demand: Demand) -> Schedule:
         TimeUp: The time limit of the session was reached.
     """
     own = replace(session, network=network, cache=None)
-    return pipelined(network, demand, own.group(demand), float(own.by_cuts(demand).rounds), session.left)
+    return pipelined(
+        network, demand, own.group(demand), float(own.by_cuts(demand).rounds), session.left, moving=session.moving
+    )
 
 
 def _solved(session: Session, network: Network, demand: Demand, seconds: float, more: int) -> Schedule:

@@ -26,7 +26,7 @@ from gc3 import _core
 from gc3.synth.demand import Demand
 from gc3.synth.limits import ENDLESS, TimeUp
 from gc3.synth.network import Network
-from gc3.synth.placing import Hop, rounds_of_a_step, steps_of
+from gc3.synth.placing import Hop, steps_of
 from gc3.synth.schedule import Schedule, Send
 from gc3.synth.symmetry import MANY_RANKS, Group
 
@@ -37,7 +37,14 @@ ANY_NUMBER = 1 << 30
 
 
 def pipelined(
-    network: Network, demand: Demand, group: Group, fewest: float, seconds: float = math.inf, *, halves: int = 1
+    network: Network,
+    demand: Demand,
+    group: Group,
+    fewest: float,
+    seconds: float = math.inf,
+    *,
+    halves: int = 1,
+    moving: bool = True,
 ) -> Schedule:
     """Returns a schedule with about as many rounds as the fullest bound requires.
 
@@ -50,6 +57,7 @@ def pipelined(
         fewest: A lower bound on the rounds, to which loads are compared.
         seconds: The time limit.
         halves: The number of such schedules in a program, which share the threadblocks of a rank.
+        moving: See `placing.placed`.
 
     Raises:
         TimeUp: The time limit was reached.
@@ -59,8 +67,7 @@ def pipelined(
     peers = int(network.threadblocks * _FOR_PEERS) // halves or ANY_NUMBER
     hops = grow(network, demand, group, loads, max(fewest, 1.0), peers, deadline)
     bandwidths = [network.bounds[b][1] for b, _ in group.bounds]
-    count = rounds_of_a_step(hops, loads, bandwidths)
-    placed = steps_of(hops, loads, [int(chunks * count) for chunks in bandwidths], deadline - time.monotonic())
+    lengths, placed = steps_of(hops, loads, bandwidths, deadline - time.monotonic(), moving=moving)
     images: dict[int, list[int]] = {}  # the first rank of an orbit -> the elements that take it to others
     for home, element in group.home:
         images.setdefault(home, []).append(element)
@@ -70,7 +77,7 @@ def pipelined(
         for element in images[demand.pieces[demand.piece_of[hop.chunk]].source]:
             moved = group.elements[element]
             sends.append((step, (group.chunk_image(demand, hop.chunk, element), moved[src], moved[dst])))
-    return Schedule.of([count] * (max(placed, default=-1) + 1), sends)
+    return Schedule.of(lengths, sends)
 
 
 def fullest(network: Network, schedule: Schedule) -> Fraction:

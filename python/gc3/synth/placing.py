@@ -6,11 +6,8 @@ take place as early as it can.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from gc3 import _core
 from gc3.synth.demand import Demand
@@ -19,8 +16,6 @@ from gc3.synth.limits import ENDLESS, TimeUp
 from gc3.synth.network import Capacity, Network
 from gc3.synth.problem import Item
 from gc3.synth.schedule import Schedule, Send
-
-_MOST_ROUNDS = 64  # of a step
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,45 +35,69 @@ class Hop:
     before: tuple[int, ...]
 
 
-def placed(network: Network, hops: Sequence[Hop], seconds: float, rounds: int | None = None) -> Schedule:
+def placed(
+    network: Network, hops: Sequence[Hop], seconds: float, rounds: int | None = None, *, moving: bool = True
+) -> Schedule:
     """Returns the schedule of sends.
 
-    Every step has `rounds`. None: one round, or a few if bandwidths are fractions, of which a single round would lose
-    a part.
+    Args:
+        network: The network.
+        hops: The sends.
+        seconds: The time limit.
+        rounds: The rounds of every step. None: one round, or a few if bandwidths are fractions, of which a single
+            round would lose a part.
+        moving: Whether sends are moved in the end to save rounds. Chunks overtake each other then, for which the
+            threadblocks of programs wait.
 
     Raises:
         TimeUp: The time limit was reached.
     """
-    if rounds is None:
-        rounds = rounds_of_a_step(hops, network.bounds_of, [chunks for _, chunks in network.bounds])
-    steps = steps_of(hops, network.bounds_of, network.carried(rounds), seconds)
+    bandwidths = [chunks for _, chunks in network.bounds]
+    lengths, steps = steps_of(hops, network.bounds_of, bandwidths, seconds, rounds, moving=moving)
     sends: list[tuple[int, Send]] = [
         (step, (hop.chunk, *network.edges[hop.edge])) for step, hop in zip(steps, hops, strict=True)
     ]
-    return Schedule.of([rounds] * (max(steps, default=-1) + 1), sends)
+    return Schedule.of(lengths, sends)
 
 
-def steps_of(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], room: Sequence[int], seconds: float) -> list[int]:
-    """Returns the step of each send.
+def steps_of(
+    hops: Sequence[Hop],
+    bounds_of: Sequence[Sequence[int]],
+    bandwidths: Sequence[Capacity],
+    seconds: float,
+    rounds: int | None = None,
+    *,
+    moving: bool = True,
+) -> tuple[list[int], list[int]]:
+    """Returns the rounds of each step, and the step of each send.
 
     Args:
         hops: The sends.
         bounds_of: For each edge the bounds that a send over it counts towards, several times if it stands for images.
-        room: What each bound carries in a step.
+        bandwidths: The chunks that each bound carries in a round.
         seconds: The time limit.
+        rounds: See `placed`.
+        moving: See there.
 
     Raises:
         TimeUp: The time limit was reached.
     """
     listed = [(hop.edge, hop.turn, hop.before) for hop in hops]
-    steps = _core.place_hops(listed, bounds_of, room, min(seconds, ENDLESS))
-    if steps is None:
+    carried = [(chunks.numerator, chunks.denominator) for chunks in bandwidths]
+    found = _core.place_hops(listed, bounds_of, carried, rounds or 0, moving, min(seconds, ENDLESS))
+    if found is None:
         raise TimeUp
-    return steps
+    return found
 
 
 def overlapped(
-    network: Network, demand: Demand, contents: Sequence[Item], schedule: Schedule, seconds: float
+    network: Network,
+    demand: Demand,
+    contents: Sequence[Item],
+    schedule: Schedule,
+    seconds: float,
+    *,
+    moving: bool = True,
 ) -> Schedule:
     """Returns a schedule with the same sends, in which no phase waits for the end of another.
 
@@ -110,39 +129,6 @@ def overlapped(
         for i, group in enumerate(carried[first:], first):
             for chunk, _, dst in group:
                 arrived.setdefault((chunk, dst), []).append(i)
-    rounds = rounds_of_a_step(hops, used, [chunks for _, chunks in network.bounds])
-    steps = steps_of(hops, used, network.carried(rounds), seconds)
+    lengths, steps = steps_of(hops, used, [chunks for _, chunks in network.bounds], seconds, moving=moving)
     listed = ((step, send) for step, group in zip(steps, carried, strict=True) for send in group)
-    return Schedule.of([rounds] * (max(steps, default=-1) + 1), listed)
-
-
-def rounds_of_a_step(hops: Sequence[Hop], bounds_of: Sequence[Sequence[int]], bandwidths: Sequence[Capacity]) -> int:
-    """Returns the rounds of each step with which the schedule is expected to have the fewest rounds.
-
-    Args:
-        hops: The sends.
-        bounds_of: See `steps_of`.
-        bandwidths: The chunks that each bound carries in a round.
-    """
-    # What a switch carries as one loads several bounds, or one several times.
-    least = 1
-    for edge in {hop.edge for hop in hops}:
-        for b, count in Counter(bounds_of[edge]).items():
-            least = max(least, math.ceil(count / Fraction(bandwidths[b])))
-    if least == 1 and all(isinstance(chunks, int) for chunks in bandwidths):
-        return 1
-    load = [0] * len(bandwidths)
-    depths: list[int] = []
-    for hop in hops:
-        depths.append(1 + max((depths[b] for b in hop.before), default=0))
-        for b in bounds_of[hop.edge]:
-            load[b] += 1
-    depth = max(depths, default=0)
-
-    def total(rounds: int) -> float:
-        room = [int(chunks * rounds) for chunks in bandwidths]
-        if rounds < least or not all(room):
-            return math.inf
-        return (max(-(-used // most) for used, most in zip(load, room, strict=True)) + depth - 1) * rounds
-
-    return min(range(1, max(_MOST_ROUNDS, least) + 1), key=total)
+    return Schedule.of(lengths, listed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gc3 import errors
@@ -45,7 +46,7 @@ def repaired(broken: Result, network: Network, left: Sequence[int]) -> Result:
     gathers, spreads = _trees(broken)
     # On the reversed network a reduction is a distribution.
     back = network.reversed
-    count = max(broken.schedule.rounds, default=1)
+    count = statistics.median_high(broken.schedule.rounds or (1,))
     made = [
         None if old is None or new is None else _regrown(on, new, _renumbered(trees, old, new, place), count)
         for on, old, new, trees in (
@@ -123,7 +124,7 @@ def _regrown(network: Network, wanted: Demand, parents: _Parents, count: int) ->
             hops.append(Hop(chunk, edge, chunk - wanted.first[i], brought[src]))
     while not all(network.carried(count)):
         count += 1
-    return placing.placed(network, hops, math.inf, count)
+    return placing.placed(network, hops, math.inf, count, moving=False)
 
 
 def _needed(network: Network, tree: Mapping[int, int], targets: Iterable[int]) -> list[int]:

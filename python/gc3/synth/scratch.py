@@ -10,6 +10,7 @@ late as those that depend on it allow, so that the chunk is held briefly; and al
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,14 @@ from fractions import Fraction
 from typing import Any
 
 from gc3.runtime import scratch
-from gc3.synth import placing, result
+from gc3.synth import result
 from gc3.synth.network import Network
 from gc3.synth.placing import Hop
 from gc3.synth.problem import Problem
 from gc3.synth.result import Result
 from gc3.synth.schedule import Schedule, Send
 
+_MOST_ROUNDS = 64  # of a step
 _TRIES = 4  # rearranged schedules, with fewer and fewer chunks
 
 
@@ -116,7 +118,7 @@ def rearranged(
             hops.append(Hop(chunk, network.edge_index[src, dst], 0, tuple(arrived.get((chunk, src), ()))))
         for i, (chunk, _, dst) in enumerate(sends, first):
             arrived.setdefault((chunk, dst), []).append(i)
-    rounds = placing.rounds_of_a_step(hops, network.bounds_of, [chunks for _, chunks in network.bounds])
+    rounds = _rounds_of_a_step(hops, network)
     places = _Places(network, network.carried(rounds), room, keeps(problem))
     found: list[tuple[int, Send]] = []
     for chunk, listed in chunks.items():  # in the order of their first sends
@@ -125,6 +127,28 @@ def rearranged(
             return None
         found += ((step, (chunk, *network.edges[hops[i].edge])) for step, i in zip(steps, listed, strict=True))
     return Schedule.of([rounds] * (max((step for step, _ in found), default=-1) + 1), found)
+
+
+def _rounds_of_a_step(hops: Sequence[Hop], network: Network) -> int:
+    """The rounds of each step with which the schedule is expected to have the fewest rounds."""
+    bandwidths = [chunks for _, chunks in network.bounds]
+    if all(isinstance(chunks, int) for chunks in bandwidths):
+        return 1
+    load = [0] * len(bandwidths)
+    depths: list[int] = []
+    for hop in hops:
+        depths.append(1 + max((depths[b] for b in hop.before), default=0))
+        for b in network.bounds_of[hop.edge]:
+            load[b] += 1
+    depth = max(depths, default=0)
+
+    def total(rounds: int) -> float:
+        room = network.carried(rounds)
+        if not all(room):
+            return math.inf
+        return (max(-(-used // most) for used, most in zip(load, room, strict=True)) + depth - 1) * rounds
+
+    return min(range(1, _MOST_ROUNDS + 1), key=total)
 
 
 class _Places:

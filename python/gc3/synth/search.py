@@ -29,10 +29,8 @@ from gc3.synth.schedule import Schedule, padded, pruned, repeated, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
 
-_GREEDY_TRIES = 12
-_GREEDY_SENDS = 20_000
-_MOST_SINKS = 16
-_GUESSES = 4
+_GREEDY_TRIES, _GREEDY_SENDS = 12, 20_000
+_MOST_SINKS, _GUESSES = 16, 4
 _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _LAID_OUT = 100_000  # variables of a linear program that are built in a second, at least
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
@@ -54,6 +52,7 @@ class Session:
         seed: Seed of all random choices.
         tell: Called with the name of each method tried.
         cache: The folder of schedules found earlier.
+        moving: See `placing.placed`.
     """
 
     network: Network
@@ -62,6 +61,7 @@ class Session:
     seed: int = 0
     tell: Callable[[str], None] = lambda _what: None
     cache: Cache | None = None
+    moving: bool = True
     _largest: dict[str, Group] = field(default_factory=dict[str, Group], init=False)
     _cuts: dict[tuple[str, Fraction], Bound] = field(default_factory=dict[tuple[str, Fraction], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)

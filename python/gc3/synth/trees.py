@@ -227,8 +227,8 @@ class _Graph:
             self._parent[max(one, other)] = min(one, other)
 
 
-def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -> Schedule:
-    """Returns the schedule in which the chunks of every root use its trees in turn.
+def schedule(network: Network, demand: Demand, forest: Forest, seconds: float, *, moving: bool = True) -> Schedule:
+    """Returns the schedule in which the chunks of every root use its trees in turn; `moving`: see `placing.placed`.
 
     Raises:
         TimeUp: The time limit was reached.
@@ -238,7 +238,7 @@ def schedule(network: Network, demand: Demand, forest: Forest, seconds: float) -
         trees = [tree for tree in forest.trees if tree.root == piece.source]
         for turn, tree in enumerate(in_turn(trees, piece.count)):
             hops += tree.hops(demand.first[i] + turn, turn, len(hops))
-    return placed(network, hops, seconds)
+    return placed(network, hops, seconds, moving=moving)
 
 
 def in_turn(trees: Sequence[Tree], count: int) -> Iterator[Tree]:
