@@ -139,7 +139,8 @@ def _content(
             f"A run of {sizes.format_size(size)} has too many steps to draw: {sizes.format_size(drawn)} is drawn."
         )
     series: dict[str, Sequence[tuple[int, float]]] = {program.name: []}
-    compared = [baselining.make(text, on, [program.core], UNDISTURBED) for text in baselines or _default(on, program)]
+    named = baselines or _default(on, program)
+    compared = [baselining.make(text, on, [program.core], wanted, UNDISTURBED, "") for text in named]
     with output.progress("simulating", len(wanted), printing=True) as begin:
         own: list[tuple[int, float]] = []
         others: dict[str, list[tuple[int, float]]] = {b.label: [] for b in compared}
@@ -186,7 +187,7 @@ def _content(
 def _default(on: Platform, program: Program) -> tuple[str, ...]:
     """NCCL, where its choice is known for the machine and the collective."""
     try:
-        baselining.make("nccl", on, [program.core], UNDISTURBED).cell(_SIZE)
+        baselining.make("nccl", on, [program.core], [_SIZE], UNDISTURBED, "").cell(_SIZE)
     except errors.Gc3Error:
         return ()
     return ("nccl",)

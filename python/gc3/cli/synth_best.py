@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import suppress
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
@@ -131,8 +132,8 @@ def best(
     with output.working("proving"):
         for search in searches:
             rows += search.rows(file, wanted, complete=all(size in search.searched for size in wanted))
-    write_table(file, table(rows, engine="sim"))
     complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
+    written = _write(file, rows, complete=complete)
     if as_json:
         points = [
             _data(search, search.found[size], bounds.get(search.collective))
@@ -146,12 +147,20 @@ def best(
             _show(search, wanted, bounds.get(search.collective))
         if not complete:
             output.remark("the search was cut short: with more time it may find faster programs")
-        click.echo(f"{counted(len(rows), 'row')} in {file}")
+        click.echo(f"{counted(len(rows), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
     winners = [search.found[size] for search in searches for size in wanted if search.has(size)]
     copies.remark(winner.protocol for winner in winners)
     chosen = [winner.spec for winner in winners if winner.spec is not None]
     in_switch.remark_on_choices(on, chosen, on.topology.rank_count)
-    return INTERRUPTED if interrupted else 0
+    return INTERRUPTED if interrupted else int(not rows)
+
+
+def _write(file: str, rows: list[dict[str, Any]], *, complete: bool) -> bool:
+    """Writes the table, unless an older one is better than the nothing that was found."""
+    if not rows and not complete and Path(file).is_file():
+        return False
+    write_table(file, table(rows, engine="sim"))
+    return True
 
 
 def _search(

@@ -23,7 +23,7 @@ from gc3.comm.selection import ENGINES, read_rows
 from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, platform
 from gc3.sim.trust import of_preset
-from gc3.support.files import make_folder, write_text
+from gc3.support.files import check_writable, make_folder, write_text
 from gc3.support.words import counted
 from gc3.tune import (
     Found,
@@ -212,19 +212,14 @@ def tune(
     if on is not None and rules_path is not None:
         nccl_rules.check(on, names)
         write_text(rules_path, nccl_rules.HEADER + "\n")
-    # A file that cannot be written is reported before anything is measured.
+    check_writable(file)  # before anything is measured
     here = None if on else _here()
-
-    def write() -> list[Range]:
-        found = _ranges(tuner, wanted, everything=keeps, with_nccl=not all_sizes)
-        made = [hosts.row(row) for row in _rows(found, file)] if hosts else _rows(found, file)
-        write_table(file, as_table(made, here, engine), whole=keeps)
-        return found
-
-    write()
     with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not as_json) as begin:
         interrupted = _search(tuner, begin, record, printing=not as_json)
-    found = write()
+    found = _ranges(tuner, wanted, everything=keeps, with_nccl=not all_sizes)
+    made = [hosts.row(row) for row in _rows(found, file)] if hosts else _rows(found, file)
+    if made or not interrupted or not Path(file).is_file():  # else an older table is better than none
+        write_table(file, as_table(made, here, engine), whole=keeps)
     if on is not None and rules_path is not None and not interrupted:
         with output.working("simulating NCCL"):
             write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")

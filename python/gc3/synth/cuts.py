@@ -170,7 +170,7 @@ def _every_cut(network: Network, demand: Demand) -> Bound:
 def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
     """Returns for rows of flags, one per rank, an upper bound on the chunks that can leave those ranks in a round."""
     src, dst = network.ends
-    carried = np.array([float(chunks) for _, chunks in network.bounds])
+    carried: npt.NDArray[np.float64] = np.array([float(chunks) for _, chunks in network.bounds], np.float64)
     found = np.zeros(len(inside))
     at_once = max(_AT_ONCE // max(len(src), 1), 1)
     if at_once == 1:  # all edges of many sets would fill the memory, and only few leave a set
@@ -181,7 +181,8 @@ def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
     for begin in range(0, len(inside), at_once):
         some = inside[begin : begin + at_once]
         crossing = some[:, src] & ~some[:, dst]
-        used = np.array([crossing[:, m].any(axis=1) for m in network.members]).T * carried
+        by_bound: Flags = np.array([crossing[:, m].any(axis=1) for m in network.members], np.bool_)
+        used: npt.NDArray[np.float64] = np.swapaxes(by_bound, 0, 1) * carried
         found[begin : begin + at_once] = np.min([used[:, f].sum(axis=1) for f in network.families], axis=0)
     return found
 

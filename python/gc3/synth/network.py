@@ -360,10 +360,9 @@ def _codes(network: str, ranks: int, pairs: Sequence[Edge]) -> _Numbers:
     if not pairs:
         return np.zeros(0, np.int64)
     if set(map(len, pairs)) == {2}:
-        both: npt.NDArray[Any] = np.array(pairs).T
-        src, dst = both
-        if both.dtype.kind in "iu" and min(src.min(), dst.min()) >= 0 and max(src.max(), dst.max()) < ranks:
-            codes: _Numbers = np.unique(np.asarray(src * ranks + dst, np.int64))
+        both: npt.NDArray[Any] = np.array(pairs)
+        if both.dtype.kind in "iu" and int(both.min()) >= 0 and int(both.max()) < ranks:
+            codes: _Numbers = np.unique(np.asarray(both[:, 0] * ranks + both[:, 1], np.int64))
             if (codes % (ranks + 1)).all():  # of no rank to itself
                 return codes
     wrong = next(p for p in pairs if len(p) != 2 or p[0] == p[1] or not all(r in range(ranks) for r in p))  # noqa: PLR2004
