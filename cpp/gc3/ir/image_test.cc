@@ -188,7 +188,7 @@ TEST_CASE("image: bad enums, flags, unused operands and counts, with a correct c
   CHECK(damaged(kHeaderBytes, std::uint8_t{0xff}) == "its name is not UTF-8");
   CHECK(damaged(72, std::uint8_t{10}) == "unknown collective 10");
   CHECK(damaged(72, std::uint8_t{9}) == "the kind of the collective and its custom data do not match");
-  CHECK(damaged(73, std::uint8_t{3}) == "unknown protocol 3");
+  CHECK(damaged(73, std::uint8_t{5}) == "unknown protocol 5");
   CHECK(damaged(74, std::uint8_t{2}) == "a flag is neither 0 nor 1");
   CHECK(damaged(75, std::uint8_t{1}) == "a reserved field is in use");
   CHECK(damaged(68, 0U) == "the chunks are not a multiple of the split");
