@@ -58,7 +58,7 @@ def run(program: Program, dtype: str, op: str, options: EngineOptions = DEFAULT_
     return bits(program.run(inputs_of(program, dtype), op=op, dtype=dtype, **settings))
 
 
-@pytest.mark.parametrize("protocol", datatypes.PROTOCOLS)
+@pytest.mark.parametrize("protocol", [p for p in datatypes.PROTOCOLS if p != "Copy"])  # copies do not add up
 @pytest.mark.parametrize(("name", "parameters"), REDUCING)
 def test_threads(name: str, parameters: dict[str, int], protocol: str) -> None:
     program = gc3.compile(load(name), protocol=protocol, instances=2, **parameters)  # pyright: ignore[reportArgumentType]

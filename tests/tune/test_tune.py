@@ -397,7 +397,7 @@ def test_tuning_by_simulation(tmp_path: Path) -> None:
     line.append("--all-sizes")
     done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
     assert done.exit_code == 0, done.output
-    data = json.loads(done.output)
+    data = json.loads(done.stdout)
     assert data["finished"]
     assert [(p["ranks"], p["size"]) for p in data["points"]] == [(8, 4096), (8, 64 << 20)]
     small, large = (row["program"] for row in data["rows"])

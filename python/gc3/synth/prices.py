@@ -116,7 +116,7 @@ def _shared(parts: dict[int, Whole], edge: Whole) -> bool:
 
 
 def _invariant(group: Group, bounds: Whole) -> bool:
-    first = np.array([b for b, _ in group.bounds])
+    first = np.array([b for b, _ in group.bounds], np.intp)
     return np.array_equal(bounds[first[list(group.bound_orbits)]], bounds)
 
 
