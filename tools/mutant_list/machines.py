@@ -237,8 +237,8 @@ MUTANTS = (
     Mutant(
         "cuts-widest-family",
         "python/gc3/synth/cuts.py",
-        "return np.min([_room(network, family, crossing)",
-        "return np.max([_room(network, family, crossing)",
+        "at_once] = np.min([used[:, f]",
+        "at_once] = np.max([used[:, f]",
         _SYNTH,
     ),
     Mutant(
