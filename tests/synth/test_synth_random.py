@@ -88,7 +88,7 @@ def test_random_machines(solvers: Solvers, first: int) -> None:
             chance = random.Random(seed)  # noqa: S311
             for name in COLLECTIVES:
                 root = chance.randrange(machine.ranks) if name in ROOTED else 0
-                check_collective(machine, Task(Session(network, solvers, time.monotonic() + WALL / 4), name, root))
+                check_collective(machine, Task(Session(network, solvers, time.monotonic() + WALL / 2), name, root))
 
 
 def check_collective(machine: Machine, task: Task) -> None:

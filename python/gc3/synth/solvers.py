@@ -145,13 +145,14 @@ class Solvers:
         process = self._process
         if process is None:
             return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # the data of an unfinished write
-                    pipe.close()
-        self._process = None  # not before: what interrupts this leaves the rest to another call
+        with _undisturbed():  # an alarm just then would leave a process that nobody waits for
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # the data of an unfinished write
+                        pipe.close()
+            self._process = None
 
     def warm_up(self) -> None:
         """Starts the child process and imports the solvers, which takes a moment.
