@@ -197,13 +197,9 @@ class _Hubs:
     def group(self, group: Group) -> Group:
         """Returns the symmetries of this network that a group of the ranks gives; the trivial group if hubs differ."""
         inner, found = self._inner, list[tuple[int, ...]]()
+        place = {frozenset(inner.bounds[b][0]): b for b in inner.sent_once}
         for element, edges in zip(group.elements, group.edges, strict=True):
-            image: dict[frozenset[int], int] = {}
-            for b in inner.sent_once:
-                members = frozenset(edges[e] for e in inner.bounds[b][0])
-                image[members] = b
-            place = {frozenset(inner.bounds[b][0]): b for b in inner.sent_once}
-            moved = {b: place.get(members) for members, b in image.items()}
+            moved = {b: place.get(frozenset(edges[e] for e in inner.bounds[b][0])) for b in inner.sent_once}
             hubs: list[int] = []
             for src, once in self._number:
                 to = frozenset(b for b in (moved[o] for o in once) if b is not None)
