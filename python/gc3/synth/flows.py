@@ -161,7 +161,7 @@ def _routed(
             sent.setdefault(source, {})[e, s] = amount
     found: list[tuple[int, Send]] = []
     for source, amounts in sent.items():
-        found += _images(demand, group, source, ways(network, demand, source, amounts, steps))
+        found += group.spread(demand, ways(network, demand, source, amounts, steps))
     schedule = Schedule.of(rounds, found)
     return ("optimal" if result.status == "optimal" else "feasible"), schedule
 
@@ -188,19 +188,6 @@ def _in_two(solvers: Solvers, layout: Layout, seconds: float) -> LinearResult:
             program.low[variable] = program.high[variable] = round(amount)
     result = solvers.linear(program, seconds - (time.monotonic() - begun), whole_cost=True)
     return nothing if result.values is None else replace(result, status="unknown")
-
-
-def _images(demand: Demand, group: Group, source: int, ways: Sequence[tuple[int, Send]]) -> list[tuple[int, Send]]:
-    """The sends of all images of a source."""
-    found: list[tuple[int, Send]] = []
-    for home, element in group.home:
-        if home == source:
-            moved = group.elements[element]
-            found += [
-                (step, (group.chunk_image(demand, chunk, element), moved[src], moved[dst]))
-                for step, (chunk, src, dst) in ways
-            ]
-    return found
 
 
 def ways(

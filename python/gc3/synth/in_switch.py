@@ -70,16 +70,12 @@ def _grown(
     used = [[b for e in way for b in each[e]] for way in ways]
     rooms = [hubs.network.bounds[b][1] for b, _ in group.bounds]
     lengths, placed = steps_of(hops, used, rooms, deadline - time.monotonic(), moving=moving)
-    images: dict[int, list[int]] = {}
-    for home, element in group.home:
-        images.setdefault(home, []).append(element)
-    sends: list[tuple[int, Send]] = []
-    for hop, step in zip(hops, placed, strict=True):
-        for element in images[demand.pieces[demand.piece_of[hop.chunk]].source]:
-            moved = group.elements[element]
-            chunk = group.chunk_image(demand, hop.chunk, element)
-            sends += [(step, (chunk, moved[src], moved[dst])) for src, dst in hubs.pairs(ways[hop.edge])]
-    return Schedule.of(lengths, sends)
+    sends = (
+        (step, (hop.chunk, *pair))
+        for hop, step in zip(hops, placed, strict=True)
+        for pair in hubs.pairs(ways[hop.edge])
+    )
+    return Schedule.of(lengths, group.spread(demand, sends))
 
 
 def few_steps(network: Network, demand: Demand, end: float = math.inf) -> Schedule:

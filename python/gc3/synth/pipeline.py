@@ -27,7 +27,7 @@ from gc3.synth.demand import Demand
 from gc3.synth.limits import ENDLESS, TimeUp
 from gc3.synth.network import Network
 from gc3.synth.placing import Hop, steps_of
-from gc3.synth.schedule import Schedule, Send
+from gc3.synth.schedule import Schedule
 from gc3.synth.symmetry import MANY_RANKS, Group
 
 _PASSES = 6
@@ -68,16 +68,8 @@ def pipelined(
     hops = grow(network, demand, group, loads, max(fewest, 1.0), peers, deadline)
     bandwidths = [network.bounds[b][1] for b, _ in group.bounds]
     lengths, placed = steps_of(hops, loads, bandwidths, deadline - time.monotonic(), moving=moving)
-    images: dict[int, list[int]] = {}  # the first rank of an orbit -> the elements that take it to others
-    for home, element in group.home:
-        images.setdefault(home, []).append(element)
-    sends: list[tuple[int, Send]] = []
-    for hop, step in zip(hops, placed, strict=True):
-        src, dst = network.edges[hop.edge]
-        for element in images[demand.pieces[demand.piece_of[hop.chunk]].source]:
-            moved = group.elements[element]
-            sends.append((step, (group.chunk_image(demand, hop.chunk, element), moved[src], moved[dst])))
-    return Schedule.of(lengths, sends)
+    sends = ((step, (hop.chunk, *network.edges[hop.edge])) for hop, step in zip(hops, placed, strict=True))
+    return Schedule.of(lengths, group.spread(demand, sends))
 
 
 def fullest(network: Network, schedule: Schedule) -> Fraction:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, cast
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from gc3.synth.demand import Demand
 from gc3.synth.network import Network
+from gc3.synth.schedule import Send
 
 Permutation: TypeAlias = "tuple[int, ...]"
 
@@ -108,6 +109,16 @@ class Group:
         else:
             image = demand.piece_at[moved[piece.source], frozenset(moved[t] for t in piece.targets)]
         return demand.first[image] + chunk - demand.first[i]
+
+    def spread(self, demand: Demand, sends: Iterable[tuple[int, Send]]) -> Iterator[tuple[int, Send]]:
+        """Yields sends of chunks of the first ranks of orbits, with their steps, and the images of other ranks."""
+        takes: dict[int, list[int]] = {}  # the first rank of an orbit -> the elements that take it to all
+        for home, element in self.home:
+            takes.setdefault(home, []).append(element)
+        for step, (chunk, src, dst) in sends:
+            for element in takes[demand.pieces[demand.piece_of[chunk]].source]:
+                moved = self.elements[element]
+                yield step, (self.chunk_image(demand, chunk, element), moved[src], moved[dst])
 
     @cached_property
     def inverse(self) -> tuple[int, ...]:
