@@ -10,6 +10,7 @@
 #include "convert.h"
 #include "gc3/base/ids.h"
 #include "gc3/synth/cut.h"
+#include "gc3/synth/flatten.h"
 #include "gc3/synth/forest.h"
 #include "gc3/synth/grow.h"
 #include "gc3/synth/place.h"
@@ -19,10 +20,34 @@ using namespace nb::literals;
 
 namespace gc3::bindings {
 
+namespace {
+
+using Branches = std::vector<std::tuple<std::uint32_t, std::uint32_t>>;
+using Trees = std::vector<std::tuple<std::uint32_t, synth::Amount, Branches>>;
+
+Trees listed_trees(const std::vector<synth::Tree>& trees) {
+  Trees found;
+  for (const synth::Tree& tree : trees) {
+    Branches branches;
+    for (const synth::Branch& b : tree.branches) branches.emplace_back(b.tail, b.head);
+    found.emplace_back(tree.root, tree.copies, std::move(branches));
+  }
+  return found;
+}
+
+std::vector<synth::Tree> trees_of(const Trees& trees) {
+  std::vector<synth::Tree> found;
+  for (const auto& [root, copies, branches] : trees) {
+    found.push_back({root, copies, {}});
+    for (const auto& [tail, head] : branches) found.back().branches.push_back({tail, head});
+  }
+  return found;
+}
+
+}  // namespace
+
 void bind_synth(nb::module_& m) {
   using Arcs = std::vector<std::tuple<std::uint32_t, std::uint32_t, synth::Amount>>;
-  using Branches = std::vector<std::tuple<std::uint32_t, std::uint32_t>>;
-  using Trees = std::vector<std::tuple<std::uint32_t, synth::Amount, Branches>>;
   m.def(
       "pack_trees",
       [](std::uint32_t ranks, std::uint32_t vertices, const Arcs& arcs, std::vector<std::array<std::uint32_t, 3>> ways,
@@ -33,16 +58,20 @@ void bind_synth(nb::module_& m) {
         for (const auto& [rank, copies] : roots) listed.push_back({rank, copies});
         const auto packed = synth::pack_trees(graph, listed, seconds);
         if (!packed) return std::nullopt;
-        Trees found;
-        for (const synth::Tree& tree : *packed) {
-          Branches branches;
-          for (const synth::Branch& b : tree.branches) branches.emplace_back(b.tail, b.head);
-          found.emplace_back(tree.root, tree.copies, std::move(branches));
-        }
-        return found;
+        return listed_trees(*packed);
       },
       "ranks"_a, "vertices"_a, "arcs"_a, "ways"_a, "roots"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).");
+  m.def(
+      "flatten_trees",
+      [](std::uint32_t ranks, std::vector<std::pair<std::uint32_t, std::uint32_t>> edges,
+         std::vector<std::vector<std::uint32_t>> bounds_of, std::vector<synth::Amount> room, const Trees& trees,
+         double seconds) {
+        const synth::Plain plain{ranks, std::move(edges), std::move(bounds_of), std::move(room)};
+        return listed_trees(synth::flatten(plain, trees_of(trees), seconds));
+      },
+      "ranks"_a, "edges"_a, "bounds_of"_a, "room"_a, "trees"_a, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Returns trees (root, copies, branches) of less depth that load no bound beyond its room.");
   using Needs = std::vector<std::tuple<std::uint32_t, std::vector<std::pair<std::uint32_t, synth::Amount>>>>;
   using Cut = std::tuple<std::size_t, synth::Amount, std::vector<std::uint32_t>>;
   m.def(

@@ -896,6 +896,11 @@ def pack_trees(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], 
     Packs spanning trees (root, copies, branches), for each root (rank, copies), into arcs (tail, head, capacity).
     """
 
+def flatten_trees(ranks: int, edges: Sequence[tuple[int, int]], bounds_of: Sequence[Sequence[int]], room: Sequence[int], trees: Sequence[tuple[int, int, Sequence[tuple[int, int]]]], seconds: float) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """
+    Returns trees (root, copies, branches) of less depth that load no bound beyond its room.
+    """
+
 def narrow_cut(ranks: int, vertices: int, arcs: Sequence[tuple[int, int, int]], needs: Sequence[tuple[int, Sequence[tuple[int, int]]]], begin: int, rounds: int, times: int, seconds: float) -> tuple[int, int, list[int]] | None:
     """
     The first need (target, (rank, amount)...) that `rounds` times the arcs (tail, head, capacity or -1) do not carry `times` times, as (index, capacity, ranks) of a cut; none if there is none, or the time was over.

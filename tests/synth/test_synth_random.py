@@ -138,6 +138,7 @@ def check_outcome(machine: Machine, task: Task, outcome: Outcome) -> None:
     # No result is below a bound, ours or the reference's.
     ratio = Fraction(rounds, chunks)
     assert ratio >= task.any_steps().rounds
+    assert rounds >= task.of_chunks(chunks).rounds
     assert steps >= task.any_algorithm_steps()
     if task.name != "allreduce":
         assert float(ratio) >= least_ratio(machine, task.name, task.root) * (1 - CLOSE)

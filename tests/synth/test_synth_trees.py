@@ -102,3 +102,21 @@ def test_not_enough_time() -> None:
 def test_what_trees_are_for() -> None:
     for name, fits in (("allgather", True), ("broadcast", True), ("alltoall", False), ("gather", False)):
         assert trees.applies(demand.builtin(name, 4, 4)) == fits
+
+
+DEPTHS = {"ndv4": 2, "dgx2:N=2": 5, "dgx1": 5, "torus:X=4,Y=4": 5}
+
+
+@pytest.mark.parametrize(("spec", "most"), DEPTHS.items(), ids=str)
+def test_trees_of_one_root_are_shallow(spec: str, most: int) -> None:
+    """As deep as the machine requires, or little deeper, and with few copies: bandwidths need not be whole."""
+    network = Network.of(topologies.load(spec))
+    forest, bound = forest_of(network, "broadcast")
+    assert forest is not None
+    assert (forest.ratio, forest.rounds) == (bound, bound.numerator)
+    for tree in forest.trees:
+        depth = [0]
+        for _, before in tree.branches:
+            depth.append(depth[before + 1] + 1)
+        assert len(depth) == network.ranks
+        assert max(depth) <= most

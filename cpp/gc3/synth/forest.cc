@@ -4,6 +4,7 @@
 #include <deque>
 #include <utility>
 
+#include "gc3/base/ids.h"
 #include "gc3/synth/split.h"
 
 namespace gc3::synth {
@@ -13,9 +14,10 @@ namespace {
 struct Growing {
   Tree tree;
   std::vector<std::uint32_t> members;  // in the order in which they were reached
-  std::vector<bool> has;
-  // Arcs that other trees need. They stay reserved while this tree grows, because capacities only decrease.
+  std::vector<std::uint32_t> depth;    // by rank; kNone: it is not reached yet
+  // Arcs that other trees need. They stay reserved while only this tree grows, because capacities only decrease.
   std::vector<bool> needed;
+  std::uint32_t deepest = 0;  // the depth to which it has grown
 };
 
 class Packing {
@@ -26,30 +28,50 @@ class Packing {
 
   std::optional<std::vector<Tree>> pack(const std::vector<Root>& roots, Deadline deadline) {
     for (const auto& [rank, copies] : roots) {
-      Growing begun{{rank, copies, {}}, {rank}, std::vector<bool>(ranks_), std::vector<bool>(arcs_.size())};
-      begun.has[rank] = true;
+      Growing begun{{rank, copies, {}}, {rank}, std::vector<std::uint32_t>(ranks_, kNone), {}, 0};
+      begun.depth[rank] = 0;
       waiting_.push_back(std::move(begun));
     }
+    // The trees of a single root grow level by level, so that the last ones find near branches, too. With many roots,
+    // that takes long, and the depth matters little beside the load.
+    std::uint32_t level = roots.size() == 1 ? 1 : ranks_;
     std::vector<Tree> found;
     while (!waiting_.empty()) {
-      Growing growing = std::move(waiting_.front());
-      waiting_.pop_front();
-      build();
-      while (growing.members.size() < ranks_) {
-        if (std::chrono::steady_clock::now() > deadline || !grow(growing)) return std::nullopt;
+      auto next = waiting_.begin();
+      if (roots.size() == 1) {
+        next = std::ranges::min_element(waiting_, {},
+                                        [](const Growing& g) { return std::pair(g.deepest, g.members.size()); });
       }
-      found.push_back(std::move(growing.tree));
+      if (next->deepest >= level) {
+        if (++level > ranks_) return std::nullopt;
+        continue;
+      }
+      Growing growing = std::move(*next);
+      waiting_.erase(next);
+      growing.needed.assign(arcs_.size(), false);
+      build();
+      do {
+        if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
+      } while (growing.members.size() < ranks_ && grow(growing, level));
+      if (growing.members.size() == ranks_) {
+        found.push_back(std::move(growing.tree));
+        continue;
+      }
+      growing.deepest = level;
+      waiting_.push_back(std::move(growing));
     }
     return found;
   }
 
  private:
-  // Adds a branch, the nearest to the root first.
-  bool grow(Growing& growing) {
+  // Adds a branch of at most this depth, the nearest to the root first; false: there is none.
+  bool grow(Growing& growing, std::uint32_t level) {
     for (std::size_t i = 0; i < growing.members.size(); ++i) {
+      const std::uint32_t depth = growing.depth[growing.members[i]] + 1;
+      if (depth > level) return false;
       for (const std::uint32_t a : out_[growing.members[i]]) {
         const Arc& arc = arcs_[a];
-        if (arc.capacity == 0 || growing.has[arc.head] || growing.needed[a]) continue;
+        if (arc.capacity == 0 || growing.depth[arc.head] != kNone || growing.needed[a]) continue;
         const Amount copies = room(a, growing.tree.copies);
         if (copies <= 0) {
           growing.needed[a] = true;
@@ -66,7 +88,7 @@ class Packing {
         flow_->set(a, arcs_[a].capacity);
         growing.tree.branches.push_back({arc.tail, arc.head});
         growing.members.push_back(arc.head);
-        growing.has[arc.head] = true;
+        growing.depth[arc.head] = depth;
         return true;
       }
     }

@@ -1,10 +1,18 @@
 #include "gc3/synth/split.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace gc3::synth {
 namespace {
+
+// A step that visits all places of a circle, and is about as long as 0.618 of it: neighbors land far apart.
+std::size_t scatter(std::size_t places) {
+  std::size_t step = std::max<std::size_t>(places * 618 / 1000, 1);
+  while (std::gcd(step, places) > 1) ++step;
+  return step;
+}
 
 std::uint64_t key(std::uint64_t a, std::uint64_t b) { return (a << 32U) | b; }
 
@@ -41,12 +49,13 @@ class Splitter {
   bool remove(std::uint32_t via, Deadline deadline) {
     const std::vector<std::uint32_t> heads = out_[via];
     const std::vector<std::uint32_t> tails = in_[via];
+    const std::size_t stride = scatter(tails.size());
     // At first every pair gets its share, so that trees are shallow; then the rest is distributed.
     for (const bool sharing : {true, false}) {
       for (std::size_t shift = 0; shift < tails.size(); ++shift) {
         for (std::size_t i = 0; i < heads.size(); ++i) {
           if (std::chrono::steady_clock::now() > deadline) return false;
-          const std::uint32_t first = tails[(i + shift) % tails.size()];
+          const std::uint32_t first = tails[((stride * i) + shift) % tails.size()];
           const std::uint32_t second = heads[i];
           if (!allowed(via, first, second)) continue;
           const Amount most = std::min(arcs_[first].capacity, arcs_[second].capacity);

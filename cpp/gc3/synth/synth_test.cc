@@ -8,6 +8,7 @@
 #include <set>
 
 #include "gc3/synth/cut.h"
+#include "gc3/synth/flatten.h"
 #include "gc3/synth/flow.h"
 #include "gc3/synth/forest.h"
 #include "gc3/synth/grow.h"
@@ -118,6 +119,73 @@ TEST_CASE("a switch is replaced by links past it") {
     CHECK(!pack_trees(graph, times(roots, 2), kSeconds).has_value());
     CHECK(!pack_trees(graph, roots, 0).has_value());  // no time
   }
+}
+
+std::uint32_t depth_of(const Tree& tree, std::uint32_t ranks) {
+  std::vector<std::uint32_t> depth(ranks);
+  std::uint32_t deepest = 0;
+  for (const Branch& b : tree.branches) deepest = std::max(deepest, depth[b.head] = depth[b.tail] + 1);
+  return deepest;
+}
+
+TEST_CASE("trees become shallow, and load nothing beyond its room") {
+  // A chain and its reverse on a switch with three copies at each port.
+  constexpr std::uint32_t kRanks = 9;
+  Plain plain{kRanks, {}, {}, std::vector<Amount>(2 * kRanks, 3)};
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room;
+  for (std::uint32_t a = 0; a < kRanks; ++a) {
+    for (std::uint32_t b = 0; b < kRanks; ++b) {
+      if (a == b) continue;
+      plain.edges.emplace_back(a, b);
+      plain.bounds_of.push_back({a, kRanks + b});
+      room[{a, b}] = 3;
+    }
+  }
+  Tree up{0, 1, {}};
+  Tree down{0, 2, {}};
+  for (std::uint32_t r = 1; r < kRanks; ++r) {
+    up.branches.push_back({r - 1, r});
+    down.branches.push_back({(kRanks + 1 - r) % kRanks, kRanks - r});
+  }
+  const std::vector<Tree> flat = flatten(plain, {up, down}, kSeconds);
+  check_trees(flat, kRanks, {{0, 3}}, room);
+  CHECK(depth_of(flat[0], kRanks) <= 4);
+  std::vector<Amount> load(2 * kRanks);
+  for (const Tree& tree : flat) {
+    for (const Branch& b : tree.branches) {
+      load[b.tail] += tree.copies;
+      load[kRanks + b.head] += tree.copies;
+    }
+  }
+  CHECK(std::ranges::max(load) <= 3);
+  const std::vector<Tree> same = flatten(plain, {up, down}, 0);  // no time
+  CHECK(depth_of(same[0], kRanks) == kRanks - 1);
+}
+
+TEST_CASE("trees of one root on links that are all needed exchange their branches") {
+  // A torus of 5x5: its 100 links, less the four into the root, are those of four trees.
+  constexpr std::uint32_t kSide = 5;
+  constexpr std::uint32_t kRanks = kSide * kSide;
+  Graph graph{kRanks, kRanks, {}, {}};
+  Plain plain{kRanks, {}, {}, {}};
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Amount> room;
+  for (std::uint32_t r = 0; r < kRanks; ++r) {
+    const std::uint32_t x = r % kSide;
+    const std::uint32_t y = r / kSide;
+    for (const std::uint32_t to : {(((x + 1) % kSide) + (y * kSide)), (((x + kSide - 1) % kSide) + (y * kSide)),
+                                   (x + ((y + 1) % kSide * kSide)), (x + ((y + kSide - 1) % kSide * kSide))}) {
+      graph.arcs.push_back({r, to, 1});
+      plain.bounds_of.push_back({static_cast<std::uint32_t>(plain.edges.size())});
+      plain.edges.emplace_back(r, to);
+      plain.room.push_back(1);
+      room[{r, to}] = 1;
+    }
+  }
+  const auto trees = pack_trees(graph, {{0, 4}}, kSeconds);
+  REQUIRE(trees.has_value());
+  const std::vector<Tree> flat = flatten(plain, *trees, kSeconds);
+  check_trees(flat, kRanks, {{0, 4}}, room);
+  for (const Tree& tree : flat) CHECK(depth_of(tree, kRanks) <= 7);
 }
 
 TEST_CASE("trees reach all targets and spread over equal links") {

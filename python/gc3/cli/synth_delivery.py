@@ -108,6 +108,7 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
         return 1
     made = outcome.result
     overall = task.any_steps()
+    sized = task.of_chunks(made.chunks)
     bound = overall if bound is None else bound
     program = _compiled(made, delivery)
     program.verify()
@@ -116,9 +117,10 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
     compared = synth_files.run(made, program, delivery.size) if delivery.run else None
     if delivery.as_json:
         data = outcome_data(outcome, bound, full=not delivery.brief)
+        data["least_rounds"] = int(sized.rounds)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
-    show_outcome(outcome, bound, task.any_algorithm_steps(), overall, brief=delivery.brief)
+    show_outcome(outcome, bound, task.any_algorithm_steps(), overall, sized, brief=delivery.brief)
     click.echo(scratch_of(program))
     click.echo(report.describe(program))
     if compared is not None:

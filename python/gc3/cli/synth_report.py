@@ -103,7 +103,9 @@ def ended_because(task: Task, points: list[Point], least: int, most_steps: int) 
     return f"ended at {counted(most_steps, 'step')}: raise --max-steps to continue"
 
 
-def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, *, brief: bool) -> None:
+def show_outcome(
+    outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, sized: Bound, *, brief: bool
+) -> None:
     """Prints the result, and the proof of its quality.
 
     Args:
@@ -111,6 +113,7 @@ def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overa
         bound: The bound of R/C in this number of steps; `overall` if none is known.
         fewest_steps: The fewest steps of any algorithm.
         overall: The bound of R/C of any algorithm in any number of steps.
+        sized: The bound of R of any algorithm with these chunks.
         brief: Leave out the long parts.
     """
     made = outcome.result
@@ -125,6 +128,9 @@ def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overa
     at_least = f", {any_algorithm}at least {fewest_steps}"
     click.echo(f"steps: {steps}{', the fewest' if steps <= fewest_steps else at_least}")
     fewest = f", the fewest: {outcome.fewest}" if outcome.fewest else ""
+    if not fewest and bound is overall:
+        least = "the fewest for these chunks" if rounds <= sized.rounds else f"any takes at least {sized.rounds}"
+        fewest = f", {least}: {sized.proof}"
     click.echo(f"rounds: {rounds}{fewest}")
     least = _decimal(bound.rounds)
     if ratio == bound.rounds:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, in_switch, overlap, problem, result
+from gc3.synth import cuts, demand, in_switch, overlap, problem, result, spreading
 from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
 from gc3.synth.cuts import Bound
 from gc3.synth.demand import Demand
@@ -125,6 +125,18 @@ class Task:
         if found[-1] != found[0]:
             proof = f"{found[1].proof} while {self._second}; {proof} while reducing"
         return Bound(sum((b.rounds for b in found), Fraction(0)) / self.unit, proof)
+
+    def of_chunks(self, chunks: int) -> Bound:
+        """Returns the bound on the rounds of this many chunks in any number of steps and any algorithm."""
+        best = self.any_steps()
+        best = Bound(Fraction(math.ceil(best.rounds * chunks)), best.proof)
+        if self.composed:
+            return best
+        ((where, part),) = self.parts(chunks)
+        if not spreading.applies(part):
+            return best
+        inverse = self.problem(chunks).reduced is not None
+        return max(best, spreading.bound(where.network, part, inverse=inverse), key=lambda b: b.rounds)
 
     @property
     def _second(self) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -106,22 +106,38 @@ def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) ->
         seconds: The time limit.
 
     """
-    rounds = math.lcm(network.unit, bound.numerator)
-    copies = int(rounds / bound)
-    times = rounds // network.unit
-    if max(network.whole) * times * len(network.whole) > _LARGEST:
-        return None
     graph = _Graph(network)
-    arcs = [(tail, head, network.whole[b] * times) for b, (tail, head) in graph.ends.items()]
-    arcs += [(tail, head, network.whole[b] * times) for tail, head, b in graph.ports]
-    roots = [(p.source, copies) for p in demand.pieces]
-    seconds = min(seconds, ENDLESS)
-    found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, seconds)
-    if found is None:
-        return None
-    trees = tuple(tree_of(network, root, count, branches) for root, count, branches in found)
-    forest = Forest(rounds, copies, trees)
-    return forest if _fits(network, forest) else None
+    deadline = time.monotonic() + min(seconds, ENDLESS)
+    for rounds in _scales(network.unit, bound):
+        if max(network.whole) * rounds * len(network.whole) > _LARGEST:
+            return None
+        copies = int(rounds / bound)
+        arcs = [(tail, head, network.whole[b] * rounds // network.unit) for b, (tail, head) in graph.ends.items()]
+        arcs += [(tail, head, network.whole[b] * rounds // network.unit) for tail, head, b in graph.ports]
+        roots = [(p.source, copies) for p in demand.pieces]
+        found = _core.pack_trees(network.ranks, graph.vertices, arcs, graph.ways, roots, deadline - time.monotonic())
+        if found is None:
+            continue
+        forest = Forest(rounds, copies, tuple(tree_of(network, *tree) for tree in found))
+        if not _fits(network, forest):
+            continue
+        if len(roots) == 1:
+            room = [carried * rounds // network.unit for carried in network.whole]
+            left = deadline - time.monotonic()
+            found = _core.flatten_trees(network.ranks, network.edges, network.bounds_of, room, found, left)
+            forest = replace(forest, trees=tuple(tree_of(network, *tree) for tree in found))
+        return forest
+    return None
+
+
+def _scales(unit: int, bound: Fraction) -> Iterator[int]:
+    """The rounds to try: few, in which bandwidths are rounded down, and then those in which all are whole."""
+    full = math.lcm(unit, bound.numerator)
+    rounds = bound.numerator
+    while rounds < full:
+        yield rounds
+        rounds *= 2
+    yield full
 
 
 def best(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
