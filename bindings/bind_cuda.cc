@@ -89,6 +89,15 @@ std::shared_ptr<Windows> join_windows(const std::shared_ptr<Nccl>& nccl, Runtime
   });
 }
 
+constexpr const char* kCopies =
+    "Who carries out the messages of a program with the protocol Copy: \"copy engines\", or \"threadblocks: \" and "
+    "why; "
+    "empty for other programs.";
+std::string copies_of(const cuda::Launcher& launcher) {
+  if (!launcher.plan().copied) return "";
+  return launcher.uses_copy_engines() ? "copy engines" : "threadblocks: " + launcher.why_not();
+}
+
 nb::bytes handle_of(const RankEngine& engine) {
   const cuda::ArenaHandle handle = unwrap(engine.handle());
   return nb::bytes(&handle, sizeof handle);
@@ -149,6 +158,8 @@ void bind_cuda(nb::module_& m) {
       .def_prop_ro("slots", [](const Engine& engine) { return engine.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const Engine& engine) { return engine.geometry().slot_bytes; })
       .def("device_of", &Engine::device_of, "rank"_a, "The device of a rank.")
+      .def_prop_ro(
+          "copies", [](const Engine& engine) { return copies_of(engine.launcher()); }, kCopies)
       .def(
           "time_graph",
           [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
@@ -204,6 +215,8 @@ void bind_cuda(nb::module_& m) {
           "input"_a, "output"_a, "count"_a, "dtype"_a, "op"_a, "stream"_a,
           "Puts a call of this rank on a stream. Buffers are addresses, 0 where there is none.")
       .def("synchronize", [](RankEngine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); })
+      .def_prop_ro(
+          "copies", [](const RankEngine& engine) { return copies_of(engine.launcher()); }, kCopies)
       .def("disconnect", &RankEngine::disconnect, "Unmaps the memory of the other ranks. No call may follow.")
       .def("abort", &RankEngine::abort);
   m.def(

@@ -28,7 +28,7 @@ consteval bool alike() {
     } else {
       return alike<std::remove_cv_t<To>, std::remove_cv_t<From>>();
     }
-  } else if constexpr (std::is_class_v<A> && std::is_class_v<B>) {
+  } else if constexpr (std::is_class_v<A> && (std::is_class_v<B> || std::is_union_v<B>)) {
     return sizeof(A) <= sizeof(B);  // a struct that contains its size may be that of an older version
   } else {
     return std::is_pointer_v<A> == std::is_pointer_v<B> && std::is_class_v<A> == std::is_class_v<B> &&
@@ -64,6 +64,16 @@ static_assert(int{kMultiprocessors} == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 static_assert(int{kMajor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(int{kMinor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(int{kCooperativeLaunch} == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
+static_assert(int{kStreamValues64} == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
+static_assert(kWaitValue64 == CU_STREAM_MEM_OP_WAIT_VALUE_64 && kWriteValue64 == CU_STREAM_MEM_OP_WRITE_VALUE_64);
+static_assert(kWaitAtLeast == CU_STREAM_WAIT_VALUE_GEQ && kWaitEqual == CU_STREAM_WAIT_VALUE_EQ);
+static_assert(kWriteBehindAll == CU_STREAM_WRITE_VALUE_DEFAULT &&
+              kWriteAnyTime == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+using Waited = decltype(CUstreamBatchMemOpParams::waitValue);
+static_assert(sizeof(MemoryOperation) == sizeof(CUstreamBatchMemOpParams));
+static_assert(offsetof(MemoryOperation, address) == offsetof(Waited, address));
+static_assert(offsetof(MemoryOperation, value) == offsetof(Waited, value64));
+static_assert(offsetof(MemoryOperation, flags) == offsetof(Waited, flags));
 static_assert(kPeerNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 static_assert(kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);

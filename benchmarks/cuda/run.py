@@ -3,7 +3,7 @@
     make bench-cuda            on an idle device, for 9 minutes at most; with QUICK=1 a minute
     benchmarks/cuda/on_card.sh the same on a machine without a network
 
-Five stages, each of which is written to the file as soon as it is over; what did not fit into the time is said there,
+Six stages, each of which is written to the file as soon as it is over; what did not fit into the time is said there,
 and `--stages` does it alone later.
 
 times: of 8 ranks on one device, float32, within CUDA graphs: ring and All Pairs AllReduce and direct AllToAll, the
@@ -11,6 +11,8 @@ interpreter next to kernels written by hand for the same schedule and protocol (
 Derived: the overhead of interpretation, the share of the floor that the largest size reaches, the latency at 1 KiB,
 and which protocol is best at which size.
 sanitizer: the interpreter and the kernels by hand under compute-sanitizer, where there is one.
+copies: what copy engines move beside what threadblocks store, AllGather and AllToAll in one step, outside of graphs:
+of 8 ranks on one device, or of one on each of several.
 tests: the tests marked gpu.
 nccl: NCCL on the same card, where it takes several ranks per device.
 overlay: all collectives with that NCCL and with GC3's library in front of it, whose programs serve them: by
@@ -45,7 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
 WORKERS = 6  # processes of tests: they share the device, and most of their time goes into comparing on the host
 PERF = BINARY.with_name("gc3_nccl_perf")
-TESTS_ALONE = ("test_cuda.py", "test_cuda_communicator.py", "test_cuda_tensors.py")
+TESTS_ALONE = ("test_cuda.py", "test_cuda_communicator.py", "test_cuda_copies.py", "test_cuda_tensors.py")
 TESTS_TOGETHER = ("test_cuda_device.py",)
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 RANKS = 8
@@ -174,6 +176,22 @@ def times(sizes: list[int], clock: Clock) -> dict[str, Any]:
         rows += found
         print("\n".join(json.dumps(row) for row in found), flush=True)
     return {"copy": copies, "rows": rows, "verdicts": verdicts(rows), "crossovers": crossovers(rows)}
+
+
+def copies(sizes: list[int], clock: Clock) -> dict[str, Any]:
+    """Returns, for each program and protocol, the rows of `gc3 bench`; and who moved the messages."""
+    devices = cuda.runtime().devices
+    ranks = devices if devices > 1 else RANKS
+    found: dict[str, Any] = {"ranks": ranks, "devices": devices}
+    for name, protocol in itertools.product(("direct_allgather", "direct_alltoall"), ("Simple", "Copy")):
+        command = [sys.executable, "-m", "gc3", "bench", name, "-D", f"R={ranks}", "--protocol", protocol, "--json"]
+        command += ["--engine", "cuda", "--devices", ",".join(map(str, range(devices))), "--check"]
+        command += ["-b", str(max(sizes[0], 64 * KIB)), "-e", str(sizes[-1]), "-f", "16"]
+        status, said, problem = execute(command, clock)
+        rows = json.loads(said) if status == 0 else {"failed": problem.strip()[-2000:]}
+        found[f"{name} {protocol}"] = {"said": problem.strip()[-200:], "times": rows}
+        print(name, protocol, json.dumps(found[f"{name} {protocol}"]), flush=True)
+    return found
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -372,6 +390,7 @@ def main() -> int:
     sizes = [KIB, MIB] if options.quick else [KIB * 4**i for i in range(10)]
     stages: dict[str, Callable[[], dict[str, Any]]] = {
         "times": lambda: times(sizes, clock),
+        "copies": lambda: copies(sizes, clock),
         "sanitizer": lambda: sanitizer(clock),
         "tests": lambda: tests(clock),
         "nccl": lambda: nccl(sizes, clock),

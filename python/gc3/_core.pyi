@@ -1716,6 +1716,12 @@ class CudaEngine(Engine):
     def device_of(self, rank: int) -> int:
         """The device of a rank."""
 
+    @property
+    def copies(self) -> str:
+        """
+        Who carries out the messages of a program with the protocol Copy: "copy engines", or "threadblocks: " and why; empty for other programs.
+        """
+
     def time_graph(self, inputs: Sequence[gc3.datatypes.Array | None], outputs: Sequence[gc3.datatypes.Array | None], count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """As `time`, with all iterations in one CUDA graph."""
 
@@ -1776,6 +1782,12 @@ class CudaRankEngine:
         """
 
     def synchronize(self) -> None: ...
+
+    @property
+    def copies(self) -> str:
+        """
+        Who carries out the messages of a program with the protocol Copy: "copy engines", or "threadblocks: " and why; empty for other programs.
+        """
 
     def disconnect(self) -> None:
         """Unmaps the memory of the other ranks. No call may follow."""

@@ -28,7 +28,7 @@ struct Context {
 };
 struct Function {
   const Module* module;
-  enum class Does : std::uint8_t { run, divide, scale } does;
+  enum class Does : std::uint8_t { run, divide, scale, guard } does;
 };
 
 // Numbered once: several threads may retain a context at the same time.
@@ -113,7 +113,8 @@ GC3_FAKE(cuDeviceGetName, char* name, int size, int) {
   return kSuccess;
 }
 GC3_FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
-  const std::map<int, int> values = {{16, Settings::get().multiprocessors}, {75, 9}, {76, 0}, {95, 1}};
+  const std::map<int, int> values = {
+      {16, Settings::get().multiprocessors}, {75, 9}, {76, 0}, {95, 1}, {122, Settings::get().values ? 1 : 0}};
   const auto found = values.find(attribute);
   if (found == values.end()) return kInvalidValue;
   *value = found->second;
@@ -180,6 +181,8 @@ GC3_FAKE(cuModuleGetFunction, void** function, void* handle, const char* name) {
     does = Function::Does::divide;
   } else if (asked == "gc3_scale_" + module->type) {
     does = Function::Does::scale;
+  } else if (asked == "gc3_guard") {
+    does = Function::Does::guard;
   } else if (asked != "gc3_run_" + module->protocol + "_" + module->type) {
     return kNotFound;
   }
@@ -202,6 +205,9 @@ static int launch(void* handle, Grid grid, void* stream, void** arguments) {
   } else if (function.does == Function::Does::scale) {
     const auto scaling = std::make_shared<gc3::cuda::Scaling>(*static_cast<gc3::cuda::Scaling*>(arguments[0]));
     stream_of(stream).add([=] { scale(function.module->type, *scaling, grid); });
+  } else if (function.does == Function::Does::guard) {
+    const auto watched = *static_cast<gc3::cuda::Guard*>(arguments[0]);
+    stream_of(stream).add([=] { guard(watched); });
   } else {
     const auto copy = std::make_shared<gc3::cuda::Launch>(*static_cast<gc3::cuda::Launch*>(arguments[0]));
     stream_of(stream).add(
@@ -242,17 +248,33 @@ GC3_FAKE(cuMemFreeHost, void* base) {
   std::free(base);
   return kSuccess;
 }
-// A byte of device memory is written and read whole, also where two streams do it at once. That is used for flags, so
-// it is done for what is not longer than a few of them; the buffers of calls do not overlap.
+// A byte of device memory is written and read whole, also where two streams do it at once, and so is an aligned word.
+// That is used for flags, so it is done for what is not longer than a few of them; the buffers of calls do not overlap.
 static void copy_flags(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 8 && (reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from)) % 8 == 0) {
+    __atomic_store_n(static_cast<std::uint64_t*>(to),
+                     __atomic_load_n(static_cast<const std::uint64_t*>(from), __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+    return;
+  }
   for (std::size_t i = 0; i < bytes; ++i) {
     __atomic_store_n(static_cast<char*>(to) + i, __atomic_load_n(static_cast<const char*>(from) + i, __ATOMIC_ACQUIRE),
                      __ATOMIC_RELEASE);
   }
 }
+// The next copy that is longer than flags takes so long before it reads.
+static std::atomic<int> next_delay_ms{0};
+extern "C" __attribute__((visibility("default"))) void delay_next_copy(int ms) { next_delay_ms = ms; }
 static int copy(void* to, const void* from, std::size_t bytes, void* stream) {
   constexpr std::size_t kFlags = 16;
-  stream_of(stream).add([=] { bytes <= kFlags ? copy_flags(to, from, bytes) : (void)std::memmove(to, from, bytes); });
+  if (bytes <= kFlags) {
+    stream_of(stream).add([=] { copy_flags(to, from, bytes); });
+    return kSuccess;
+  }
+  const std::chrono::milliseconds delay(next_delay_ms.exchange(0));
+  stream_of(stream).add([=] {
+    std::this_thread::sleep_for(delay);
+    std::memmove(to, from, bytes);
+  });
   return kSuccess;
 }
 GC3_FAKE(cuMemcpyHtoDAsync_v2, std::uint64_t to, const void* from, std::size_t bytes, void* stream) {
@@ -312,6 +334,41 @@ GC3_FAKE(cuStreamSynchronize, void* stream) {
 GC3_FAKE(cuStreamIsCapturing, void* stream, int* capturing) {
   GC3_IN_CONTEXT(cuStreamIsCapturing);
   *capturing = stream_of(stream).capturing() ? 1 : 0;
+  return kSuccess;
+}
+// Waits for values in memory, and writes them, in the order of the stream.
+struct MemoryOperation {
+  int operation;
+  std::uint64_t address;
+  std::uint64_t value;
+  unsigned flags;
+  std::uint64_t alias;
+  std::uint64_t unused;
+};
+static void operate(const MemoryOperation& does) {
+  auto* const at = reinterpret_cast<std::uint64_t*>(does.address);
+  if (does.operation == 5) {
+    __atomic_store_n(at, does.value, __ATOMIC_RELEASE);
+    return;
+  }
+  for (;;) {
+    const std::uint64_t found = __atomic_load_n(at, __ATOMIC_ACQUIRE);
+    const bool holds = does.flags == 1 ? found == does.value : static_cast<std::int64_t>(found - does.value) >= 0;
+    if (holds) return;
+    std::this_thread::yield();
+  }
+}
+GC3_FAKE(cuStreamBatchMemOp_v2, void* stream, unsigned count, MemoryOperation* all, unsigned flags) {
+  GC3_IN_CONTEXT(cuStreamBatchMemOp_v2);
+  if (!Settings::get().values) return kNotSupported;
+  if (count >= 256 || flags != 0) return kInvalidValue;
+  for (unsigned i = 0; i < count; ++i) {
+    const bool known = (all[i].operation == 4 || all[i].operation == 5) && all[i].flags <= 1;
+    if (!known || all[i].address % 8 != 0 || Memory::get().device_of(all[i].address) < 0) return kInvalidValue;
+  }
+  stream_of(stream).add([batch = std::vector<MemoryOperation>(all, all + count)] {
+    for (const MemoryOperation& does : batch) operate(does);
+  });
   return kSuccess;
 }
 GC3_FAKE(cuStreamBeginCapture_v2, void* stream, int) {

@@ -1,6 +1,7 @@
 #include "kernels.h"
 
 #include "gc3/runtime/cuda/device/kernel.h"
+#include "gc3/runtime/cuda/device/test_platform.h"
 
 namespace gc3::fake_cuda {
 
@@ -30,6 +31,12 @@ void divide(const std::string& type, const cuda::Division& division, Grid grid) 
   if (type == #name) cuda::divide_row<cuda::name##_element>(division, y, x, stride);
 #include "gc3/model/types.def"
   });
+}
+
+void guard(const cuda::Guard& watched) {
+  cuda::HostBlock block(1);
+  cuda::HostPlatform platform(block, 0);
+  cuda::watch_lanes(platform, watched);
 }
 
 void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gc3/runtime/cuda/device/guard.h"
 #include "gc3/runtime/cuda/device/launch.h"
 
 namespace gc3::fake_cuda {
@@ -22,6 +23,7 @@ struct Module {
 void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 void divide(const std::string& type, const cuda::Division& division, Grid grid);
 void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid);
+void guard(const cuda::Guard& watched);
 
 void run_by_hand(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
 // `run` for each protocol; false if there is no such type.

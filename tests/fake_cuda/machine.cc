@@ -37,6 +37,8 @@ const Settings& Settings::get() {
       if (name == "lsa") s.lsa = value != "0";
       if (name == "mapped") s.mapped = value != "0";
       if (name == "unmap") s.unmap_ms = std::stoi(value);
+      if (name == "values") s.values = value != "0";
+      if (name == "channels") s.channels = std::stoi(value);
       if (name == "fail") {
         const std::size_t colon = value.find(':');
         s.fails = value.substr(0, colon);
@@ -127,8 +129,10 @@ const Allocation* Memory::find(std::uint64_t address) {
 int Memory::device_of(std::uint64_t address) {
   if (const Allocation* const own = find(address); own != nullptr) return own->device;
   const std::lock_guard lock(mutex_);
-  const auto found = opened_.find(address);
-  return found == opened_.end() ? -1 : found->second.device;
+  auto after = opened_.upper_bound(address);
+  if (after == opened_.begin()) return -1;
+  --after;
+  return address < after->first + after->second.bytes ? after->second.device : -1;
 }
 
 namespace {
@@ -138,9 +142,10 @@ std::set<Stream*> streams;
 
 }  // namespace
 
-Stream::Stream(int device) : device_(device), thread_([this] { work(); }) {
+Stream::Stream(int device) : device_(device) {
   static std::atomic<unsigned long long> ids{0};
   id_ = ++ids;
+  channel_ = Channel::of(device, id_);
   const std::lock_guard lock(streams_mutex);
   streams.insert(this);
 }
@@ -157,6 +162,28 @@ Stream::~Stream() {
     const std::lock_guard lock(streams_mutex);
     streams.erase(this);
   }
+  synchronize();
+}
+
+void Stream::add(Work work) {
+  if (graph_ != nullptr) {
+    graph_->push_back(std::move(work));
+  } else {
+    channel_->add(this, std::move(work));
+  }
+}
+
+std::shared_ptr<Channel> Channel::of(int device, unsigned long long stream) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, unsigned long long>, std::shared_ptr<Channel>> shared;
+  if (Settings::get().channels == 0) return std::make_shared<Channel>();
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Channel>& channel = shared[{device, stream % static_cast<unsigned>(Settings::get().channels)}];
+  if (channel == nullptr) channel = std::make_shared<Channel>();
+  return channel;
+}
+
+Channel::~Channel() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -165,35 +192,33 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::add(Work work) {
-  if (graph_ != nullptr) {
-    graph_->push_back(std::move(work));
-    return;
-  }
+void Channel::add(Stream* stream, Work work) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
+    queue_.emplace_back(stream, std::move(work));
+    ++pending_[stream];
   }
   changed_.notify_all();
 }
 
-void Stream::synchronize() {
+void Channel::synchronize(const Stream* stream) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+  changed_.wait(lock, [&] { return pending_.count(stream) == 0; });
 }
 
-void Stream::work() {
+void Channel::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return !queue_.empty() || stop_; });
     if (queue_.empty()) return;
-    const Work next = std::move(queue_.front());
-    queue_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    next();
-    lock.lock();
-    busy_ = false;
+    {
+      const auto [stream, next] = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      next();
+      lock.lock();
+      if (--pending_[stream] == 0) pending_.erase(stream);
+    }
     changed_.notify_all();
   }
 }

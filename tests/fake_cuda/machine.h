@@ -27,11 +27,12 @@ enum Result : int {
   kNotReady = 600,
   kPeerAlreadyEnabled = 704,
   kCooperativeTooLarge = 720,
+  kNotSupported = 801,
   kCaptureUnsupported = 900
 };
 
 // The settings in FAKE_CUDA: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
-// nccl=23007 windows=0 lsa=0 mapped=1 unmap=MS fail=SYMBOL:N", where the N-th call of SYMBOL fails.
+// nccl=23007 windows=0 lsa=0 mapped=1 unmap=MS values=0 channels=1 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
 struct Settings {
   int devices = 1;
   int multiprocessors = 132;
@@ -47,6 +48,8 @@ struct Settings {
   bool lsa = true;      // whether windows have addresses
   bool mapped = false;  // whether freeing memory that another process has mapped ends this one
   int unmap_ms = 0;     // how long it takes to unmap memory of another process
+  bool values = true;   // whether streams wait for values in memory
+  int channels = 0;     // queues of a device that its streams share, in the order of submission; 0: one for each
   std::string fails;
   int fails_at = 1;
 
@@ -86,7 +89,29 @@ class Memory {
 using Work = std::function<void()>;
 using Graph = std::vector<Work>;
 
-// Executes its work in order, on a separate thread.
+class Stream;
+
+// A queue of a device: executes the work of its streams in the order of submission, on a separate thread.
+class Channel {
+ public:
+  Channel() : thread_([this] { work(); }) {}
+  ~Channel();
+  static std::shared_ptr<Channel> of(int device, unsigned long long stream);
+  void add(Stream* stream, Work work);
+  void synchronize(const Stream* stream);
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<Stream*, Work>> queue_;
+  std::map<const Stream*, std::size_t> pending_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// Executes its work in order.
 class Stream {
  public:
   explicit Stream(int device);
@@ -95,23 +120,16 @@ class Stream {
   int device() const { return device_; }
   unsigned long long id() const { return id_; }
   void add(Work work);  // adds to the graph during a capture
-  void synchronize();
+  void synchronize() { channel_->synchronize(this); }
   void begin_capture() { graph_ = std::make_unique<Graph>(); }
   std::unique_ptr<Graph> end_capture() { return std::move(graph_); }
   bool capturing() const { return graph_ != nullptr; }
 
  private:
-  void work();
-
   int device_;
   unsigned long long id_;  // never reused, while an address may be
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Work> queue_;
-  bool busy_ = false;
-  bool stop_ = false;
+  std::shared_ptr<Channel> channel_;
   std::unique_ptr<Graph> graph_;
-  std::thread thread_;
 };
 
 struct Event {

@@ -214,7 +214,7 @@ def test_commands_name_them_and_say_who_runs_them(tmp_path: Path, schedule: synt
     gc3.compile(replace(schedule, lanes=0).algorithm(), protocol="Copy").save(program)
     said = command("sim", program, "-t", "dgx1", "-b", "1MiB", "-e", "1MiB")
     assert said.exit_code == 0, said.output
-    assert "engines of gc3 let threadblocks store the messages" in said.output
+    assert "only the engine on devices uses" in said.output
     said = command("sim", "ring_allgather:protocol=Pull", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB")
     assert said.exit_code == 0, said.output
     assert "copy engines" not in said.output

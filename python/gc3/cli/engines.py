@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import cuda
+from gc3.cli import copies
 from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.measure import Timer
 from gc3.runtime.program import EngineOptions, Program
@@ -36,7 +37,10 @@ def timer(
 
         def on_devices(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
             if program not in ready:
-                ready[program] = cuda.Engine(program, options)
+                made = cuda.Engine(program, options)
+                if not ready:
+                    copies.carried_out(made.copies)
+                ready[program] = made
             return ready[program].time(inputs, **how)
 
         yield on_devices

@@ -61,7 +61,7 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 @click.option("--protocols", type=options.Names(datatypes.PROTOCOLS), default=",".join(datatypes.FORMATS),
               show_default=True, metavar="NAME,...",
               help="Those that programs may have, as far as the machine has them, or all; Simple always. With Pull "
-              "receivers load messages; with Copy, copy engines move them, which gc3 itself does not use.")  # fmt: skip
+              "receivers load messages; with Copy, copy engines move them, straight to where they belong.")  # fmt: skip
 @click.option("--target", type=click.Choice(["msccl", "azure", "rccl"]),
               help="Only programs that this runtime runs, for `gc3 table export --xml`.")  # fmt: skip
 @click.option("--time-limit", type=options.Positive(), metavar="SECONDS",

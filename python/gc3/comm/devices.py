@@ -126,6 +126,9 @@ class Devices:
         said = dict.fromkeys(reach.how for reach in self._reach.values())
         if self._proxy is not None:
             said[f"to other hosts: a proxy and pinned memory, over {self._proxy.describe()}"] = None
+        for engine in self._engines:
+            if engine.copies:
+                said[f"protocol Copy: {engine.copies}"] = None
         return "; ".join(said)
 
     def synchronize(self) -> None:

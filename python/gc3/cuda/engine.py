@@ -50,6 +50,14 @@ class Engine:
         """The devices that run the program."""
         return self._core.devices
 
+    @property
+    def copies(self) -> str:
+        """Who carries out the messages of a program with the protocol Copy; "" for other programs.
+
+        "copy engines", except for calls that are captured into a graph, or "threadblocks: " and the reason.
+        """
+        return self._core.copies
+
     def device_of(self, rank: int) -> int:
         """Returns the device of a rank."""
         return self._core.device_of(rank)

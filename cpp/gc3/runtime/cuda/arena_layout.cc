@@ -93,6 +93,11 @@ Result<ArenaLayout> ArenaLayout::create(const interp::Plan& plan, const interp::
   return layout;
 }
 
+Status ArenaLayout::add_copy_fifos(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes) {
+  GC3_ASSIGN(copies, CopyFifos::create(plan, slots, slot_bytes, bytes));
+  return {};
+}
+
 void ArenaLayout::connect(const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas,
                           interp::Task& task) const {
   const auto arrivals = [](std::uint8_t* at) { return reinterpret_cast<std::uint64_t*>(at); };

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/runtime/cuda/copy_fifos.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
 
@@ -39,11 +41,14 @@ struct ArenaLayout {
   // `hosts`: of each rank, a number; empty: all are on one. Connections between hosts are in no arena.
   static Result<ArenaLayout> create(const interp::Plan& plan, const interp::FifoGeometry& geometry,
                                     const std::vector<std::uint32_t>& hosts = {});
+  // Adds the FIFOs of copy engines. Values that are 0 are chosen.
+  Status add_copy_fifos(const interp::Plan& plan, std::uint32_t slots, std::uint64_t slot_bytes);
 
   // The ends of the connections of a threadblock, at their first message. `arenas`: by rank.
   void connect(const interp::PlanThreadblock& tb, const std::vector<std::uint8_t*>& arenas, interp::Task& task) const;
 
   bool pulls = false;
+  std::optional<CopyFifos> copies;
   std::vector<Place> connections;
   std::map<std::uint32_t, PinnedFifo> pinned;  // by connection: those of this rank to other hosts
   std::vector<std::uint64_t> bytes;            // by rank; the semaphores of a rank's threadblocks come first

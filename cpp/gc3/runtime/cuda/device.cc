@@ -23,7 +23,8 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
   int cooperative = 0;
   for (const auto& [attribute, value] :
        {std::pair{kMajor, &device->major_}, std::pair{kMinor, &device->minor_},
-        std::pair{kMultiprocessors, &device->multiprocessors_}, std::pair{kCooperativeLaunch, &cooperative}}) {
+        std::pair{kMultiprocessors, &device->multiprocessors_}, std::pair{kCooperativeLaunch, &cooperative},
+        std::pair{kStreamValues64, &device->stream_values_}}) {
     GC3_CHECK(d.check(d->device_attribute(value, attribute, device->handle_), "attributes of " + device->describe()));
   }
   if (device->major_ < 8 || cooperative == 0) {
@@ -62,8 +63,12 @@ Result<Kernels> Device::kernels(model::Protocol protocol, model::DataType type) 
   GC3_CHECK(driver().check(driver()->get_function(&kernels.run, module, run.c_str()), what));
   GC3_CHECK(driver().check(driver()->get_function(&kernels.divide, module, ("gc3_divide_" + of_type).c_str()), what));
   GC3_CHECK(driver().check(driver()->get_function(&kernels.scale, module, ("gc3_scale_" + of_type).c_str()), what));
+  GC3_CHECK(driver().check(driver()->get_function(&kernels.guard, module, "gc3_guard"), what));
   GC3_CHECK(driver().check(
       driver()->occupancy(&kernels.blocks_per_multiprocessor, kernels.run, static_cast<int>(kThreads), 0), what));
+  // Asking for it loads the guard. If its first launch did so, that could wait for streams that wait themselves.
+  int guards = 0;
+  GC3_CHECK(driver().check(driver()->occupancy(&guards, kernels.guard, 1, 0), what));
   kernels_[{protocol, type}] = kernels;
   return kernels;
 }

@@ -22,6 +22,7 @@ struct Kernels {
   CUfunction run = nullptr;
   CUfunction divide = nullptr;
   CUfunction scale = nullptr;
+  CUfunction guard = nullptr;
   int blocks_per_multiprocessor = 0;  // blocks of `run` that are resident at once
 };
 
@@ -44,6 +45,8 @@ class Device {
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }
   CUcontext context() const { return context_; }
   int ordinal() const { return ordinal_; }
+  // Whether streams can wait for values in memory and write them.
+  bool has_stream_values() const { return stream_values_ != 0; }
   int multiprocessors() const { return multiprocessors_; }
   std::string describe() const { return "device " + std::to_string(ordinal_) + " (" + name_ + ")"; }
 
@@ -58,6 +61,7 @@ class Device {
   int major_ = 0;
   int minor_ = 0;
   int multiprocessors_ = 0;
+  int stream_values_ = 0;
   std::string name_;
   CUcontext context_ = nullptr;
   std::mutex mutex_;  // of the following members

@@ -19,6 +19,15 @@ using CUevent = void*;
 using CUgraph = void*;
 using CUgraphExec = void*;
 using CUdeviceptr = std::uint64_t;
+// An operation of cuStreamBatchMemOp, for values of 64 bits.
+struct MemoryOperation {
+  int operation = 0;
+  CUdeviceptr address = 0;
+  std::uint64_t value = 0;
+  unsigned flags = 0;
+  CUdeviceptr alias = 0;
+  std::uint64_t unused = 0;
+};
 struct IpcHandle {
   std::uint64_t words[8];
 };
@@ -31,7 +40,19 @@ enum CudaResult : int {
   kCudaNotReady = 600,
   kCudaPeerAlreadyEnabled = 704
 };
-enum DeviceAttribute : int { kMultiprocessors = 16, kMajor = 75, kMinor = 76, kCooperativeLaunch = 95 };
+enum DeviceAttribute : int {
+  kMultiprocessors = 16,
+  kMajor = 75,
+  kMinor = 76,
+  kCooperativeLaunch = 95,
+  kStreamValues64 = 122  // cuStreamBatchMemOp with values of 64 bits
+};
+inline constexpr int kWaitValue64 = 4;
+inline constexpr int kWriteValue64 = 5;
+inline constexpr unsigned kWaitAtLeast = 0;  // as the difference of signed numbers
+inline constexpr unsigned kWaitEqual = 1;
+inline constexpr unsigned kWriteBehindAll = 0;  // with a barrier of memory for what the stream has done before
+inline constexpr unsigned kWriteAnyTime = 1;
 inline constexpr int kPeerNativeAtomics = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kCaptureRelaxed = 2;

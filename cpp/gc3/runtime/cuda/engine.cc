@@ -43,7 +43,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& r
       GC3_CHECK(part->device().check_lines(launcher.plan().protocol, peer->device().ordinal()));
     }
   }
-  GC3_CHECK(launcher.start(std::vector(devices.size(), arenas), devices.size() > 1));
+  bool copies = true;
+  for (const auto& part : launcher.parts()) copies = copies && part->device().has_stream_values();
+  GC3_CHECK(launcher.start(std::vector(devices.size(), arenas), devices.size() > 1, copies));
   return engine;
 }
 

@@ -37,6 +37,7 @@ class Engine final : public interp::Engine<interp::Call> {
 
   const interp::Plan& plan() const override { return launcher_->plan(); }
   const interp::FifoGeometry& geometry() const { return launcher_->geometry(); }
+  const Launcher& launcher() const { return *launcher_; }
   std::vector<int> devices() const;
   int device_of(std::uint32_t rank) const { return device_of_[rank]; }
 

@@ -1,6 +1,8 @@
 #include "gc3/runtime/cuda/launcher.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -19,7 +21,25 @@ Result<std::unique_ptr<Launcher>> Launcher::create(const ir::Program& program, c
   made->timeout_s_ = options.timeout_s;
   GC3_ASSIGN(made->geometry_, choose_geometry(made->plan_, options.slots, options.slot_bytes));
   GC3_ASSIGN(made->layout_, ArenaLayout::create(made->plan_, made->geometry_, options.hosts));
+  GC3_CHECK(made->plan_copies(options));
   return made;
+}
+
+// The same on all ranks.
+Status Launcher::plan_copies(const Options& options) {
+  if (!plan_.copied) return {};
+  if (!options.hosts.empty()) {
+    why_not_ = "some ranks are on other hosts";
+    return {};
+  }
+  GC3_CHECK(layout_.add_copy_fifos(plan_, options.slots, options.slot_bytes));
+  std::optional<std::vector<LaneStep>> order = order_of_lanes(plan_, layout_.copies->geometry.slots);
+  if (order.has_value()) {
+    order_ = *std::move(order);
+  } else {
+    why_not_ = "a step of the program waits for ever";
+  }
+  return {};
 }
 
 Launcher::~Launcher() {
@@ -42,52 +62,131 @@ Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uin
   return {};
 }
 
-Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system,
+Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system, bool copies,
                        std::map<std::uint32_t, PinnedFifo> pinned) {
+  constexpr std::uint64_t kStepsAtOnce = 1024;  // of a lane, behind which a guard is launched
   layout_.pinned = std::move(pinned);
   for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
+  if (order_.empty()) return {};
+  if (!copies) {
+    why_not_ = "not every device lets streams wait for values";
+    return {};
+  }
+  for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->add_lanes(arenas[p]));
+  for (const LaneStep& step : order_) {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      if (parts_[p]->lanes()->has(step.tb)) lane_steps_.push_back({p, step});
+    }
+  }
+  std::uint64_t longest = 1;
+  for (const interp::PlanThreadblock& tb : plan_.threadblocks) {
+    longest = std::max<std::uint64_t>(longest, tb.step_count);
+  }
+  tiles_at_once_ = std::max<std::uint64_t>(kStepsAtOnce / longest, 1);
   return {};
+}
+
+Status Launcher::add_copies(std::uint64_t first_tile, std::uint64_t last_tile) {
+  for (std::uint64_t tile = first_tile; tile < last_tile; ++tile) {
+    for (const Submitted& at : lane_steps_) {
+      const Current current(parts_[at.part]->device());
+      GC3_CHECK(parts_[at.part]->lanes()->add(at.step, tile));
+    }
+  }
+  return {};
+}
+
+Status Launcher::launch_copies(const interp::Call& call, const interp::Run& run, const std::vector<Kernels>& kernels,
+                               const std::vector<CUstream>& streams) {
+  std::vector<LocalRanks::Prepared> prepared(parts_.size());
+  // `work(part, its number)`, for all parts that have something to do, with their contexts.
+  const auto each = [&](const auto& work) -> Status {
+    Status first;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      if (parts_[p]->idle(run)) continue;
+      const Current current(parts_[p]->device());
+      Status status = work(*parts_[p], p);
+      if (first.ok()) first = std::move(status);
+    }
+    return first;
+  };
+  GC3_CHECK(each([&](LocalRanks& part, std::size_t p) {
+    return part.prepare(call, run, kernels[p], watch_, timeout_ns(), streams[p], prepared[p]);
+  }));
+  for (std::uint64_t tile = 0; tile < run.tiles; tile += tiles_at_once_) {
+    Status status = each([&](LocalRanks& part, std::size_t p) {
+      const Launch& launch = prepared[p].launch;
+      return part.lanes()->begin({run, launch.buffers, call.count, launch.halt, launch.stands, launch.control,
+                                  launch.timeout_ns, kernels[p].guard, streams[p]});
+    });
+    if (status.ok()) status = add_copies(tile, std::min(tile + tiles_at_once_, run.tiles));
+    if (!status.ok()) stop();  // of what the lanes have got so far, nobody may believe the end
+    const Status ended = each([&](LocalRanks& part, std::size_t) { return part.lanes()->end(); });
+    unguarded_ = unguarded_ || !ended.ok();
+    GC3_CHECK(status);
+    GC3_CHECK(ended);
+  }
+  return each([&](LocalRanks& part, std::size_t p) { return part.finish(call, prepared[p], kernels[p], streams[p]); });
 }
 
 Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std::vector<CUstream>& streams) {
   GC3_CHECK(check());
-  GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  bool copies = uses_copy_engines();
+  std::vector<int> capturing(parts_.size());
+  for (std::size_t p = 0; p < parts_.size(); ++p) {
+    const Current current(parts_[p]->device());
+    const Driver& driver = parts_[p]->device().driver();
+    GC3_CHECK(driver.check(driver->is_capturing(streams[p], &capturing[p]), "the stream"));
+    copies = copies && capturing[p] == 0;
+  }
+  GC3_ASSIGN(interp::Run run,
+             make_run(plan_, copies ? layout_.copies->geometry : geometry_, call.count, model::size_of(call.type)));
   run.tag = tag;
   std::vector<Kernels> kernels;
   for (const auto& part : parts_) {  // all parts are known to fit before anything is launched
     GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));
-    GC3_CHECK(part->check_resident(found));
+    if (!copies) GC3_CHECK(part->check_resident(found));
     if (parts_.size() > 1) GC3_CHECK(part->reserve(call, run));
     kernels.push_back(found);
   }
   last_run_ = run;
+  // What follows a part's launch: the event that tells its end.
+  std::vector<unsigned long long> ids(parts_.size());
+  const auto mark = [&](std::size_t p) -> Status {
+    if (capturing[p] != 0) return {};
+    const Driver& driver = parts_[p]->device().driver();
+    GC3_CHECK(driver.check(driver->record_event(done_[p].get(), streams[p]), "the end of a launch"));
+    last_stream_[p] = ids[p];
+    launched_[p] = true;
+    return {};
+  };
+  const auto failed = [&](const Status& status) -> Status {
+    stop();  // the ranks that were launched already wait for no other
+    GC3_CHECK(start_afresh());
+    return status;
+  };
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const Current current(parts_[p]->device());
     const Driver& driver = parts_[p]->device().driver();
-    const CUstream stream = streams[p];
-    int capturing = 0;
-    GC3_CHECK(driver.check(driver->is_capturing(stream, &capturing), "the stream"));
     // Only one launch at a time may use the FIFOs. Within a stream that holds; for graphs, the user must ensure the
     // order.
-    unsigned long long id = 0;
-    if (capturing == 0) GC3_CHECK(driver.check(driver->stream_id(stream, &id), "the stream"));
-    captured_ = captured_ || capturing != 0;
-    if (capturing == 0 && launched_[p] && last_stream_[p] != id) {
-      GC3_CHECK(driver.check(driver->wait_event(stream, done_[p].get(), 0), "the order of two streams"));
+    if (capturing[p] == 0) GC3_CHECK(driver.check(driver->stream_id(streams[p], &ids[p]), "the stream"));
+    captured_ = captured_ || capturing[p] != 0;
+    if (capturing[p] == 0 && launched_[p] && last_stream_[p] != ids[p]) {
+      GC3_CHECK(driver.check(driver->wait_event(streams[p], done_[p].get(), 0), "the order of two streams"));
     }
-    const Status status =
-        parts_[p]->enqueue(call, run, kernels[p], watch_, static_cast<std::uint64_t>(timeout_s_ * 1e9), stream);
-    if (!status.ok()) {
-      stop();  // the ranks that were launched already wait for no other
-      GC3_CHECK(start_afresh());
-      return status;
-    }
-    if (capturing != 0) continue;
-    GC3_CHECK(driver.check(driver->record_event(done_[p].get(), stream), "the end of a launch"));
-    last_stream_[p] = id;
-    launched_[p] = true;
+    if (copies) continue;
+    const Status status = parts_[p]->enqueue(call, run, kernels[p], watch_, timeout_ns(), streams[p]);
+    if (!status.ok()) return failed(status);
+    GC3_CHECK(mark(p));
   }
-  return {};
+  if (!copies) return {};
+  const Status status = launch_copies(call, run, kernels, streams);
+  for (std::size_t p = 0; p < parts_.size(); ++p) {  // the lanes may have work even if something has failed
+    const Current current(parts_[p]->device());
+    GC3_CHECK(mark(p));
+  }
+  return status.ok() ? status : failed(status);
 }
 
 Status Launcher::reserve(const interp::Call& call) {
@@ -107,7 +206,12 @@ bool Launcher::busy() const {
 }
 
 void Launcher::settle() const {
-  while (busy()) std::this_thread::yield();  // all running launches see the word soon
+  while (busy()) {  // all running launches see the word soon
+    for (const auto& part : parts_) {
+      if (unguarded_ && !part->release_lanes(last_run_.tag).ok()) return;
+    }
+    std::this_thread::yield();
+  }
 }
 
 Status Launcher::failure() const {
@@ -148,6 +252,7 @@ Status Launcher::start_afresh() {
   GC3_CHECK(wait_for_end());
   if (ranks_ != plan_.collective.ranks()) return {};
   for (const auto& part : parts_) GC3_CHECK(part->reset());
+  unguarded_ = false;
   watch_.reset();
   return {};
 }
@@ -165,7 +270,8 @@ Diagnostic Launcher::explain(Stop why) const {
     tasks[i].tile = stand.tile;
     tasks[i].step = stand.step;
     tasks[i].wait = stand.wait;
-    tasks[i].waiting = static_cast<interp::Waiting>(stand.waiting);
+    tasks[i].waiting = static_cast<interp::Waiting>(stand.waiting & ~kOfStep);
+    if ((stand.waiting & kOfStep) != 0) tasks[i].wait += tasks[i].steps[stand.step].wait_begin;
   }
   interp::report_waiting(plan_, tasks, last_run_, problem);
   return problem;

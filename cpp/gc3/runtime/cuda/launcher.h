@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -34,8 +35,8 @@ class Launcher {
   // Before `start`: the ranks that run on a device, and memory for their arenas if the caller provides it.
   Status add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas = nullptr);
   // The addresses of the arenas of all ranks, for each part; `system`: more than one device takes part. `pinned`: see
-  // ArenaLayout.
-  Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system,
+  // ArenaLayout. `copies`: whether the devices of all ranks can let copy engines move messages.
+  Status start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system, bool copies,
                std::map<std::uint32_t, PinnedFifo> pinned = {});
 
   // Puts a call on the parts' streams and returns. `tag`: 16 bits on which all ranks agree, see interp/fifo.h. A
@@ -52,6 +53,10 @@ class Launcher {
   // Ends the running launches, and all later ones until `check`.
   void stop() const { watch_.stop(Stop::asked); }
   bool busy() const;
+  // Whether copy engines move the messages of calls that are not captured. If a program with the protocol Copy is
+  // executed by threadblocks, `why_not` says why.
+  bool uses_copy_engines() const { return !lane_steps_.empty(); }
+  const std::string& why_not() const { return why_not_; }
 
   const interp::Plan& plan() const { return plan_; }
   const interp::FifoGeometry& geometry() const { return geometry_; }
@@ -59,7 +64,18 @@ class Launcher {
   const std::vector<std::unique_ptr<LocalRanks>>& parts() const { return parts_; }
 
  private:
+  // A step in the order of submission, and the part that has it.
+  struct Submitted {
+    std::size_t part = 0;
+    LaneStep step;
+  };
+
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
+  Status plan_copies(const Options& options);
+  Status launch_copies(const interp::Call& call, const interp::Run& run, const std::vector<Kernels>& kernels,
+                       const std::vector<CUstream>& streams);
+  Status add_copies(std::uint64_t first_tile, std::uint64_t last_tile);
+  std::uint64_t timeout_ns() const { return static_cast<std::uint64_t>(timeout_s_ * 1e9); }
   Diagnostic explain(Stop why) const;
   Status failure() const;       // what the driver says about the last launches
   void settle() const;          // waits until no launch of this object runs
@@ -78,6 +94,11 @@ class Launcher {
   std::size_t ranks_ = 0;  // of all parts
   bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
+  std::vector<LaneStep> order_;        // of all ranks, for lanes; see copy_lanes.h
+  std::vector<Submitted> lane_steps_;  // those of the parts; empty: kernels move all messages
+  std::uint64_t tiles_at_once_ = 1;    // of lanes
+  std::string why_not_;
+  bool unguarded_ = false;  // some lanes have no guard, because the driver has failed
 };
 
 template <class Interrupted>

@@ -211,14 +211,43 @@ Status LocalRanks::reserve(const interp::Call& call, const interp::Run& run) {
   return bind(call, run, launch, copies);
 }
 
+Status LocalRanks::add_lanes(const std::vector<std::uint8_t*>& arenas) {
+  GC3_ASSIGN(lanes_, CopyLanes::create(plan_, *layout_.copies, device_, ranks_, threadblocks_, arenas));
+  return {};
+}
+
+Status LocalRanks::release_lanes(std::uint64_t tag) const {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const CopyFifos::Words& has = layout_.copies->ranks[ranks_[i]];
+    std::vector<std::uint64_t> words(1, kSpoilt);
+    words.insert(words.end(), has.counters, kReleased);
+    words.insert(words.end(), has.slots, tag);
+    words.insert(words.end(), has.slots, 0);
+    GC3_CHECK(arenas_.write(words.data(), offsets_[i] + has.at, sizeof(std::uint64_t)));  // before the others
+    GC3_CHECK(arenas_.write(words.data(), offsets_[i] + has.at, has.bytes()));
+  }
+  return {};
+}
+
 Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                            std::uint64_t timeout_ns, CUstream stream) {
-  if (threadblocks_.empty() || run.tiles == 0) return {};
+  if (idle(run)) return {};
   const Current current(*device_);
+  Prepared made;
+  GC3_CHECK(prepare(call, run, kernels, watch, timeout_ns, stream, made));
+  void* arguments[] = {&made.launch};
+  GC3_CHECK(device_->driver().check(
+      device_->driver()->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads, 1,
+                                            1, 0, stream, arguments),
+      "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
+  return finish(call, made, kernels, stream);
+}
+
+Status LocalRanks::prepare(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
+                           std::uint64_t timeout_ns, CUstream stream, Prepared& made) {
   const Driver& driver = device_->driver();
-  Launch launch{};
-  std::vector<interp::Copy> copies;
-  GC3_CHECK(bind(call, run, launch, copies));
+  Launch& launch = made.launch;
+  GC3_CHECK(bind(call, run, launch, made.copies));
   launch.run = run;
   launch.threadblocks = reinterpret_cast<const Threadblock*>(records_.data());
   launch.halt = reinterpret_cast<Halt*>(progress_.data());
@@ -230,12 +259,12 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   launch.system = system_ ? 1 : 0;
   launch.fences = fences_ ? 1 : 0;
 
-  const std::uint64_t block = call.count * model::size_of(call.type);
+  const std::uint64_t block = made.block = call.count * model::size_of(call.type);
   // The bytes of a block of a copy; padded copies have whole chunks.
   const std::uint64_t padded = run.chunk_elems * plan_.collective.chunks() * model::size_of(call.type);
-  const std::uint64_t stride = plan_.pads(call.count) ? padded : block;
+  const std::uint64_t stride = made.stride = plan_.pads(call.count) ? padded : block;
   const auto checked = [&](int result) { return driver.check(result, "a copy of a buffer on " + device_->describe()); };
-  for (const interp::Copy& c : copies) {
+  for (const interp::Copy& c : made.copies) {
     for (std::uint64_t b = 0; b < c.how.blocks; ++b) {
       const CUdeviceptr to = address(c.data + b * stride);
       GC3_CHECK(checked(driver->device_to_device(to, address(c.user + b * block), block, stream)));
@@ -243,18 +272,20 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
     }
   }
   if (call.scales()) GC3_CHECK(scale(call, launch, stride, kernels, stream));
-  void* arguments[] = {&launch};
-  GC3_CHECK(
-      driver.check(driver->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads,
-                                              1, 1, 0, stream, arguments),
-                   "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
-  for (const interp::Copy& c : copies) {
+  return {};
+}
+
+Status LocalRanks::finish(const interp::Call& call, const Prepared& made, const Kernels& kernels,
+                          CUstream stream) const {
+  const Driver& driver = device_->driver();
+  for (const interp::Copy& c : made.copies) {
     for (std::uint64_t b = 0; b < c.how.results; ++b) {
-      const CUdeviceptr from = address(c.data + (c.how.first + b) * stride);
-      GC3_CHECK(checked(driver->device_to_device(address(c.output + b * block), from, block, stream)));
+      const CUdeviceptr from = address(c.data + (c.how.first + b) * made.stride);
+      GC3_CHECK(driver.check(driver->device_to_device(address(c.output + b * made.block), from, made.block, stream),
+                             "a copy of a buffer on " + device_->describe()));
     }
   }
-  if (call.op == model::ReduceOp::avg) GC3_CHECK(divide(call, run, kernels, stream));
+  if (call.op == model::ReduceOp::avg) GC3_CHECK(divide(call, made.launch.run, kernels, stream));
   return {};
 }
 
@@ -304,7 +335,8 @@ Status LocalRanks::launch_rows(CUfunction kernel, std::uint64_t elems, void* arg
       what + device_->describe());
 }
 
-Status LocalRanks::reset() const {
+Status LocalRanks::reset() {
+  if (lanes_ != nullptr) lanes_->reset();
   GC3_CHECK(arenas_.clear());
   return progress_.clear();
 }

@@ -8,6 +8,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/cuda/arena_layout.h"
+#include "gc3/runtime/cuda/copy_lanes.h"
 #include "gc3/runtime/cuda/device.h"
 #include "gc3/runtime/cuda/device/launch.h"
 #include "gc3/runtime/interp/call.h"
@@ -60,8 +61,25 @@ class LocalRanks {
   // avg.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream);
+  // The same in parts, for a caller that puts the messages on streams of copy engines instead of the kernel. Before
+  // and behind them: copies, factors and the division.
+  struct Prepared {
+    Launch launch{};
+    std::vector<interp::Copy> copies;
+    std::uint64_t block = 0;   // bytes of a block of the call
+    std::uint64_t stride = 0;  // and in the buffers of the launch
+  };
+  bool idle(const interp::Run& run) const { return threadblocks_.empty() || run.tiles == 0; }
+  Status prepare(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
+                 std::uint64_t timeout_ns, CUstream stream, Prepared& made);
+  Status finish(const interp::Call& call, const Prepared& made, const Kernels& kernels, CUstream stream) const;
+  // After `connect`, if copy engines move the messages.
+  Status add_lanes(const std::vector<std::uint8_t*>& arenas);
+  CopyLanes* lanes() const { return lanes_.get(); }
+  // What the guard of a stopped launch does, once, from the host.
+  Status release_lanes(std::uint64_t tag) const;
   // After a failure: resets all counters and FIFOs. No launch may be running.
-  Status reset() const;
+  Status reset();
 
   Device& device() const { return *device_; }
   const std::shared_ptr<Device>& shared_device() const { return device_; }
@@ -98,6 +116,7 @@ class LocalRanks {
   Memory divisors_;
   std::vector<std::uint64_t> first_divisor_;  // for each of its ranks
   std::vector<Memory> workspaces_;            // scratch and copies; the last one is in use
+  std::unique_ptr<CopyLanes> lanes_;
 };
 
 }  // namespace gc3::cuda

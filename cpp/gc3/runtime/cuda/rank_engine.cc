@@ -103,6 +103,7 @@ Result<ArenaHandle> RankEngine::handle() const {
   GC3_ASSIGN(handle.process, process_id());
   handle.base = address(launcher_->parts()[0]->memory().data());
   handle.device = device_->ordinal();
+  handle.stream_values = device_->has_stream_values() ? 1 : 0;
   if (window_.data() != nullptr) return handle;
   const Current current(*device_);
   const CaptureRelaxed relaxed(device_->driver());
@@ -139,14 +140,15 @@ Status RankEngine::connect(const std::vector<ArenaHandle>& handles, const Interr
     GC3_ASSIGN(pinned, proxy_->open(device_, plan(), launcher_->geometry(), rank_, interrupted));
     proxy_->serve(*launcher_);
   }
-  return launcher_->start({arenas}, true, std::move(pinned));
+  const bool copies = std::ranges::all_of(handles, [](const ArenaHandle& h) { return h.stream_values != 0; });
+  return launcher_->start({arenas}, true, copies, std::move(pinned));
 }
 
 Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& handle) {
   if (window_.data() != nullptr) return window_.of(peer);
   GC3_ASSIGN(const auto here, process_id());
   if (handle.process == here) {
-    GC3_ASSIGN(const std::shared_ptr<Device> device, runtime_->device(static_cast<int>(handle.device)));
+    GC3_ASSIGN(const std::shared_ptr<Device> device, runtime_->device(handle.device));
     GC3_CHECK(device_->reach(*device));
     return reinterpret_cast<std::uint8_t*>(handle.base);
   }
@@ -177,7 +179,8 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
 
 Status RankEngine::load(model::DataType type) {
   GC3_ASSIGN(const Kernels kernels, device_->kernels(plan().protocol, type));
-  return launcher_->parts()[0]->check_resident(kernels);
+  // Copy engines need no room; should a call be captured, it is checked then.
+  return launcher_->uses_copy_engines() ? Status() : launcher_->parts()[0]->check_resident(kernels);
 }
 
 Status RankEngine::reserve(const void* input, void* output, std::uint64_t count, model::DataType type,

@@ -25,7 +25,8 @@ struct ArenaHandle {
   IpcHandle ipc{};                         // with windows all zero
   std::array<std::uint64_t, 2> process{};  // see process_id
   std::uint64_t base = 0;                  // the address in that process
-  std::int64_t device = 0;                 // its number in that process
+  std::int32_t device = 0;                 // its number in that process
+  std::int32_t stream_values = 0;          // whether its streams can wait for values, for copy engines
 };
 
 // This process among those of all hosts and containers: a random number, and the number of the process, which a fork
@@ -87,6 +88,7 @@ class RankEngine {
 
   const interp::Plan& plan() const { return launcher_->plan(); }
   std::uint32_t rank() const { return rank_; }
+  const Launcher& launcher() const { return *launcher_; }
 
  private:
   RankEngine() = default;

@@ -20,6 +20,7 @@ class Planner {
     plan_.collective = program_.collective;
     plan_.protocol = model::format_of(program_.protocol);
     plan_.pulls = program_.protocol == model::Protocol::Pull;
+    plan_.copied = program_.protocol == model::Protocol::Copy;
     plan_.slots = std::max(program_.slots, 1U);
     plan_.source = program_.source;
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r);

@@ -71,6 +71,7 @@ struct Plan {
   model::Collective collective;
   model::Protocol protocol = model::Protocol::Simple;  // the format of messages: Simple, LL or LL128
   bool pulls = false;                                  // whether receivers read messages where the sender has them
+  bool copied = false;                                 // whether copy engines move messages, where an engine uses them
   std::uint32_t slots = 1;                             // the slots that the program needs per connection
   std::uint32_t max_count = 1;                         // chunks in the largest transfer
   bool moves_between_classes = false;                  // see chunk_classes.h

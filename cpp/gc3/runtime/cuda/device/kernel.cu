@@ -1,8 +1,9 @@
 // The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_divide_TYPE is the last step of avg,
-// gc3_scale_TYPE the first of premulsum.
+// gc3_scale_TYPE the first of premulsum, gc3_guard watches launches of copies.
 //
 // With GC3_PROTOCOL and GC3_TYPE defined, only the kernels of that protocol and type, which a program needs; else all.
 #include "gc3/runtime/cuda/device/cuda_platform.h"
+#include "gc3/runtime/cuda/device/guard.h"
 #include "gc3/runtime/cuda/device/kernel.h"
 
 // The function that a block executes; benchmarks replace it.
@@ -33,6 +34,11 @@
     gc3::cuda::scale_row<gc3::cuda::type##_element>(scaling, blockIdx.y, first,                     \
                                                     static_cast<uint64_t>(gridDim.x) * blockDim.x); \
   }
+
+extern "C" __global__ void __launch_bounds__(1) gc3_guard(const __grid_constant__ gc3::cuda::Guard guard) {
+  gc3::cuda::CudaPlatform platform;
+  gc3::cuda::watch_lanes(platform, guard);
+}
 
 #if defined(GC3_TYPE)
 #define GC3_RUN_KERNEL_OF(protocol, type) GC3_RUN_KERNEL(protocol, type)
