@@ -23,7 +23,13 @@ constexpr std::uint32_t kCrowd = 3 * kStop;       // three that are near to each
 constexpr std::uint32_t kCrowdAgain = 2 * kStop;  // if there was a crowd before
 constexpr std::uint32_t kMostStops = 4 * kStop;
 
-// Duels. A leg lasts for a few turns that the system gives to threads, which are some milliseconds each.
+// Duels. Without a crowd they are with programs that took at most so many per cent longer than the best one.
+constexpr std::uint64_t kNear = 30;
+constexpr std::uint64_t kCalmDuelNs = 1'000'000;  // of a leg
+// Between two pairs of legs there are so many of the calls so far, since phases in which one program is faster may last
+// for any number of calls. So all rivals come about once until there are twice as many calls.
+constexpr std::uint64_t kPairPart = 32;
+// In a crowd a leg lasts for a few turns that the system gives to threads, which are some milliseconds each.
 constexpr std::uint64_t kDuelNs = 10'000'000;
 constexpr std::uint64_t kMostCalls = 1000;  // of a leg
 constexpr std::int32_t kWon = 5;            // points
@@ -86,14 +92,17 @@ Learner::Leg Learner::leg(std::uint32_t arm, std::uint32_t calls, bool timed) {
 Learner::Leg Learner::next(std::uint32_t ready) {
   if (calls_ == 0) return leg(best_, kFirstRest, false);
   if (best_ns_ == 0) return leg(best_, kLook, true);
-  if (crowded_ && !rivals_.empty()) return next_in_crowd(ready);
   if (!settled_ && !crowded_) return next_in_race(ready);
-  if (strange_ != 0 && stops_ == 0) return rested_ ? leg(best_, kLook, true) : leg(best_, kShortRest, false);
-  return watched();
+  if (!crowded_ && strange_ != 0 && stops_ == 0)
+    return rested_ ? leg(best_, kLook, true) : leg(best_, kShortRest, false);
+  if (!crowded_ && calls_ >= next_pair_ && rivals_.empty()) challenge();
+  const bool waits = !crowded_ && (calls_ < next_pair_ || stops_ != 0);
+  return rivals_.empty() || waits ? watched() : next_in_duel(ready);
 }
 
 // When nothing is to be tried.
 Learner::Leg Learner::watched() {
+  own_ns_ = 0;
   const std::uint32_t timed = stops_ == 0 ? timed_calls() : period();
   if (rested_ || timed == period()) return leg(best_, timed, true);
   return leg(best_, period() - timed, false);
@@ -149,15 +158,18 @@ void Learner::heard(const Leg& leg, const Times& times) {
   total_ += times.mean * leg.calls + times.exchange;
   exchange_ns_ = exchange_ns_ == 0 ? times.exchange : (3 * exchange_ns_ + times.exchange) / 4;
   between_ns_ = times.between;
-  if (crowded_) return in_crowd(leg, times);
-  if (best_ns_ != 0) {
-    if (!settled_) spent_ += times.exchange;
-    if (leg.arm != best_ && times.usual > best_ns_) spent_ += (times.usual - best_ns_) * leg.calls;
-  }
-  if (!settled_) {
+  if (!settled_ && !crowded_) {
+    if (best_ns_ != 0) {
+      spent_ += times.exchange;
+      if (leg.arm != best_ && times.usual > best_ns_) spent_ += (times.usual - best_ns_) * leg.calls;
+    }
     race(leg, times);
-  } else if (leg.arm == best_) {
-    watch(times);
+  } else if (leg.arm != best_) {
+    if (!rivals_.empty() && rivals_.front() == leg.arm) duel(leg, times);
+  } else {
+    const bool compares = leg.calls >= duel_.calls && duel_.calls != 0 && (crowded_ || !times.stopped);
+    own_ns_ = compares ? std::max<std::uint64_t>(times.mean, 1) : 0;
+    crowded_ ? watch_crowd(times) : watch(times);
   }
 }
 
@@ -214,6 +226,8 @@ void Learner::watch(const Times& times) {
 void Learner::change_load(std::uint64_t ns) {
   strange_ = 0;
   ++changes_;
+  rivals_.clear();
+  duel_ = {};
   arms_[best_] = {};
   arms_[best_].add(best_ns_);
   loads_.push_back({arms_, best_});
@@ -230,6 +244,7 @@ void Learner::change_load(std::uint64_t ns) {
   for (Arm& arm : arms_) arm = {arm.excluded};
   best_ns_ = ns;
   round_ = 0;
+  next_pair_ = 0;
   settled_ = arms_.size() < 2;
 }
 
@@ -266,34 +281,54 @@ void Learner::leave_crowd() {
   best_ = calm_best_;
   best_ns_ = calm_ns_;
   rivals_.clear();
+  duel_ = {};
   if (!settled_) end_round();  // programs may have been excluded
 }
 
-Learner::Leg Learner::next_in_crowd(std::uint32_t ready) {
+// The programs that may be faster than the race has shown.
+void Learner::challenge() {
+  const std::uint64_t most = arms_[best_].time() * (100 + kNear) / 100;
+  for (std::uint32_t a = 0; a < arms_.size(); ++a) {
+    const std::uint64_t ns = arms_[a].time();
+    if (a != best_ && !arms_[a].excluded && ns != 0 && ns <= most) rivals_.push_back(a);
+  }
+  std::ranges::stable_sort(rivals_, {}, [&](std::uint32_t arm) { return arms_[arm].time(); });
+  duel_ = {};
+}
+
+Learner::Leg Learner::next_in_duel(std::uint32_t ready) {
   if (duel_.pairs == 0 && !duel_.peeked) {
     const auto runs = [&](std::uint32_t arm) { return ((ready >> arm) & 1U) != 0; };
     const auto at = std::ranges::find_if(rivals_, runs);
     if (at != rivals_.end()) std::rotate(rivals_.begin(), at, at + 1);
-    duel_.calls = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kDuelNs / best_ns_, kLook, kMostCalls));
-    if (at == rivals_.end()) return leg(best_, duel_.calls, true);
+    const std::uint64_t calls = (crowded_ ? kDuelNs : kCalmDuelNs) / best_ns_;
+    duel_.calls = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(calls, kLook, kMostCalls));
+    if (at == rivals_.end()) return crowded_ ? leg(best_, duel_.calls, true) : watched();
   }
-  if (own_ns_ == 0) return leg(best_, duel_.calls, true);
+  const bool peeks = crowded_ && !duel_.peeked;  // without a crowd it is known how long it takes, about
   const std::uint64_t worse = duel_.others > duel_.own ? (duel_.others - duel_.own) / duel_.pairs : 0;
-  const std::uint64_t extra = duel_.peeked ? worse : best_ns_ * kPeek;
-  if (!may_spend(extra + duel_.calls * kClockNs)) return leg(best_, duel_.calls, true);
-  return leg(rivals_.front(), duel_.peeked ? duel_.calls : kPeek, true);
+  const std::uint64_t extra = peeks ? best_ns_ * kPeek : worse;
+  // Half of what trials may cost is left to races and crowds, where there is more to win.
+  const std::uint64_t reserve = crowded_ ? 0 : spent_;
+  if (!may_spend(reserve + extra + duel_overhead())) return crowded_ ? leg(best_, duel_.calls, true) : watched();
+  if (own_ns_ == 0) return leg(best_, duel_.calls, true);
+  return leg(rivals_.front(), peeks ? kPeek : duel_.calls, true);
 }
 
-void Learner::in_crowd(const Leg& leg, const Times& times) {
+// What a pair of legs costs if both programs are equal. In a crowd the calls of the program in force are timed anyway.
+std::uint64_t Learner::duel_overhead() const {
+  return crowded_ ? duel_.calls * kClockNs : 2 * (duel_.calls * kClockNs + exchange_ns_);
+}
+
+void Learner::watch_crowd(const Times& times) {
+  best_ns_ = std::max<std::uint64_t>((7 * best_ns_ + times.mean) / 8, 1);
+  meets_crowd(times.stopped);
+  if (stops_ == 0) leave_crowd();
+}
+
+void Learner::duel(const Leg& leg, const Times& times) {
   const std::uint64_t mean = std::max<std::uint64_t>(times.mean, 1);
-  if (leg.arm == best_) {
-    own_ns_ = mean;
-    best_ns_ = std::max<std::uint64_t>((7 * best_ns_ + mean) / 8, 1);
-    meets_crowd(times.stopped);
-    if (stops_ == 0) leave_crowd();
-    return;
-  }
-  if (!duel_.peeked) {
+  if (leg.calls < duel_.calls) {
     duel_.peeked = true;
     if (times.usual <= best_ns_) return;
     spent_ += (times.usual - best_ns_) * leg.calls;
@@ -302,13 +337,17 @@ void Learner::in_crowd(const Leg& leg, const Times& times) {
     return;
   }
   ++duel_.pairs;
-  duel_.own += own_ns_ * leg.calls;
-  duel_.others += mean * leg.calls;
-  duel_.points += mean < own_ns_ ? 1 : mean > 2 * own_ns_ ? -2 : -1;
+  // Without a crowd a stop is an accident, which says nothing of the program.
+  if (crowded_ || !times.stopped) {
+    duel_.own += own_ns_ * leg.calls;
+    duel_.others += mean * leg.calls;
+    duel_.points += mean < own_ns_ ? 1 : mean > 2 * own_ns_ ? -2 : -1;
+  }
   own_ns_ = 0;
+  next_pair_ = calls_ + calls_ / kPairPart;
   // All legs of it together, since single ones depend on luck.
   const std::uint64_t cost = duel_.others > duel_.own ? duel_.others - duel_.own : 0;
-  spent_ = spent_ + cost + leg.calls * kClockNs - std::exchange(duel_.cost, cost);
+  spent_ = spent_ + cost + duel_overhead() - std::exchange(duel_.cost, cost);
   const bool clearly = duel_.points >= kClearlyWon && duel_.others * 2 < duel_.own;
   if (clearly || (duel_.points >= kWon && duel_.others * (100 + kGain) < duel_.own * 100)) {
     end_duel(true);
@@ -320,13 +359,23 @@ void Learner::in_crowd(const Leg& leg, const Times& times) {
 void Learner::end_duel(bool won) {
   const std::uint32_t rival = rivals_.front();
   rivals_.erase(rivals_.begin());
-  crowd_times_[rival] = duel_.own == 0 ? 2000 : 1000 * duel_.others / duel_.own;
-  if (won) {
-    crowd_times_[best_] = 1000 * duel_.own / duel_.others;
-    crowd_times_[rival] = 1000;
-    best_ = rival;
-    if (stops_ >= kCrowd) crowd_best_ = rival;  // else this may have been no crowd, or is over
-    best_ns_ = std::max<std::uint64_t>(duel_.others / duel_.pairs / duel_.calls, 1);
+  if (crowded_) {
+    crowd_times_[rival] = duel_.own == 0 ? 2000 : 1000 * duel_.others / duel_.own;
+    if (won) {
+      crowd_times_[best_] = 1000 * duel_.own / duel_.others;
+      crowd_times_[rival] = 1000;
+      best_ = rival;
+      if (stops_ >= kCrowd) crowd_best_ = rival;  // else this may have been no crowd, or is over
+      best_ns_ = std::max<std::uint64_t>(duel_.others / duel_.pairs / duel_.calls, 1);
+    }
+  } else {
+    arms_[best_] = {};
+    arms_[best_].add(best_ns_);
+    if (duel_.own != 0) {
+      arms_[rival] = {};
+      arms_[rival].add(std::max<std::uint64_t>(best_ns_ * duel_.others / duel_.own, 1));
+    }
+    if (won) lead(rival);
   }
   duel_ = {};
   own_ns_ = 0;

@@ -9,10 +9,13 @@
 // program that is left has a short timed leg, and those that are much slower than the best are out. Later the best one
 // is looked at from time to time.
 //
+// A race is soon over, but the times of one program vary by more from one moment to another than programs differ. So
+// those that were near the best challenge it afterwards, one after the other, in duels: legs in turn with the program
+// in force, which stays until another one has won. Pairs of legs come at growing intervals.
+//
 // Where other threads want the same cores, a rank is stopped for milliseconds in the midst of a call. Few calls are
-// hit, but these take most of the time, and a short leg does not show it. So a crowd is another state: programs are
-// compared by all calls of long legs, in turn with the program in force, which stays until another one has won such a
-// duel.
+// hit, but these take most of the time, and a short leg does not show it. So a crowd is another state, in which there
+// are no races, and all programs have duels.
 #pragma once
 
 #include <array>
@@ -29,7 +32,7 @@ class Learner {
   // Calls from one exchange to the next when nothing is to be tried: the more, the longer an exchange takes beside a
   // call.
   static constexpr std::uint32_t kPeriod = 250;
-  static constexpr std::uint32_t kMostPeriod = 2000;
+  static constexpr std::uint32_t kMostPeriod = 20'000;
   static constexpr std::size_t kMostArms = 12;
   static constexpr std::uint32_t kDefaultShare = 20'000;
 
@@ -62,7 +65,7 @@ class Learner {
   std::uint64_t best_ns() const { return best_ns_; }
   // Of a program under the present load, or the last one without a crowd; 0: not known.
   std::uint64_t time_of(std::uint32_t arm) const { return arms_[arm].time(); }
-  // Whether no program is to be tried under the present load any more, but for duels.
+  // Whether the race under the present load is over; there may be duels.
   bool settled() const { return settled_; }
   bool crowded() const { return crowded_; }
   // The best programs of all loads that are remembered, that of the present one first.
@@ -92,7 +95,7 @@ class Learner {
     std::vector<Arm> arms;
     std::uint32_t best = 0;
   };
-  // Of the program in force with the first of `rivals_`.
+  // Of the program in force with the first of `rivals_`. Times are those of all calls, with those that were stopped.
   struct Duel {
     std::uint32_t calls = 0;  // of a leg
     std::uint32_t pairs = 0;
@@ -110,7 +113,7 @@ class Learner {
   Leg leg(std::uint32_t arm, std::uint32_t calls, bool timed);
   Leg watched();
   Leg next_in_race(std::uint32_t ready);
-  Leg next_in_crowd(std::uint32_t ready);
+  Leg next_in_duel(std::uint32_t ready);
   void race(const Leg& leg, const Times& times);
   void end_round();
   void watch(const Times& times);
@@ -118,7 +121,10 @@ class Learner {
   void change_load(std::uint64_t ns);
   void enter_crowd(std::uint64_t mean);
   void leave_crowd();
-  void in_crowd(const Leg& leg, const Times& times);
+  std::uint64_t duel_overhead() const;
+  void watch_crowd(const Times& times);
+  void challenge();
+  void duel(const Leg& leg, const Times& times);
   void end_duel(bool won);
   void lead(std::uint32_t arm);
 
@@ -141,9 +147,11 @@ class Learner {
   std::uint32_t crowd_best_ = kMostArms;  // that has won a duel in a crowd last; kMostArms: none
   std::vector<std::uint64_t>
       crowd_times_;  // in the last crowd, in thousandths of the program that was in force; 0: not known
-  std::vector<std::uint32_t> rivals_;  // in a crowd: with whom the program in force has no duel yet, the next one first
+
+  std::vector<std::uint32_t> rivals_;  // with whom the program in force has no duel yet, the next one first
   Duel duel_;
-  std::uint64_t own_ns_ = 0;  // of the leg before, if it was of the program in force
+  std::uint64_t own_ns_ = 0;     // the mean of the leg before, if it was of the program in force
+  std::uint64_t next_pair_ = 0;  // the number of the call from which a rival has its next leg, if there is no crowd
 
   std::uint64_t calls_ = 0;
   std::uint64_t total_ = 0;
