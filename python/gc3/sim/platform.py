@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gc3 import _core
@@ -57,6 +57,15 @@ class Platform:
         if made is None:
             made = self._machines[protocol] = self._make(self.parameters.protocol(protocol))
         return made
+
+    def with_fifos(self, slots: int, slot_bytes: int) -> Platform:
+        """Returns the machine with so many slots and bytes of a slot for the protocol Simple; 0: those it has."""
+        if not slots and not slot_bytes:
+            return self
+        p = self.parameters
+        timing = p.protocol("Simple")
+        timing = replace(timing, slots=slots or timing.slots, slot_bytes=slot_bytes or timing.slot_bytes)
+        return replace(self, parameters=replace(p, protocols={**p.protocols, "Simple": timing}))
 
     def rate(self, resource: Resource, protocol: ProtocolParameters) -> float:
         """Returns the bytes of data per second that a resource carries."""

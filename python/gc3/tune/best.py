@@ -27,6 +27,7 @@ from gc3.synth import Order, Result
 from gc3.tune.guided import Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.search import Measured, far_apart
+from gc3.tune.space import FIFOS
 
 LANES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)
 INSTANCES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
@@ -34,6 +35,7 @@ PARTS = (1, 2, 3, 4, 6, 8)  # of transfers inside nodes
 ORDERS: tuple[Order, ...] = ("depth", "steps", "gathered")
 _ALIKE = 1.002  # programs of the library that take so many times as long as the best one count as fast as it
 _STARTS = 5  # descents at each size
+_HOPELESS = 2.0  # a schedule whose first programs take so many times as long as the best one gets no further ones
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
 _MOST_SENDS = 400_000  # of a program
 _KEPT = 400  # simulations that are not made again
@@ -50,6 +52,7 @@ class Way(NamedTuple):
         order: What its threadblocks do first: see `gc3.synth.Result`.
         parts: Parallel parts of a transfer inside a node: see there.
         again: Whether places in scratch are used again wherever they can be.
+        fifo: Slots of a connection, and bytes of a slot, with "Simple"; 0: the preset's.
     """
 
     schedule: int
@@ -59,12 +62,14 @@ class Way(NamedTuple):
     order: Order = "depth"
     parts: int = 1
     again: bool = False
+    fifo: tuple[int, int] = FIFOS[0]
 
 
 # The first programs of each schedule.
 _SMALL_SIZE = 256 << 10
 _SMALL = (Way(0, 0, 1, "LL"), Way(0, 0, 4, "LL"), Way(0, 0, 2, "LL128"))
 _LARGE = (
+    Way(0, 1, 2, "Simple", "gathered", fifo=FIFOS[2]),
     Way(0, 0, 4, "Simple"),
     Way(0, 1, 4, "Simple"),
     Way(0, 2, 2, "Simple"),
@@ -142,6 +147,8 @@ class Best:
         self._target = target
         self._threadblocks = min((n for n in (threadblocks, on.parameters.threadblocks) if n), default=0)
         self._times: dict[tuple[Way, int], float] = {}
+        self._fifos = FIFOS[:1] if target else FIFOS
+        self._platform = lru_cache(on.with_fifos)
         self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
 
     def has(self, size: int) -> bool:
@@ -187,32 +194,47 @@ class Best:
                     continue
                 copies = counted(start.instances, "instance")
                 begin(f"{counted(len(self.results), 'schedule')} with {copies}, {start.protocol}")
-                for number in range(len(self.results)):
-                    for size in served:
+                for size in served:
+                    for number in self._promising(size):
                         if time.monotonic() > deadline:
                             return
-                        self._note(start._replace(schedule=number), size)
+                        self._note(self._start(start, number), size)
         for number in far_apart(len(known)):
             size = known[number]
             begin(f"{counted(len(self.results), 'schedule')}, {size} B")
             for way in {each.way for each in self.found.values() if each.way is not None}:
                 self._note(way, size)
-            best: dict[int, Way] = {}  # the best way of each schedule, in the order of their times
-            for way, _ in sorted(self._times_at(size), key=lambda pair: pair[1]):
-                best.setdefault(way.schedule, way)
-            for way in list(best.values())[:_STARTS]:
+            for way in list(self._best_ways(size).values())[:_STARTS]:
                 self._descend(way, size, deadline)
             if time.monotonic() > deadline:
                 return
             self.searched.add(size)
 
-    def _times_at(self, size: int) -> list[tuple[Way, float]]:
-        return [(way, took) for (way, at), took in self._times.items() if at == size]
+    def _best_ways(self, size: int) -> dict[int, Way]:
+        """The best way of each schedule so far, in the order of their times."""
+        best: dict[int, Way] = {}
+        for way in sorted((way for way, at in self._times if at == size), key=lambda way: self._times[way, size]):
+            best.setdefault(way.schedule, way)
+        return best
+
+    def _promising(self, size: int) -> list[int]:
+        """The schedules of which no program runs yet, or one that is not much slower than the best one."""
+        took = {n: self._times[way, size] for n, way in self._best_ways(size).items()}
+        limit = _HOPELESS * self.found[size].time_s
+        return [n for n in range(len(self.results)) if not limit < took.get(n, math.inf) < math.inf]
+
+    def _start(self, start: Way, schedule: int) -> Way:
+        """A first program of a schedule."""
+        order = start.order if start.order in self._orders(schedule) else "steps"
+        return start._replace(schedule=schedule, order=order)
+
+    def _orders(self, schedule: int) -> tuple[Order, ...]:
+        return ORDERS if self.results[schedule].problem.reduced is not None else ORDERS[:2]
 
     def fastest_of(self, schedule: int, size: int) -> tuple[Way, float]:
         """Returns the fastest way that is found for one schedule at a size, and its time in seconds."""
         some = _SMALL if size <= _SMALL_SIZE else _LARGE
-        starts = [start._replace(schedule=schedule) for start in some if start.protocol in self.protocols]
+        starts = [self._start(start, schedule) for start in some if start.protocol in self.protocols]
         for way in starts:
             self._note(way, size)
         way = self._descend(min(starts, key=lambda w: self._times[w, size]), size, math.inf)
@@ -237,8 +259,11 @@ class Best:
         for lanes, instances in (*pairs, (fewer_lanes, way.instances), (way.lanes, fewer)):
             yield way._replace(lanes=lanes, instances=instances)
         for protocol in self.protocols:
-            yield way._replace(protocol=protocol)
-        for order in ORDERS if self.results[way.schedule].problem.reduced is not None else ORDERS[:2]:
+            yield way._replace(protocol=protocol, fifo=FIFOS[0])
+        if way.protocol == "Simple":
+            for fifo in self._fifos:
+                yield way._replace(fifo=fifo)
+        for order in self._orders(way.schedule):
             yield way._replace(order=order)
         if len({rank.node for rank in self.platform.topology.ranks}) > 1:
             fewer_parts, more_parts = _beside(PARTS, way.parts)
@@ -280,7 +305,7 @@ class Best:
     def _simulated(self, way: Way) -> Simulation | None:
         """The simulation of a program; None if it cannot be compiled for this machine."""
         try:
-            return Simulation(self.program(way, in_place=self.in_place), self.platform)
+            return Simulation(self.program(way, in_place=self.in_place), self._platform(*way.fifo))
         except errors.UserError:
             return None
 
@@ -346,8 +371,9 @@ class Best:
 
     def _written(self, way: Way, table: str, *, in_place: bool) -> Spec:
         program = self.program(way, in_place=in_place)
-        verify(program)
-        return Spec(programs.write(program, table), ())
+        slots, slot_bytes = way.fifo
+        verify(program, slots=slots)
+        return Spec(programs.write(program, table), (), slots=slots, slot_bytes=slot_bytes)
 
     def _point(self, each: Fastest, specs: dict[Way, Spec], *, complete: bool) -> Measured:
         times = [] if each.library is None else [(each.library, each.library_s)]
@@ -382,7 +408,10 @@ class Best:
         instances = counted(way.instances, "instance")
         parts = f"{counted(way.parts, 'part')} inside nodes, " if way.parts > 1 else ""
         order = "" if way.order == "depth" else f", in the order of steps{', gathered' * (way.order == 'gathered')}"
-        return f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{parts}{instances}, {way.protocol}{order}"
+        slots, slot_bytes = way.fifo
+        fifo = f", {slots} slots of {slot_bytes} B" if slots else ""
+        made = f"synthesized (C={chunks}, S={steps}, R={rounds}), {lanes}{parts}{instances}"
+        return f"{made}, {way.protocol}{fifo}{order}"
 
     def scratch_share(self, found: Fastest) -> Fraction:
         """Returns the scratch memory that the fastest program needs on a rank, as a part of S."""

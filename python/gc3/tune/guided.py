@@ -31,7 +31,7 @@ from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
 from gc3.topologies.ring_order import ring_order
-from gc3.tune.space import divisions
+from gc3.tune.space import FIFOS, divisions
 from gc3.tune.surrogate import Features, Surrogate
 from gc3.tune.uneven import uneven
 
@@ -45,7 +45,6 @@ Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
 _DIVIDING = ("channels", "chunks", "parallel")
-_FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 # What each shape is simulated with first: what is seldom far from the best.
 _FIRST_INSTANCES, _FIRST_PARTS, _FIRST_PROTOCOL = 3, 4, "LL128"
 _BESIDE = 256  # times as large, or as small: sizes whose times say something about those of a size
@@ -139,12 +138,12 @@ class Search:
         self._most = most
         self._threadblocks = threadblocks or on.parameters.threadblocks
         self._known: dict[Spec, _Known] = {}
-        self._made = lru_cache(maxsize=len(_FIFOS) * 64)(self._make)
+        self._made = lru_cache(maxsize=len(FIFOS) * 64)(self._make)
         self.count = 0
         self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
-        self._fifos = dict.fromkeys(_FIFOS[:1] if target else _FIFOS)
-        self._platforms = {_FIFOS[0]: on}
+        self._fifos = dict.fromkeys(FIFOS[:1] if target else FIFOS)
+        self._platform = lru_cache(on.with_fifos)
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
         orders = dict.fromkeys(((), ring_order(on.topology) if is_symmetric(collective) else ()))
@@ -306,7 +305,7 @@ class Search:
                 program.check_v_form()
                 blocks = program.core.collective.v_counts
                 counts = uneven(blocks, _PART * blocks, self._skew)
-            simulation = Simulation(program, self._with_fifos(spec), counts)
+            simulation = Simulation(program, self._platform(spec.slots, spec.slot_bytes), counts)
             simulation.check_resident()
         except errors.UserError:  # other ranks, too many threadblocks, no path, or not for the target
             return None
@@ -317,17 +316,6 @@ class Search:
         if self._target is not None:
             program.core.to_xml(dialect_of(self._target), self._target)
         return program
-
-    def _with_fifos(self, spec: Spec) -> Platform:
-        """The machine with the FIFOs of a program."""
-        key = spec.slots, spec.slot_bytes
-        if key not in self._platforms:
-            p = self._on.parameters
-            timing = p.protocol("Simple")
-            timing = replace(timing, slots=key[0] or timing.slots, slot_bytes=key[1] or timing.slot_bytes)
-            protocols = {**p.protocols, "Simple": timing}
-            self._platforms[key] = replace(self._on, parameters=replace(p, protocols=protocols))
-        return self._platforms[key]
 
     def _seconds(self, known: _Known, size: int) -> float:
         if size not in known.times:

@@ -10,6 +10,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
 
+FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 _PIECES = 4  # for a parameter that cuts buffers into chunks, in addition to its default
 _CHANNELS = 2
 _FEW = 2  # number of instances above which LL and LL128 are not tried, since they serve small messages
