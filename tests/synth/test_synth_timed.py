@@ -97,3 +97,27 @@ def test_a_budget_of_threadblocks_is_kept() -> None:
             needed.append(program.info()["max_threadblocks_per_rank"])
             assert ("few peers" in outcome.how) == (limit == 8)
     assert needed[0] > 8 >= needed[1]
+
+
+def test_a_program_follows_the_schedule_that_is_faster() -> None:
+    """On a DGX-1 moving sends saves one of 29 rounds, and chunks that overtake each other cost a fifth of the time."""
+    on = sim.platform("dgx1")
+    with Solvers() as solvers:
+        task = Task(Session(Network.of(on.topology), solvers), "allreduce")
+
+        def search(where: Task) -> synth.Outcome:
+            return where.pipelined(96)
+
+        fewest = search(task).result
+        found, _ = synth_timed.in_time(task, on.topology, search, {"max_threadblocks": on.topology.threadblocks})
+        without, _ = synth_timed.in_time(task, topologies.load("ring:R=8"), search, {})
+    made = found.result
+    assert made is not None
+    assert fewest is not None
+    assert made.written is not None
+    assert made.schedule == fewest.schedule
+    assert made.written.total_rounds > made.schedule.total_rounds
+    assert f"follows a schedule of R={made.written.total_rounds}, predicted 1." in found.how
+    took, plain = (sim.Simulation(each.program(), on).run(64 << 20).time_s for each in (made, fewest))
+    assert took < 0.9 * plain
+    assert without.result == fewest  # without a preset

@@ -32,12 +32,6 @@ _MOST_CHUNKS = 1 << 14
 _PIPELINED = 16  # chunks for each required one, if none are given
 _LARGEST_BATCH = 1 << 20  # bytes
 _FOR_PARTS = 0.4  # of the time: for composing parts if the whole was too large
-_MODES = {  # by --pipelined and --hierarchical
-    (False, False): "steps",
-    (True, False): "pipelined",
-    (False, True): "hierarchical",
-    (True, True): "overlapped",
-}
 _ONE_OF = "--steps S, --least-steps, --pareto K, --pipelined, --hierarchical and --for-size S"
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
@@ -216,8 +210,10 @@ def synth_command(
                         show_open(task, _out_of_time(time.monotonic() - begun), delivery)
                     return 1
             count = chunks or (_PIPELINED if pipelined else 1) * task.unit
-            mode = _MODES[pipelined, hierarchical] if network.ranks > 1 else "alone"
-            search = _search(task, count, mode, steps, rounds)
+            search = _search(task, count, steps, rounds, hierarchical=hierarchical)
+            if pipelined and network.ranks > 1:
+                many = partial(_many, chunks=count, hierarchical=hierarchical)
+                search = partial(synth_timed.in_time, task, topology, many, compiling)
             if for_size is not None and network.ranks > 1:
                 search = partial(synth_timed.search, task, topology, count, for_size, compiling)
             outcome, bound = _stoppable(task, delivery, tell, search)
@@ -316,18 +312,18 @@ def _batch(context: click.Context, path: str) -> int:
 
 
 def _search(
-    task: synth.Task, count: int, mode: str, steps: int | None, rounds: int | None
+    task: synth.Task, count: int, steps: int | None, rounds: int | None, *, hierarchical: bool
 ) -> Callable[[], tuple[synth.Outcome, synth.Bound | None]]:
     """The function that searches for a schedule and returns it with a bound for its steps, if there is one."""
-    methods: dict[str, Callable[[int], synth.Outcome]] = {
-        "alone": task.alone,
-        "pipelined": task.pipelined,
-        "hierarchical": task.hierarchical,
-        "overlapped": partial(task.hierarchical, overlapped=True),
-    }
-    if mode in methods:
-        return lambda: (methods[mode](count), None)
+    if task.network.ranks == 1:
+        return lambda: (task.alone(count), None)
+    if hierarchical:
+        return lambda: (task.hierarchical(count), None)
     return lambda: _in_steps(task, count, steps, rounds)
+
+
+def _many(task: synth.Task, *, chunks: int, hierarchical: bool) -> synth.Outcome:
+    return task.hierarchical(chunks, overlapped=True) if hierarchical else task.pipelined(chunks)
 
 
 def _stoppable(

@@ -60,6 +60,13 @@ class LimitedTask(Task):
         self.compiling = dict(compiling or {})
         self.least_scratch: Fraction | None = None  # of the results that did not fit
 
+    def unmoved(self) -> Task:
+        """Returns the same task with sends that are not moved to save rounds: see `placing.placed`."""
+        session = replace(self.session, moving=False)
+        return LimitedTask(
+            session, self.collective, self.root, most_scratch=self.most_scratch, compiling=self.compiling
+        )
+
     @property
     def too_much(self) -> str:
         """Why there is no result."""

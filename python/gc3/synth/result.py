@@ -45,6 +45,7 @@ class Result:
         order: What a threadblock does first. "depth": the compiler chooses, by the depth of dependencies; "steps": what
             comes first in the schedule; "gathered": the same, with the contributions to a sum moved together (see
             `gc3.synth.gathered`).
+        written: The schedule that programs follow, if they are faster than with `schedule`; None: that one.
     """
 
     problem: Problem
@@ -54,6 +55,7 @@ class Result:
     scratch: int | None = None
     parts: int = 1
     order: Order = "depth"
+    written: Schedule | None = None
 
     @property
     def collective(self) -> str:
@@ -97,7 +99,8 @@ class Result:
         ranks = self.network.ranks
         channels = self._channel if self.lanes and not step_channels else None
         gathers = self.order == "gathered" and self.problem.reduced is not None
-        steps = gathered(self.problem.contents, self.schedule) if gathers else self.schedule.steps
+        schedule = self.schedule if self.written is None or step_channels else self.written
+        steps = gathered(self.problem.contents, schedule) if gathers else schedule.steps
         listed = StepList(
             "", self.name, self.collective, ranks, self.chunk_list(), steps, channels,
             None if self.parts == 1 else self._parts, self.order != "depth", self.problem.layout,

@@ -70,6 +70,10 @@ class Task:
         back = self.network.reversed
         self._inverse = session if back is self.network else replace(session, network=back)
 
+    def unmoved(self) -> Task:
+        """Returns the same task with sends that are not moved to save rounds: see `placing.placed`."""
+        return Task(replace(self.session, moving=False), self.collective, self.root)
+
     @cached_property
     def composed(self) -> bool:
         """Whether the search is for a reduction followed by a distribution, as for an all-reduce."""
