@@ -33,24 +33,13 @@ def applies(network: Network, demand: Demand) -> bool:
 
 
 def pipelined(
-    network: Network,
-    demand: Demand,
-    group: Group,
-    fewest: float,
-    seconds: float = math.inf,
-    *,
-    halves: int = 1,
-    moving: bool = True,
+    network: Network, demand: Demand, group: Group, fewest: float, seconds: float, *, moving: bool = True
 ) -> Schedule:
-    """Returns a schedule of grown trees with about as many rounds as the fullest bound requires.
-
-    See `pipeline.pipelined`, whose arguments these are. Where switches multicast, the trees use that.
+    """Returns a schedule whose trees use the switches that multicast; see `pipeline.pipelined` for the arguments.
 
     Raises:
         TimeUp: The time limit was reached.
     """
-    if not applies(network, demand):
-        return pipeline.pipelined(network, demand, group, fewest, seconds, halves=halves, moving=moving)
     deadline = time.monotonic() + seconds
     made = _grown(network, demand, group, fewest, deadline, moving=moving)
     if sum(len(p.targets) * p.count for p in demand.pieces) > _FEW_SENDS:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gc3.synth import in_switch, trees
+from gc3.synth import in_switch, pipeline, trees
 from gc3.synth.demand import Demand
-from gc3.synth.in_switch import fullest, pipelined
+from gc3.synth.in_switch import fullest
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import Session
 
@@ -32,6 +32,24 @@ class Planned:
     packed: bool = False
 
 
+def growing(where: Session, wanted: Demand, fewest: float, halves: int = 1) -> Schedule:
+    """Returns a schedule of trees that are grown for each chunk, and use the switches that multicast where these help.
+
+    Args:
+        where: The network, and the time limit.
+        wanted: The demand.
+        fewest: A lower bound on the rounds.
+        halves: The number of such schedules in a program; see `pipeline.pipelined`.
+
+    Raises:
+        TimeUp: The time limit was reached.
+    """
+    network, group = where.network, where.group(wanted)
+    if in_switch.applies(network, wanted):
+        return in_switch.pipelined(network, wanted, group, fewest, where.left, moving=where.moving)
+    return pipeline.pipelined(network, wanted, group, fewest, where.left, halves=halves, moving=where.moving)
+
+
 def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     """Returns the schedule of a demand with about the fewest rounds, in any number of steps.
 
@@ -52,7 +70,7 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     # For few chunks, trees grown for each of them may need fewer rounds. Packed ones know nothing of multicasts.
     multicasts = in_switch.applies(where.network, wanted)
     if multicasts or not alike or sends <= _FEW_SENDS * group.order:
-        grown = pipelined(where.network, wanted, group, float(bound), where.left, halves=halves, moving=where.moving)
+        grown = growing(where, wanted, float(bound), halves)
         if multicasts and alike:
             return Planned(grown, fullest(where.network, grown) / wanted.pieces[0].count)
         if multicasts or not alike or grown.total_rounds <= NEAR * bound:
@@ -67,10 +85,7 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     if grown is None:
         where.hurry()
     if forest is None:
-        made = grown or pipelined(
-            where.network, wanted, group, float(bound), where.left, halves=halves, moving=where.moving
-        )
-        return Planned(made)
+        return Planned(grown or growing(where, wanted, float(bound), halves))
     packed = trees.schedule(where.network, wanted, forest, where.left, moving=where.moving)
     best = packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
     return Planned(best, forest.ratio, packed=True)

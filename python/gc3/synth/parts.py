@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gc3.synth import cuts
 from gc3.synth.answer import OPEN
 from gc3.synth.demand import Demand
-from gc3.synth.in_switch import pipelined
+from gc3.synth.many import growing
 from gc3.synth.network import Network
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import Session
@@ -51,9 +51,7 @@ def grown(session: Session, network: Network, demand: Demand) -> Schedule:
         TimeUp: The time limit of the session was reached.
     """
     own = replace(session, network=network, cache=None)
-    return pipelined(
-        network, demand, own.group(demand), float(own.by_cuts(demand).rounds), session.left, moving=session.moving
-    )
+    return growing(own, demand, float(own.by_cuts(demand).rounds))
 
 
 def _solved(session: Session, network: Network, demand: Demand, seconds: float, more: int) -> Schedule:
