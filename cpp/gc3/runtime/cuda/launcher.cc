@@ -1,6 +1,5 @@
 #include "gc3/runtime/cuda/launcher.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <sstream>
@@ -64,7 +63,6 @@ Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uin
 
 Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bool system, bool copies,
                        std::map<std::uint32_t, PinnedFifo> pinned) {
-  constexpr std::uint64_t kStepsAtOnce = 1024;  // of a lane, behind which a guard is launched
   layout_.pinned = std::move(pinned);
   for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
   if (order_.empty()) return {};
@@ -78,20 +76,19 @@ Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bo
       if (parts_[p]->lanes()->has(step.tb)) lane_steps_.push_back({p, step});
     }
   }
-  std::uint64_t longest = 1;
-  for (const interp::PlanThreadblock& tb : plan_.threadblocks) {
-    longest = std::max<std::uint64_t>(longest, tb.step_count);
-  }
-  tiles_at_once_ = std::max<std::uint64_t>(kStepsAtOnce / longest, 1);
   return {};
 }
 
-Status Launcher::add_copies(std::uint64_t first_tile, std::uint64_t last_tile) {
-  for (std::uint64_t tile = first_tile; tile < last_tile; ++tile) {
-    for (const Submitted& at : lane_steps_) {
-      const Current current(parts_[at.part]->device());
-      GC3_CHECK(parts_[at.part]->lanes()->add(at.step, tile));
-    }
+Status Launcher::add_copies(std::uint64_t tiles, std::uint64_t& submitted) {
+  // Of a lane. The queue of a stream holds some thousand operations, of which a step has about five. If it were full
+  // before the guard is launched, the host would wait without a time limit.
+  constexpr std::uint32_t kStepsAtOnce = 128;
+  std::vector<std::uint32_t> steps(plan_.threadblocks.size());
+  for (; submitted < tiles * lane_steps_.size(); ++submitted) {
+    const Submitted& next = lane_steps_[submitted % lane_steps_.size()];
+    if (++steps[next.step.tb] > kStepsAtOnce) break;
+    const Current current(parts_[next.part]->device());
+    GC3_CHECK(parts_[next.part]->lanes()->add(next.step, submitted / lane_steps_.size()));
   }
   return {};
 }
@@ -113,13 +110,13 @@ Status Launcher::launch_copies(const interp::Call& call, const interp::Run& run,
   GC3_CHECK(each([&](LocalRanks& part, std::size_t p) {
     return part.prepare(call, run, kernels[p], watch_, timeout_ns(), streams[p], prepared[p]);
   }));
-  for (std::uint64_t tile = 0; tile < run.tiles; tile += tiles_at_once_) {
+  for (std::uint64_t submitted = 0; submitted < run.tiles * lane_steps_.size();) {
     Status status = each([&](LocalRanks& part, std::size_t p) {
       const Launch& launch = prepared[p].launch;
       return part.lanes()->begin({run, launch.buffers, call.count, launch.halt, launch.stands, launch.control,
                                   launch.timeout_ns, kernels[p].guard, streams[p]});
     });
-    if (status.ok()) status = add_copies(tile, std::min(tile + tiles_at_once_, run.tiles));
+    if (status.ok()) status = add_copies(run.tiles, submitted);
     if (!status.ok()) stop();  // of what the lanes have got so far, nobody may believe the end
     const Status ended = each([&](LocalRanks& part, std::size_t) { return part.lanes()->end(); });
     unguarded_ = unguarded_ || !ended.ok();

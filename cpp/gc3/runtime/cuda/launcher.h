@@ -74,7 +74,8 @@ class Launcher {
   Status plan_copies(const Options& options);
   Status launch_copies(const interp::Call& call, const interp::Run& run, const std::vector<Kernels>& kernels,
                        const std::vector<CUstream>& streams);
-  Status add_copies(std::uint64_t first_tile, std::uint64_t last_tile);
+  // Adds steps to the lanes, from the `submitted`-th on, as many as may be added without a guard.
+  Status add_copies(std::uint64_t tiles, std::uint64_t& submitted);
   std::uint64_t timeout_ns() const { return static_cast<std::uint64_t>(timeout_s_ * 1e9); }
   Diagnostic explain(Stop why) const;
   Status failure() const;       // what the driver says about the last launches
@@ -96,7 +97,6 @@ class Launcher {
   interp::Run last_run_;
   std::vector<LaneStep> order_;        // of all ranks, for lanes; see copy_lanes.h
   std::vector<Submitted> lane_steps_;  // those of the parts; empty: kernels move all messages
-  std::uint64_t tiles_at_once_ = 1;    // of lanes
   std::string why_not_;
   bool unguarded_ = false;  // some lanes have no guard, because the driver has failed
 };
