@@ -12,10 +12,11 @@ Prints, without the exhaustive search, how many times as fast as the simulated N
     python benchmarks/tuner.py --engine processes --ranks 2 --collectives allreduce [--tuned FILE] [--within 240]
 
 On this machine, runs the tuner with a time limit, or takes the table that it has written to FILE. Then all candidates
-race at each size for 6 s, and the tuned program and the best of them have turns in random
-order. Printed is the ratio of the times of the program of the point, and of the row that serves the size, to that of
-the fastest of all: the median of the turns' ratios with its interval. Sizes far apart come first; with --within none
-begins that would end later, if it took as long as the longest one so far.
+are called at each size, the fastest of them also with other thresholds. Those that take less than twice as long as the
+fastest one race for 6 s, and the tuned program and the best of them have turns in random order. Printed is the ratio of
+the times of the program of the point, and of the row that serves the size, to that of the fastest of all: the median of
+the turns' ratios with its interval. Sizes far apart come first; with --within none begins that would end later, if it
+took as long as the longest one so far.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from gc3.cli.machine import load_machine
 from gc3.comm.selection import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
-from gc3.tune.point import Place, Point
+from gc3.tune.point import FAR, Place, Point
 from gc3.tune.race import FEWEST_ROUNDS, interval, race
 from gc3.tune.ranges import ranges
 from gc3.tune.search import far_apart
@@ -44,6 +45,7 @@ from gc3.tune.timers import RankTimer, ThreadTimer
 _RACE_S = 6.0  # of the race of all candidates at a size; the round in which it ends is finished
 _TOGETHER = 4  # turns of the same ranks; others find other memory
 _LAST_TURNS = 16  # of the tuned programs and the best ones
+_VARIED = 16  # programs that are also tried with other thresholds
 _LAST = 4  # best programs of the exhaustive search
 
 
@@ -158,13 +160,16 @@ def _exhaustive(
     timer: RankTimer | ThreadTimer, place: Place, specs: tuple[Spec, ...], wanted: tuple[Spec, Spec], deadline: float
 ) -> dict[Spec, list[float]]:
     """Seconds of the last turns of the tuned programs and the best of all; after the deadline there are few."""
-    point = Point(timer, place, 0.005, math.inf, {})
-    varied = [v for spec in wanted for v in timer.variants(replace(spec, thresholds=()), place[2])]
-    everything = dict.fromkeys((*specs, *varied, *wanted))
+    point = Point(timer, place, 0.005, {})
     point.start(wanted[:1])
-    point.look_at(everything)
+    point.look_at(dict.fromkeys((*specs, *wanted)))
+    ahead = sorted(point.looks, key=lambda spec: point.looks[spec])[:_VARIED]
+    bare = [replace(spec, thresholds=()) for spec in (*ahead, *wanted)]
+    point.look_at(dict.fromkeys(v for spec in bare for v in timer.variants(spec, place[2])))
     end = time.monotonic() + _RACE_S
-    first = race(list(point.looks), point.turn, goes_on=lambda: time.monotonic() < end)
+    far = FAR * min(point.looks.values(), default=0.0)
+    near = [spec for spec, took in point.looks.items() if took <= far]
+    first = race(near, point.turn, goes_on=lambda: time.monotonic() < end)
     if first is None:
         raise errors.error("RankLost", "no program could be timed")
     ahead = sorted(first.seconds, key=lambda spec: first.seconds[spec])[:_LAST]
@@ -194,7 +199,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--ranks", type=int, default=2, help="of a real engine")
     parser.add_argument("--collectives", default="allreduce,allgather,alltoall,reducescatter")
-    parser.add_argument("--sizes", type=int, help="number of sizes from 1 KiB on  [default: 11; a real engine: 8]")
+    parser.add_argument("--sizes", type=int, help="number of sizes  [default: 11; a real engine: 8]")
+    parser.add_argument("--first", type=int, default=1024, help="the smallest size in bytes")
     parser.add_argument("--factor", type=int, default=4, help="from each size to the next")
     parser.add_argument("--nccl", action="store_true", help="compare with the simulated NCCL, not the whole space")
     parser.add_argument("--keep", metavar="FILE", help="of the exhaustive search in the simulator")
@@ -208,7 +214,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     count = given.sizes or (11 if given.engine == "sim" else 8)
-    sizes = [1024 * given.factor**k for k in range(count)]
+    sizes = [given.first * given.factor**k for k in range(count)]
     ratios: list[float] = []
     for collective in given.collectives.split(","):
         if given.engine != "sim":

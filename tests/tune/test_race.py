@@ -6,18 +6,20 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import gc3.tune.point
+from gc3.cli import tune as tune_command
 from gc3.cli.main import main
 from gc3.comm.selection import Spec
 from gc3.comm.world import WorldError
-from gc3.tune import Goal, Measured, Record, Tuner, search
-from gc3.tune.point import FINALISTS, Point
+from gc3.tune import Goal, Measured, Record, Tuner, ranges, search
+from gc3.tune.point import FAR, FINALISTS, Point
 from gc3.tune.predicted import Predictor
 from gc3.tune.race import FEWEST_ROUNDS, MARGIN, MOST_ROUNDS, interval, race
 from gc3.tune.timers import RankTimer
@@ -189,11 +191,12 @@ def test_if_a_program_fails_what_it_has_beaten_races_again(kept: tuple[int, ...]
 class Fake:
     """A timer whose times are made up: programs are fast in the order of their instances, or fail."""
 
-    def __init__(self, fails: int = 0, noise: float = 0.0) -> None:
-        """`fails`: the instances of the program that fails."""
+    def __init__(self, fails: int = 0, noise: float = 0.0, unit: float = 1e-4) -> None:
+        """`fails`: the instances of the program that fails; `unit`: about the seconds of the fastest one."""
         self.asked: list[tuple[Spec, int]] = []
         self.starts = 0
         self._fails, self._noise, self._draw = fails, noise, random.Random(4)  # noqa: S311
+        self._unit = unit
 
     def renew(self) -> None:
         """Counts."""
@@ -204,28 +207,62 @@ class Fake:
         self.asked.append((spec, iterations))
         if spec.instances == self._fails:
             raise WorldError("it ended")
-        true = 1e-3 * (1 + 0.1 * spec.instances)
+        true = self._unit * (1 + 0.1 * spec.instances)
         return tuple(true * math.exp(self._draw.gauss(0, self._noise)) for _ in range(iterations))
 
 
 def test_the_faster_half_is_looked_at_again() -> None:
     many = [replace(RING, instances=number) for number in range(1, 41)]
     timer, failed = Fake(fails=7, noise=0.05), dict[str, str]()
-    point = Point(timer, PLACE, 0.02, math.inf, failed)  # pyright: ignore[reportArgumentType]
+    point = Point(timer, PLACE, 0.02, failed)  # pyright: ignore[reportArgumentType]
     point.start(many[20:21])
     point.look_at(many)
     assert len(point.looks) == 39
     assert len(timer.asked) == 41  # the first one was timed twice
-    finalists = point.halve()
-    assert len(timer.asked) == 41 + 19 + 9 + 8
-    assert len(finalists) == FINALISTS
-    assert set(finalists) <= set(many[:15])
-    found = point.race(finalists, ())
+    near = sum(took <= FAR * min(point.looks.values()) for took in point.looks.values())
+    assert 8 < near < 19
+    point.halve()
+    assert len(timer.asked) == 41 + near + 8
+    assert len(point.finalists) == FINALISTS
+    assert set(point.finalists) <= set(many[:15])
+    found = point.race(point.finalists, ())
     assert found is not None
     assert found.winner == many[0]
     assert timer.starts in (1, 2)
     assert failed == {str(many[6]): "it ended"}
-    assert not point.cut
+    assert not point.brief
+
+
+def test_one_long_call_shows_that_a_program_is_far_from_the_best() -> None:
+    many = [replace(RING, instances=number) for number in range(1, 31)]
+    timer = Fake(unit=0.01)
+    point = Point(timer, PLACE, 0.02, {})  # pyright: ignore[reportArgumentType]
+    point.start(many[:1])
+    point.look_at(many)
+    calls = [sum(count for spec, count in timer.asked if spec == each) for each in many]
+    assert calls[1:12] == [3] * 11  # up to twice as long
+    assert calls[12:] == [1] * 18
+    assert point.looks[many[-1]] == pytest.approx(0.04)
+    point.halve()
+    assert point.finalists == many[:FINALISTS]
+
+
+def test_a_race_that_time_has_ended_is_brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(gc3.tune.point.time, "monotonic", lambda: clock[0])
+    draw = random.Random(8)  # noqa: S311
+
+    def seconds(_: Fake, __: Spec, *given: object, **___: object) -> tuple[float, ...]:
+        clock[0] += 1.0
+        return (1e-3 * math.exp(draw.gauss(0, 0.3)),) * 2
+
+    monkeypatch.setattr(Fake, "seconds", seconds)
+    many = [replace(RING, instances=number) for number in range(1, 9)]
+    point = Point(Fake(), PLACE, 0.02, {})  # pyright: ignore[reportArgumentType]
+    point.look_at(many)
+    for allowed, brief in ((10.0, True), (60.0, True), (math.inf, False)):  # no interval, a wide one, all rounds
+        point.race(many, (), allowed)
+        assert point.brief == brief
 
 
 def tuned(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, Callable[[str], str]]:
@@ -269,26 +306,54 @@ def test_the_command_says_how_sure_it_is(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert old.interval_of(RING) is None
 
 
+def test_only_a_comparison_in_enough_rounds_says_how_much_faster_a_program_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank is stopped for long in a turn of the default's program; with a time limit that is its only turn."""
+    stops = [True]
+
+    def turns(_: object, programs: Iterable[Spec], kept: Collection[Spec], seconds: float = math.inf) -> object:
+        (default, *_), (best, *_) = kept, [spec for spec in programs if spec not in kept]
+        times = {best: iter([1e-6] * MOST_ROUNDS), default: iter([1e-2 if stops[0] else 2e-6] + [2e-6] * MOST_ROUNDS)}
+        left = iter(range(0 if stops[0] else MOST_ROUNDS))
+        return race(times, lambda spec: next(times[spec]), kept=kept, goes_on=lambda: next(left, None) is not None)
+
+    monkeypatch.setattr(RankTimer, "seconds", lambda *_, **__: (1e-6,))
+    monkeypatch.setattr(Point, "race", turns)
+    (point,) = Tuner(Goal(("allgather",), (2,), (1024,))).points()
+    assert point.default_us == pytest.approx(1e4)
+    assert point.gain is None
+    assert "not compared with the default" in tune_command.line(point)
+    (row,) = ranges([point], [1024])
+    assert "default" not in row.row()["note"]
+    stops[0] = False
+    (point,) = Tuner(Goal(("allgather",), (2,), (1024,))).points()
+    assert point.gain == pytest.approx((2.0, 2.0, 2.0))
+    assert "2.00 (2.00 to 2.00) times the default's speed" in tune_command.line(point)
+    (row,) = ranges([point], [1024])
+    assert "(default 2)" in row.row()["note"]
+
+
 def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[Spec] = []
 
     def seconds(_: object, spec: Spec, *__: object, **___: object) -> tuple[float, ...]:
         timed.append(spec)
-        return (1.0,)
+        return (1e-3,)
 
+    def predicted(_: Predictor, spec: Spec, size: int) -> float:
+        sizes.add(size)
+        return -spec.instances
+
+    sizes: set[int] = set()
     many = [replace(RING, instances=number) for number in range(1, 9)]
     monkeypatch.setattr(search, "candidates", lambda *_, **__: tuple(many))
-    monkeypatch.setattr(Predictor, "seconds", lambda _, spec, __: -spec.instances)  # pyright: ignore
+    monkeypatch.setattr(Predictor, "seconds", predicted)
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     tuner = Tuner(Goal(("allreduce",), (2,), (1 << 20, 2 << 20), time_limit=1000))
-    points = tuner.points()
-    next(points)
+    assert len(list(tuner.points())) == 2
     first = [spec for spec in timed if spec in many][: len(many)]
     assert first == many[::-1]
-    # At a size near it, what was measured counts.
-    monkeypatch.setattr(Predictor, "seconds", None)
-    assert len(list(points)) == 1
+    assert sizes == {1 << 20}  # at a size near it, what was measured counts
 
 
 @pytest.mark.parametrize("engine", ["processes", "threads"])
@@ -315,10 +380,10 @@ def test_brief_points_are_measured_again_in_the_time_that_others_leave(monkeypat
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     sizes = tuple(1 << power for power in (14, 16, 17, 18, 19, 20))
-    tuner = Tuner(Goal(("allreduce",), (2,), sizes, time_limit=200))
+    tuner = Tuner(Goal(("allreduce",), (2,), sizes, time_limit=160))
     points = [(point.size, point.brief) for point in tuner.points()]
     assert points[:2] == [(1 << 14, False), (1 << 20, True)]
     assert points[-1] == (1 << 20, False)
     assert len(points) == 7
     assert tuner.found.finished
-    assert clock[0] < 220
+    assert clock[0] < 180

@@ -269,7 +269,7 @@ def _search(
             if record:
                 record.write(tuner.measured.values())
             if printing:
-                click.echo(_line(point))
+                click.echo(line(point))
     except KeyboardInterrupt:
         return True
     return False
@@ -363,7 +363,8 @@ def _here() -> str:
     return f"{about['cpu']}, {counted(about['cores'], 'core')}"
 
 
-def _line(point: Measured) -> str:
+def line(point: Measured) -> str:
+    """Says what was measured at a point."""
     spec, took = point.best
     where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
     if point.skew > 1:
@@ -371,12 +372,14 @@ def _line(point: Measured) -> str:
     if point.reference is not None:
         name, other = point.reference
         than = f"{other / took:.2f} times the speed of {name} as simulated"
-    elif point.default_us is None:
+    elif point.default is None:
         than = "with nothing to compare with"
     elif spec == point.default:
         than = "the default"
+    elif gain := point.gain:
+        than = "{:.2f} ({:.2f} to {:.2f}) times the default's speed".format(*gain)
     else:
-        than = f"{point.default_us / took:.2f} times the default's speed"
+        than = "not compared with the default"
     at = point.interval_of(spec)
     between = f" ({at[0]:.4g} to {at[1]:.4g})" if at else ""
     return f"{where}: {took:.4g} us{between} with {spec}, {than}; {_sure(point)}"
@@ -420,6 +423,7 @@ def _data(found: Found) -> dict[str, Any]:
             "skew": point.skew,
             "tried": point.tried,
             "default_us": point.default_us,
+            "gain": point.gain,
             "reference": point.reference,
             "within": point.within,
             "times": [

@@ -62,7 +62,8 @@ class Range:
 
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]
-        than = "" if point.default in (None, self.spec) else f" (default {point.default_us:.4g})"
+        compared = point.default not in (None, self.spec) and not (point.intervals_us and point.gain is None)
+        than = f" (default {point.default_us:.4g})" if compared else ""
         if point.reference is not None:
             name, other = point.reference
             than = f" ({name} {other:.4g})"

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from gc3 import collectives, errors
 from gc3.comm.selection import Row, Spec, Table
 from gc3.tune.hosts import HostTimer
-from gc3.tune.point import Place, Point
+from gc3.tune.point import FAR, Place, Point
 from gc3.tune.predicted import Predictor
 from gc3.tune.space import candidates, fits, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
-_VARIED = 2  # programs that are also tried with other thresholds
+_RACING = 12  # programs of a race, those aside that have to be in it
+_SHARED = 2  # the fastest programs of the sizes beside it race at each size, too
+_LOOKING = 0.5  # of the time of a point: after it no further programs are looked at
 _AGAIN = 2  # a brief point is measured again in the same run if there is so many times its share of time left
 _NEAR = 16  # times as large, or as small: sizes at which programs are fast in a similar order
 
@@ -136,6 +138,18 @@ class Measured:
         return self.intervals_us[specs.index(spec)] if self.intervals_us else None
 
     @property
+    def gain(self) -> tuple[float, float, float] | None:
+        """How many times as fast as the default table's program the best one is, with the 95 % interval of that.
+
+        It is the ratio of their times in the same rounds. None: there is no such program, or there were too few rounds.
+        """
+        interval = None if self.default is None else self.interval_of(self.default)
+        if interval is None or self.default_us is None:
+            return None
+        best = self.best[1]
+        return self.default_us / best, interval[0] / best, interval[1] / best
+
+    @property
     def default_us(self) -> float | None:
         """The time of the default table's program."""
         return None if self.default is None else dict(self.times_us)[self.default]
@@ -169,6 +183,7 @@ class Tuner:
         self.goal = goal
         self.measured = {point.place: self._in_view_of_own(point) for point in known if _current(point, goal)}
         self.failed: dict[str, str] = {}
+        self._points: dict[Place, Point] = {}
         self._seen: dict[tuple[str, int, float], dict[int, dict[Spec, float]]] = {}  # brief times by size
         self._deadline = None if goal.time_limit is None else time.monotonic() + goal.time_limit
 
@@ -187,10 +202,12 @@ class Tuner:
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it has been measured; calls `begin` with the next work.
 
-        Leaves out known points, and ends at the time limit. Measurements stay in `found`, however the search ends. The
-        first points are far apart, so that a search that ends early has seen small and large sizes of every collective.
-        With a time limit each point gets an equal share of what is left of it, and one that needs more is measured
-        briefly; such points are measured again after all others, if these leave the time for it.
+        Leaves out known points, and ends at the time limit. Measurements stay in `found`, however the search ends. At
+        the first point of a collective its programs are looked at in all sizes that are to be measured, since their
+        ranks then start once, and each size shows the next one what to try. The races begin with sizes that are far
+        apart, so that a search that ends early has seen small and large sizes of every collective. With a time limit
+        each point gets an equal share of what is left of it, and one that needs more is measured briefly; such points
+        are measured again after all others, if these leave the time for it.
         """
         for number, ranks in enumerate(self.goal.ranks):
             every = self._in_order(ranks)
@@ -201,6 +218,7 @@ class Tuner:
             timer = self._timer(ranks)
             tried: dict[tuple[str, bool], tuple[Spec, ...]] = {}
             shares: dict[Place, float] = {}
+            self._points = {}
             planned = len(todo)
             with timer:
                 for done, place in enumerate(todo):
@@ -213,12 +231,16 @@ class Tuner:
                         return
                     left = (planned if done < planned else len(todo)) - done
                     left += len(every) * (len(self.goal.ranks) - 1 - number)
-                    share = self._share(left)
-                    if share < _AGAIN * shares.get(place, 0.0):
+                    if place not in self._points:
+                        begin(f"{collective}, {ranks} ranks: trying {len(tried[group])} programs")
+                        beside = [each for each in todo if (each[0], each[4]) == (collective, skew)]
+                        self._look_around(timer, sorted(set(beside)), tried[group], self._share(left))
+                    share = max(self._share(left), _AGAIN * shares.get(place, 0.0))
+                    if place in shares and share > self._share(1):
                         continue
                     begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
                     self.measured[place] = self._point(timer, place, tried[group], share)
-                    if self.measured[place].brief and place not in shares:
+                    if self.measured[place].brief and share < math.inf:
                         todo.append(place)  # in the time that the others may leave
                     shares[place] = share
                     yield self.measured[place]
@@ -256,27 +278,50 @@ class Tuner:
         groups = list(places(self.goal, ranks))
         return [group[number] for number in far_apart(len(self.goal.sizes)) for group in groups]
 
-    def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
-        collective, ranks, size, in_place, skew = place
-        default: Spec | None = _default(place, self.goal)
-        if skew > 1 and not serves_v(default, ranks, in_place=in_place):
-            default = None
-        winners = [point.best[0] for point in self._neighbours(place)]
+    def _look_around(self, timer: Timer, group: list[Place], tried: tuple[Spec, ...], share: float) -> None:
+        """Looks at programs at all places of a group, sizes ascending; the small ones leave time to the large ones."""
+        end = time.monotonic() + _LOOKING * share * len(group)
+        for number, place in enumerate(group):
+            self._look(timer, place, tried, (end - time.monotonic()) / (len(group) - number))
+
+    def _look(self, timer: Timer, place: Place, tried: tuple[Spec, ...], seconds: float) -> None:
+        """Looks at the programs at a place, as far as the time suffices, until the finalists are left."""
+        collective, ranks, size, _, skew = place
+        point = self._points.get(place)
         fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
-        fitting = self._promising_first(place, fitting, winners)
-        point = Point(timer, place, self.goal.seconds, share, self.failed)
-        point.start(fitting[:1] if default is None else [default])
-        point.look_at(fitting)
+        if point is None:
+            point = self._points[place] = Point(timer, place, self.goal.seconds, self.failed)
+            default = self._default_of(place)
+            point.start(fitting[:1] if default is None else [default])
+        began = time.monotonic()
+        # The last part is for the second looks.
+        point.look_at(self._promising_first(place, fitting), lambda: time.monotonic() < began + 0.7 * seconds)
         self._seen.setdefault((collective, ranks, skew), {})[size] = dict(point.looks)
-        finalists = point.halve()
-        varied = [v for spec in finalists[:_VARIED] for v in timer.variants(spec, size)]
-        varied += [w for w in winners if w.thresholds and fits(w, size) and str(w) not in self.failed]
-        for spec in dict.fromkeys(varied):
-            point.look(spec)
+        point.halve(lambda: time.monotonic() < began + seconds)
+
+    def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
+        """Lets the finalists of a place race, with those of the sizes beside it."""
+        collective, _, size, _, skew = place
+        began = time.monotonic()
+        point = self._points[place]
+        if point.cut:
+            self._look(timer, place, tried, _LOOKING * share)
+        winners = [each.best[0] for each in self._neighbours(place)]
+        varied = [v for spec in point.finalists for v in timer.variants(spec, size)]
+        further = [spec for spec in (*winners, *self._shared(place)) if fits(spec, size)]
+        for spec in dict.fromkeys((*varied, *further)):
+            if spec not in point.looks and str(spec) not in self.failed:
+                point.look(spec)
+        default = self._default_of(place)
+        far = FAR * min(point.looks.values(), default=0.0)
+        near = [s for s in (*point.finalists, *varied, *further) if point.looks.get(s, math.inf) <= far]
         # Those of the last size are included: the end of a range is only known if its program was measured there.
-        kept = [spec for spec in dict.fromkeys((default, *winners)) if spec is not None and spec in point.looks]
-        chosen = {*finalists, *kept, *varied} & point.looks.keys()
-        found = point.race([spec for spec in dict.fromkeys((*kept, *tried, *varied)) if spec in chosen], kept)
+        kept = [spec for spec in dict.fromkeys(winners) if spec in near]
+        if default is not None and default in point.looks:
+            kept = [default, *(spec for spec in kept if spec != default)]
+        chosen = {*kept, *sorted(dict.fromkeys(near), key=point.looks.__getitem__)[:_RACING]}
+        order = [spec for spec in dict.fromkeys((*kept, *tried, *varied, *further)) if spec in chosen]
+        found = point.race(order, kept, max(share - (time.monotonic() - began), 0.0))
         if found is None:
             why = "; ".join(list(self.failed.values())[:1]) or "there is none"
             raise errors.error("RankLost", f"no program could be timed: {why}")
@@ -285,14 +330,19 @@ class Tuner:
             tuple((spec, 1e6 * took) for spec, took in found.seconds.items()),
             default if default in found.turns else None,
             len(point.looks),
-            point.cut,
+            point.brief,
             self.goal.own_of(collective),
             skew=skew,
             intervals_us=tuple(at and (1e6 * at[0], 1e6 * at[1]) for at in found.intervals.values()),
             within=found.within,
         )
 
-    def _promising_first(self, place: Place, programs: list[Spec], winners: list[Spec]) -> list[Spec]:
+    def _default_of(self, place: Place) -> Spec | None:
+        """The default table's program; None: it does not serve such calls."""
+        default = _default(place, self.goal)
+        return default if place[4] == 1 or serves_v(default, place[1], in_place=place[3]) else None
+
+    def _promising_first(self, place: Place, programs: list[Spec]) -> list[Spec]:
         """Programs in the order in which they are tried, since the time may not suffice for all of them.
 
         The best ones of the sizes beside it, then the others by their times at a size that is known, or else simulated.
@@ -300,6 +350,7 @@ class Tuner:
         collective, ranks, size, in_place, skew = place
         if self._deadline is None:
             return programs
+        winners = [point.best[0] for point in self._neighbours(place)]
         known = self._seen.get((collective, ranks, skew), {})
         nearest = min(known, key=lambda other: max(other / size, size / other), default=None)
         if nearest is not None and max(nearest / size, size / nearest) <= _NEAR:
@@ -310,6 +361,13 @@ class Tuner:
         else:
             times = {}
         return sorted(programs, key=lambda spec: (spec not in winners, times.get(spec, math.inf)))
+
+    def _shared(self, place: Place) -> list[Spec]:
+        """The finalists that are the fastest at the sizes beside it."""
+        group = sorted(each for each in self._points if (each[0], each[4]) == (place[0], place[4]))
+        at = group.index(place)
+        beside = group[max(at - 1, 0) : at] + group[at + 1 : at + 2]
+        return [spec for each in beside for spec in self._points[each].finalists[:_SHARED]]
 
     def _neighbours(self, place: Place) -> list[Measured]:
         """The known points of the next smaller and the next larger size."""

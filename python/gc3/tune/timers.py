@@ -99,8 +99,8 @@ class RankTimer:
             self._started += 1
             place = Path(self._folder.name) / str(self._started)
             place.mkdir()
-            command = [sys.executable, "-m", "gc3.tune.rank", str(place)]
-            self._world = World([[*command, str(r), str(self._ranks)] for r in range(self._ranks)], self._ranks, place)
+            command = [sys.executable, "-m", "gc3.tune.rank", str(place), str(self._ranks)]
+            self._world = World([command], self._ranks, place)
         word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew).word()
         try:
             return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
