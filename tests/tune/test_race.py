@@ -387,3 +387,21 @@ def test_brief_points_are_measured_again_in_the_time_that_others_leave(monkeypat
     assert len(points) == 7
     assert tuner.found.finished
     assert clock[0] < 180
+
+
+def test_points_that_are_not_sure_are_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though all rounds were run: later the machine may be quieter."""
+    measured: list[int] = []
+    within = iter((0.2, 0.01, 0.0, 0.03))
+
+    def point(_: Tuner, __: object, place: tuple[str, int, int, bool, float], *___: object) -> Measured:
+        measured.append(place[2])
+        return Measured(*place[:4], ((RING, 1.0),), None, 1, within=next(within))
+
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: (RING,))
+    monkeypatch.setattr(Tuner, "_look_around", lambda *_: None)
+    monkeypatch.setattr(Tuner, "_point", point)
+    tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096, 16384), time_limit=1000))
+    assert [each.within for each in tuner.points()] == [0.2, 0.01, 0.0, 0.03]
+    assert measured == [1024, 16384, 4096, 1024]
+    assert tuner.found.finished

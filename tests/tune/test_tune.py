@@ -156,6 +156,7 @@ def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, b
         default = Table.default().choose(name, ranks=ranks, size=size, in_place=in_place).row.spec
         return Measured(*place[:4], ((default, 1.0),), default, 1)
 
+    monkeypatch.setattr(Tuner, "_look_around", lambda *_: None)
     monkeypatch.setattr(Tuner, "_point", point)
     return measured
 

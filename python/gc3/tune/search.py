@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from gc3 import collectives, errors
 from gc3.comm.selection import Row, Spec, Table
 from gc3.tune.hosts import HostTimer
-from gc3.tune.point import FAR, Place, Point
+from gc3.tune.point import FAR, SURE, Place, Point
 from gc3.tune.predicted import Predictor
 from gc3.tune.space import candidates, fits, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
@@ -235,15 +235,16 @@ class Tuner:
                         begin(f"{collective}, {ranks} ranks: trying {len(tried[group])} programs")
                         beside = [each for each in todo if (each[0], each[4]) == (collective, skew)]
                         self._look_around(timer, sorted(set(beside)), tried[group], self._share(left))
-                    share = max(self._share(left), _AGAIN * shares.get(place, 0.0))
-                    if place in shares and share > self._share(1):
+                    least = _AGAIN * shares.get(place, 0.0)
+                    if least > self._share(1):
                         continue
+                    share = max(self._share(left), least)
                     begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
-                    self.measured[place] = self._point(timer, place, tried[group], share)
-                    if self.measured[place].brief and share < math.inf:
+                    point = self.measured[place] = self._point(timer, place, tried[group], share)
+                    if (point.brief or (point.within or 0.0) > SURE) and share < math.inf:
                         todo.append(place)  # in the time that the others may leave
                     shares[place] = share
-                    yield self.measured[place]
+                    yield point
 
     def _candidates(self, timer: Timer, place: Place) -> tuple[Spec, ...]:
         """The programs for the collective and the number of ranks of a place."""
