@@ -109,6 +109,17 @@ def test_the_simulator_counts_the_same_rounds(name: str, chunks: int, solvers: S
     assert (counted.steps, counted.rounds) == found.cost[1:]
 
 
+def test_a_multicast_to_two_boards_leaves_its_port_once(solvers: Solvers) -> None:
+    shape = topologies.load("dgx2")
+    classes = tuple(replace(c, multicast_efficiency=0.8 if c.name == "nvlink2" else 0.0) for c in shape.classes)
+    machine = replace(shape, classes=classes)
+    for name in ("broadcast", "reduce"):
+        found = made(task(Network.of(machine), name, solvers).least_rounds(6, 1))  # a port carries six in a round
+        program = gc3.compile(found.algorithm(step_channels=True))
+        counted = sim.Simulation(program, sim.platform(machine)).alpha_beta(step_channels=True)
+        assert (counted.steps, counted.rounds) == found.cost[1:] == (1, 1)
+
+
 def test_ports_of_one_chunk_take_turns(solvers: Solvers) -> None:
     """Eight multicasts at once fit in seven rounds, and not in rounds of one multicast each."""
     assert made(task(switch(8), "allgather", solvers).pipelined(1)).cost == (1, 1, 7)

@@ -1,6 +1,7 @@
 #include "gc3/sim/alpha_beta.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -139,28 +140,32 @@ Steps sum(const Simulator& simulator, std::vector<Traffic>& traffic, const std::
   const Wiring& wiring = simulator.wiring();
   const std::vector<LinkClass>& classes = simulator.machine().data().classes;
   std::vector<std::uint64_t> chunks(per_round.size());
-  std::vector<std::uint64_t> carried(wiring.group_size.size());  // the latest step in which a switch has carried it
+  // The latest step in which a resource has carried a group. Messages of a group may take different ways, such as to
+  // several boards, that have the port in common.
+  using Latest = std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>;  // by group and resource
+  Latest multicast;
+  Latest added;
   Steps result;
   Breath breathe;
   for (std::size_t first = 0, end = 0; first != traffic.size(); first = end) {
     breathe();
     std::uint64_t rounds = 0;
     double latency = 0;
-    const auto load = [&](Slice way, std::uint64_t count) {
+    const auto load = [&](Slice way, std::uint64_t count, std::uint32_t group, Latest& carried) {
       for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
         const std::uint32_t r = wiring.resources[k];
+        const std::uint64_t step = traffic[end].step;
+        if (group != kNone && std::exchange(carried[std::pair(group, r)], step) == step) continue;
         chunks[r] += count;
         rounds = std::max(rounds, (chunks[r] + per_round[r] - 1) / per_round[r]);
       }
     };
     for (end = first; end != traffic.size() && traffic[end].step == traffic[first].step; ++end) {
       const Wire& wire = wiring.wires[traffic[end].wire];
-      const Carried groups = wiring.carried.empty() ? Carried() : wiring.carried[traffic[end].instruction];
-      const auto alone = [&](std::uint32_t group) {  // whether no other message of the group has loaded this step
-        return group == kNone || std::exchange(carried[group], traffic[end].step) != traffic[end].step;
-      };
-      if (alone(groups.out)) load(wire.out, traffic[end].chunks);
-      if (alone(groups.into)) load(wire.into, traffic[end].chunks);
+      const ir::Switched groups =
+          wiring.carried.empty() ? ir::Switched() : wiring.carried[traffic[end].instruction].whole;
+      load(wire.out, traffic[end].chunks, groups.multicast, multicast);
+      load(wire.into, traffic[end].chunks, groups.reduction, added);
       latency = std::max(latency, classes[wire.link_class].latency_s);
     }
     std::ranges::fill(chunks, 0);

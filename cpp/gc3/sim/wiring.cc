@@ -147,6 +147,7 @@ class Builder {
     out_.carried[sent].out = number(multicasts_, program_.switched[sent].multicast, wire.out);
     const std::uint32_t sum = number(reductions_, program_.switched[taken].reduction, wire.into);
     out_.carried[sent].into = out_.carried[taken].received = sum;
+    out_.carried[sent].whole = {program_.switched[sent].multicast, program_.switched[taken].reduction};
   }
 
   // A message alone in its group is a plain one.

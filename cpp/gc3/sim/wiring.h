@@ -35,6 +35,7 @@ struct Carried {
   std::uint32_t out = kNone;       // of the message that an instruction sends: the group in which it leaves its rank,
   std::uint32_t into = kNone;      // and the one in which it enters the receiver
   std::uint32_t received = kNone;  // of the message that it receives: the group in which it has entered
+  ir::Switched whole;              // the program's groups of the message that it sends, whatever their ways
 };
 
 struct Wiring {
