@@ -8,6 +8,7 @@ import pytest
 
 from gc3 import topologies
 from gc3.synth import Network, Session, Solvers, Task, demand, trees
+from gc3.synth.result import Result
 from own_bounds import Machine, replay
 from small_networks import AMPLE
 
@@ -120,3 +121,31 @@ def test_trees_of_one_root_are_shallow(spec: str, most: int) -> None:
             depth.append(depth[before + 1] + 1)
         assert len(depth) == network.ranks
         assert max(depth) <= most
+
+
+def test_lanes_that_need_too_many_threadblocks_are_left_out_before_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Solvers() as solvers:
+        made = Task(Session(Network.of(topologies.load("dgx1")), solvers), "allreduce").pipelined(64).result
+    assert made is not None
+    assert made.lanes > 1
+
+    def within(most: int) -> str:
+        return made.program(max_threadblocks=most).text
+
+    limits = [100, 40, 20]
+    guessed = [within(most) for most in limits]
+
+    def all_lanes(self: Result, _most: int) -> int:
+        return self.lanes
+
+    monkeypatch.setattr(Result, "_lanes_within", all_lanes)
+    assert guessed == [within(most) for most in limits]
+
+
+def test_a_bound_by_cuts_that_is_reached_needs_no_solver() -> None:
+    network = Network.of(topologies.load("star:R=4"))
+    wanted = demand.builtin("alltoall", 4, 4)
+    session = Session(network, Solvers())  # not entered: it cannot solve
+    bound = session.by_cuts(wanted)
+    assert session.any_steps(wanted, taken=int(bound.rounds)) == bound
+    assert session.any_steps(wanted) == bound

@@ -21,6 +21,7 @@ constexpr std::size_t kStride = 7919;         // a prime
 constexpr std::uint32_t kMoves = 4;           // at the same time
 constexpr std::int64_t kOnce = 4000;          // moves to look at for a rank of a tree in a pass
 constexpr std::int64_t kEffort = 20'000'000;  // moves to look at: about half a second
+constexpr std::int64_t kVain = 3'000'000;     // of these without any gain before the end
 
 // A tree by ranks.
 struct Shape {
@@ -180,11 +181,13 @@ class Flattening {
         for (const std::uint32_t e : edges) {
           if (moved(t, rank, e, 0, 1)) {
             better = true;
+            gained_ = others + effort_;
             break;
           }
           if (effort_ <= 0) break;
         }
         effort_ = std::max<std::int64_t>(effort_, 0) + others;
+        if (effort_ < gained_ - kVain) effort_ = 0;
       }
     }
     return better;
@@ -255,6 +258,7 @@ class Flattening {
   std::size_t passes_ = 0;
   double enough_ = 0;  // the cost that all moves together must stay below
   std::int64_t effort_ = kEffort;
+  std::int64_t gained_ = kEffort;  // what was left at the last gain
   Clock::time_point deadline_;
 };
 

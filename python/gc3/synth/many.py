@@ -10,6 +10,7 @@ from gc3.synth.demand import Demand
 from gc3.synth.in_switch import fullest
 from gc3.synth.schedule import Schedule
 from gc3.synth.search import Session
+from gc3.synth.symmetry import MANY_RANKS
 
 NEAR = Fraction(101, 100)  # relative to the bound: nothing better is searched for
 _FEW_SENDS = 1 << 20  # of one source of each orbit
@@ -62,7 +63,9 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
         TimeUp: The time limit was reached.
     """
     where.tell("growing trees")
-    bound = where.any_steps(wanted).rounds
+    # On large networks the linear program for such a bound takes longer than the trees, which often reach that by cuts.
+    late = wanted.routes and wanted.ranks >= MANY_RANKS
+    bound = (where.by_cuts(wanted) if late else where.any_steps(wanted)).rounds
     group = where.group(wanted)
     sends = sum(len(p.targets) * p.count for p in wanted.pieces)
     alike = trees.applies(wanted)
@@ -71,6 +74,8 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     multicasts = in_switch.applies(where.network, wanted)
     if multicasts or not alike or sends <= _FEW_SENDS * group.order:
         grown = growing(where, wanted, float(bound), halves)
+        if late:
+            where.any_steps(wanted, taken=grown.total_rounds)
         if multicasts and alike:
             return Planned(grown, fullest(where.network, grown) / wanted.pieces[0].count)
         if multicasts or not alike or grown.total_rounds <= NEAR * bound:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from gc3 import errors
 from gc3.collectives import BUILTIN
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
@@ -139,12 +141,30 @@ class Result:
         options.setdefault("scratch", self.scratch)
         if options.get("protocol") == "Copy" and self.order == "depth":
             return replace(self, order="steps").program(**options)
+        if (fewer := self._lanes_within(options.get("max_threadblocks", 0))) < self.lanes:
+            return replace(self, lanes=fewer).program(**options)
         try:
             return compile(self.algorithm(), **options)
         except errors.UserError as problem:
             if problem.code != TOO_MANY_THREADBLOCKS or not self.lanes:
                 raise
         return replace(self, lanes=self.lanes // 2).program(**options)
+
+    def _lanes_within(self, most: int) -> int:
+        """Lanes with more threadblocks than `most` need not be compiled: an all-reduce has each chunk in one place."""
+        lanes = self.lanes
+        if most == 0 or self.collective != "allreduce":
+            return lanes
+        ranks, sends = self.network.ranks, np.array([send for step in self.schedule.steps for send in step], np.int64)
+        chunk, src, dst = sends.reshape(-1, 3).T
+
+        def widest(lanes: int) -> int:
+            used = np.unique((src * ranks + dst) * lanes + chunk % lanes) // lanes
+            return max(int(np.bincount(end).max(initial=0)) for end in (used // ranks, used % ranks))
+
+        while lanes > 1 and widest(lanes) > most:
+            lanes //= 2
+        return lanes
 
     def to_json(self) -> str:
         """Returns the JSON form of SCCL-style synthesizers, which `gc3 compile` and `gc3 run` read.

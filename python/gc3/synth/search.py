@@ -90,13 +90,13 @@ class Session:
             self._largest[key] = largest_group(self.network, demand)
         return self._largest[key]
 
-    def any_steps(self, demand: Demand) -> Bound:
-        """Returns the best bound on rounds that holds for any number of steps, see `cuts` and `prices`."""
+    def any_steps(self, demand: Demand, taken: int | None = None) -> Bound:
+        """Returns the best bound for any number of steps; that by cuts if a schedule with `taken` rounds reaches it."""
         times = math.gcd(*(p.count for p in demand.pieces))
         key = (f"{demand.name} {demand.root}", Fraction(demand.chunks, times or 1))
         if key not in self._cuts:
             once = replace(demand, pieces=tuple(replace(p, count=p.count // times) for p in demand.pieces if times))
-            best = self._any_steps(once)
+            best = self._any_steps(once, None if taken is None else Fraction(taken, times))
             if self.left <= 0:
                 return Bound(best.rounds * times, best.proof)  # with more time it may be better
             self._cuts[key] = best
@@ -111,15 +111,13 @@ class Session:
         # A switch may carry several arrivals of a chunk as one message; what crosses a cut, crosses it at least once.
         for parts in cuts.plain_parts(self.network) if demand.routes or not self.network.in_switch else ():
             best = max(best, cuts.parts_bound(self.network, demand, parts), key=lambda b: b.rounds)
-        return best
+        return max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds) if demand.routes else best
 
-    def _any_steps(self, demand: Demand) -> Bound:
-        best = self.by_cuts(demand)
-        if not demand.routes:
+    def _any_steps(self, demand: Demand, taken: Fraction | None) -> Bound:
+        best = self.by_cuts(demand)  # of one source, or one target, it is exact
+        exact = not demand.routes or flows.one_sided(demand) or best.rounds == taken
+        if exact or self._size(demand, 1) > min(_LARGEST, self.left * _LAID_OUT):
             return best
-        best = max(best, cuts.distance_bound(self.network, demand), key=lambda b: b.rounds)
-        if flows.one_sided(demand) or self._size(demand, 1) > min(_LARGEST, self.left * _LAID_OUT):
-            return best  # of one source, or one target, cuts are already exact
         self.tell("bounding the rounds of any number of steps")
         rounds = relaxation.bound_of_routes(self.solvers, self.network, demand, self.group(demand), self.left)
         return max(best, Bound(rounds, "prices of links, checked exactly"), key=lambda b: b.rounds)
