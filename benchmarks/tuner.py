@@ -3,7 +3,8 @@
 In the simulator, prints for each size the time of the best program of the space, which it finds by simulating all of
 them, that of the tuner's program, and the number of the tuner's simulations. It leaves out programs whose busiest link
 alone takes longer than the best so far. With --keep FILE each size of the exhaustive search is kept as it is done, so
-that an interrupted run continues. With --sample it is one of so many programs, drawn at random.
+that an interrupted run continues. With --sample it is one of so many programs, drawn at random, with --near one of
+all programs that have the algorithm, shape and protocol of the tuned program of a size.
 
     python benchmarks/tuner.py --nccl --machines ndv4,ndv5 --nodes 8
 
@@ -49,7 +50,9 @@ _VARIED = 16  # programs that are also tried with other thresholds
 _LAST = 4  # best programs of the exhaustive search
 
 
-def compare(machine: str, nodes: int, collective: str, sizes: list[int], keep: str | None, sample: int) -> list[float]:
+def compare(
+    machine: str, nodes: int, collective: str, sizes: list[int], keep: str | None, sample: int, *, near: bool
+) -> list[float]:
     """Prints the table for a collective on a machine; returns the ratios of the times."""
     on = sim.platform(load_machine(machine, nodes if nodes > 1 else None))
     ranks = on.topology.rank_count
@@ -63,17 +66,18 @@ def compare(machine: str, nodes: int, collective: str, sizes: list[int], keep: s
         nccl = None
     space = list(brute.space())
     print(f"# {machine}, {nodes} nodes, {collective}: {len(space)} programs; the tuner took {took:.1f} s")
-    if 0 < sample < len(space):
+    if 0 < sample < len(space) and not near:
         space = random.Random(sample).sample(space, sample)  # noqa: S311
     print(f"# {'size':>10} {'best':>10} {'tuned':>10} {'ratio':>6} {'tried':>5} {'NCCL':>10}", flush=True)
     ratios: list[float] = []
     for size in sizes:
         (spec, tuned), *_ = found[size][0]
-        key = f"{machine} {nodes} {collective} {size} {len(space)}"
+        among = [each for each in space if _arm(each) == _arm(spec)] if near else space
+        key = f"{machine} {nodes} {collective} {size} {f'near {_arm(spec)}' if near else len(space)}"
         best = _kept(keep).get(key)
         if best is None:
             best = tuned  # it is one of the space
-            for other in space:
+            for other in among:
                 best = min(best, brute.seconds(other, size, below=best))
             if keep:
                 Path(keep).write_text(json.dumps({**_kept(keep), key: best}, indent=1))
@@ -82,6 +86,12 @@ def compare(machine: str, nodes: int, collective: str, sizes: list[int], keep: s
         row = f"{size:>12} {1e6 * best:10.2f} {1e6 * tuned:10.2f} {ratios[-1]:6.3f} {found[size][1]:5} {other}  {spec}"
         print(row, flush=True)
     return ratios
+
+
+def _arm(spec: Spec) -> tuple[object, ...]:
+    """What a program has in common with those that only divide its work in another way."""
+    divides = ("channels", "chunks", "parallel")
+    return spec.algorithm, spec.protocol, spec.order, tuple(p for p in spec.parameters if p[0] not in divides)
 
 
 def beside_nccl(machine: str, nodes: int, collective: str, sizes: list[int]) -> list[float]:
@@ -205,6 +215,7 @@ def main() -> None:
     parser.add_argument("--nccl", action="store_true", help="compare with the simulated NCCL, not the whole space")
     parser.add_argument("--keep", metavar="FILE", help="of the exhaustive search in the simulator")
     parser.add_argument("--sample", type=int, default=0, help="programs of the exhaustive search in the simulator")
+    parser.add_argument("--near", action="store_true", help="only programs like the tuned one, in the simulator")
     parser.add_argument("--time-limit", type=float, default=120, help="of the tuner on a real engine")
     parser.add_argument(
         "--within", type=float, default=math.inf, help="seconds for the comparison on a real engine, in all"
@@ -225,7 +236,7 @@ def main() -> None:
             if given.nccl:
                 ratios += beside_nccl(machine, given.nodes, collective, sizes)
                 continue
-            ratios += compare(machine, given.nodes, collective, sizes, given.keep, given.sample)
+            ratios += compare(machine, given.nodes, collective, sizes, given.keep, given.sample, near=given.near)
     if not ratios:
         sys.exit("nothing was compared: the table has no points of these sizes for this machine, or --within is short")
     worst = min(ratios) if given.nccl else max(ratios)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <exception>
 #include <utility>
@@ -28,11 +29,15 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
 
-// Runs long work without the GIL; Ctrl-C ends it.
+// Python handles signals in the main thread alone. On Linux its number is that of the process.
+inline bool handles_signals() { return ::gettid() == ::getpid(); }
+
+// Runs long work without the GIL; Ctrl-C ends it. In other threads it never asks for the GIL, so several can work at
+// once.
 template <class Work>
 auto long_work(Work work) {
   const nanobind::gil_scoped_release release;
-  const Interruptible scope(check_signals);
+  const Interruptible scope(handles_signals() ? Hook(check_signals) : Hook([] {}));
   return work();
 }
 

@@ -422,6 +422,7 @@ def test_a_users_mistake_is_one_message_at_its_line(
         ("compile ring_allreduce --nonsense", 2, "No such option"),
         ("nonsense", 2, "No such command"),
         ("complie", 2, "Did you mean 'compile'?"),
+        ("explain ring_allreduce", 2, "use gc3 sim PROGRAM --mode explain"),
         ("list --collective allredcue", 2, "'allredcue' is not one of"),
         ("run ring_allreduce -D R=2 --size big", 2, "'big' is not a size"),
         ("run ring_allreduce -D R=2 --dtype float128", 2, "float128"),

@@ -1,6 +1,7 @@
 """The selection table: its format, its choices, and the default one."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,12 @@ def test_table_commands(tmp_path: Path) -> None:
     assert (uneven.exit_code, "4 ranks are not as many on each of 3 hosts" in uneven.output) == (2, True)
     assert "give its --size, too" in run.invoke(main, for_hosts).output
     wrong = {**ROW, "program": {"algorithm": "ring_allgather"}}
+    # It would take some 10 s to compile, and is for other ranks anyway.
+    huge = {**ROW, "program": {"algorithm": "allpairs_allreduce", "parameters": {"R": 1000}}}
+    mine.write_text(text(huge))
+    began = time.process_time()
+    assert "is for 1000 ranks, not for" in run.invoke(main, ["table", "check", str(mine)]).output
+    assert time.process_time() - began < 2
     mine.write_text(text(ROW, ROW, wrong, {**ROW, "program": {"algorithm": "nothing"}}))
     checked = run.invoke(main, ["table", "check", str(mine), "--json"])
     problems = [(p["row"], p["problem"]) for p in json.loads(checked.output)["problems"]]

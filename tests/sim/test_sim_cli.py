@@ -134,6 +134,8 @@ def test_an_error_is_told_only_for_what_was_measured(line: str, says: str) -> No
         ("allpairs_allreduce:protocol=LL -t ndv4:N=2", "expect times within a factor of 2)"),
         ("allpairs_allreduce:protocol=LL -t ndv4 --set launch=1us", "expect times within a factor of 2)"),
         ("allpairs_allreduce -t mi300x", "expect times within a factor of 2)"),
+        # On 64 NDv4 it took up to 3.9 times as long (docs/simulator.md), and there is nothing to fit that to.
+        ("two_step_alltoall:protocol=LL128 -t ndv4:N=2", "expect times within a factor of 4)"),
         ("allpairs_allreduce:protocol=LL -t ndv4", "mean error 7.0% held out"),
         ("allpairs_allreduce -t fully_connected:R=4", "preset ideal (estimated: links only"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,58 @@ def test_programs_for_other_sizes_count_as_simulations_of_a_point() -> None:
         assert all(spec in known or search_seconds(spec, point.size) > 1.9e-6 * point.best[1] for spec in winners)
 
 
+def use_cores(monkeypatch: pytest.MonkeyPatch, cores: set[int]) -> None:
+    def affinity(_process: int) -> set[int]:
+        return cores
+
+    monkeypatch.setattr("os.sched_getaffinity", affinity)
+
+
+def test_the_number_of_cores_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    goal = Goal(("allgather",), (8,), tuple(KIB * 16**k for k in range(5)), engine="sim")
+    found: list[list[tuple[Any, ...]]] = []
+    for cores in ({0}, {0, 1, 2}):
+        use_cores(monkeypatch, cores)
+        tuner = SimulatedTuner(goal, sim.platform("ndv5"), most=50)
+        assert [point.size for point in tuner.points()] == [goal.sizes[k] for k in (0, 4, 2, 1, 3)]
+        found.append([(point.size, point.times_us, point.tried) for point in tuner.found.points])
+    assert found[0] == found[1]
+
+
+def test_searches_that_are_ended_stop_soon_and_what_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_cores(monkeypatch, {0, 1})
+    goal = Goal(("allgather",), (8,), tuple(KIB * 4**k for k in range(9)), engine="sim")
+    tuner = SimulatedTuner(goal, sim.platform("ndv4"))
+    points = tuner.points()
+    first = next(points)
+    del points  # as Ctrl-C does
+    assert tuner.found.points == (first,)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
+
+
 def search_seconds(spec: Spec, size: int) -> float:
     return sim.Simulation(spec.compile(8), sim.platform("ndv4")).run(size).time_s
+
+
+def test_more_instances_than_a_gpu_holds_are_left_out_without_compiling_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = sim.platform("ndv4:N=2")
+    search = Search("allreduce", on, 16, in_place=False)
+    specs = [spec for spec in search.space() if spec.protocol == "LL" and "nvls" not in spec.algorithm][::23]
+    compiled: list[Spec] = []
+    compiling = Spec.compile
+
+    def noted(spec: Spec, *given: Any, **named: Any) -> Any:
+        compiled.append(spec)
+        return compiling(spec, *given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Spec, "compile", noted)
+        held = {spec: search.seconds(spec, KIB) < math.inf for spec in specs}
+    left_out = [spec for spec, fits in held.items() if not fits and spec not in compiled]
+    assert len(left_out) > 5
+    for spec in left_out:
+        with pytest.raises(errors.UserError, match="too many threadblocks"):
+            spec.compile(16, prove=False)
 
 
 def test_slots_are_simulated_as_a_row_has_them() -> None:

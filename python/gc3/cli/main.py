@@ -118,6 +118,8 @@ class Commands(Guarded, click.Group):  # pyright: ignore[reportIncompatibleMetho
         """Returns the command and the remaining arguments; for an unknown command, suggests a similar one."""
         name = args[0] if args else ""
         close = difflib.get_close_matches(name, _COMMANDS, n=1)
+        if name == "explain":
+            ctx.fail("No such command 'explain': use gc3 sim PROGRAM --mode explain, or gc3 report.")
         if name not in _COMMANDS and not name.startswith("-"):
             ctx.fail(f"No such command '{name}'." + (f" Did you mean '{close[0]}'?" if close else ""))
         return super().resolve_command(ctx, args)

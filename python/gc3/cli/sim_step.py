@@ -19,6 +19,7 @@ from gc3.sim import Simulation, chakra, platform, step
 from gc3.sim.nccl import Nccl
 from gc3.sim.step import MESSAGE, Chosen
 from gc3.sim.trust import trust
+from gc3.support.words import counted
 from gc3.topologies.without import without as without_ranks
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def sim_step(
         output.emit(_data(on, found, rows) | changes.data())
         return 0
     changed = changes.described()
-    _print_head(on, choose, [c.size for c in found.calls], changed)
+    _print_head(on, choose, found, changed)
     _print(found, rows)
     return 0
 
@@ -169,6 +170,15 @@ class _Chooser:
         """Returns the seconds that it takes if no other is under way and all ranks call it at once."""
         chosen = self(what, ranks, size)
         return chosen.time_s if chosen.simulation is None else chosen.simulation.run(size).time_s
+
+    def trusted_nccl(self, found: Step, changed: str) -> list[str]:
+        """Returns what NCCL's times are worth, by collective and number of ranks."""
+        told: dict[str, None] = {}
+        for (what, ranks), nccl in self._nccl.items():
+            asked = [c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)]
+            call = f"{what} on {counted(len(ranks), 'rank')}"
+            told[f"{call}: {nccl.label}, simulated {nccl.trust(asked, changed).text}"] = None
+        return list(told)
 
     @property
     def programs(self) -> list[Any]:
@@ -233,12 +243,14 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _print_head(on: Platform, choose: _Chooser, wanted: Sequence[int], changed: str) -> None:
+def _print_head(on: Platform, choose: _Chooser, found: Step, changed: str) -> None:
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if choose.programs:
-        click.echo(f"preset {trust(on, choose.programs, wanted, changed).text}")
+        click.echo(f"preset {trust(on, choose.programs, [c.size for c in found.calls], changed).text}")
     else:
         click.echo("collectives take the times of gc3 sim --baseline nccl")
+    for text in choose.trusted_nccl(found, changed):
+        click.echo(f"# {text}")
     if changed:
         click.echo(f"# changed: {changed}")
 

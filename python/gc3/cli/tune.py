@@ -264,15 +264,19 @@ def _search(
     tuner: Tuner | SimulatedTuner, begin: Callable[[str], None], record: Record | None, *, printing: bool
 ) -> bool:
     """Goes through all points; whether Ctrl-C has ended that."""
+    interrupted = False
     try:
         for point in tuner.points(begin):
             if record:
                 record.write(tuner.measured.values())
-            if printing:
+            if printing and isinstance(tuner, Tuner):
                 click.echo(line(point))
     except KeyboardInterrupt:
-        return True
-    return False
+        interrupted = True
+    if printing and isinstance(tuner, SimulatedTuner):  # the last simulations of a size come after those of all others
+        for point in tuner.found.points:
+            click.echo(line(point))
+    return interrupted
 
 
 def _own(spec: str) -> Own:

@@ -115,9 +115,8 @@ class Spec:
         order = self._ordered(ranks, order) if _core.is_symmetric(source.collective_name) else ()
         root = order.index(root) if order else root  # of the algorithm, before its ranks are renamed
         known = {"ranks": ranks, "root": root, "nodes": nodes, "ranks_per_node": ranks // nodes}
-        given: dict[str, Any] = {
-            name: known[value] if isinstance(value, str) else value for name, value in self.parameters
-        }
+        wanted = {name: known[value] if isinstance(value, str) else value for name, value in self.parameters}
+        given = source.for_ranks(ranks, wanted)  # else compiling may take long before it is refused
         return compile_program(
             source,
             instances=self.instances,

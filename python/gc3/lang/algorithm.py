@@ -169,6 +169,18 @@ class Algorithm:
             values[name] = value
         return values
 
+    def for_ranks(self, ranks: int, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the parameters `given` if they are for so many ranks, or the collective has a number of its own.
+
+        Raises:
+            gc3.UserError: They are for others, missing or unknown.
+        """
+        serves = self._evaluate(self.ranks, self.complete(given))
+        if serves not in (None, ranks):
+            told = " ".join(f"{name}={value}" for name, value in given.items())
+            raise self._error(f"'{self.name}' with {told} is for {serves} ranks, not for {ranks}")
+        return given
+
     def _evaluate(self, number: Any, values: Mapping[str, int]) -> Any:
         if not callable(number):
             return number

@@ -11,12 +11,13 @@ smaller call or longer, and longer than its busiest link.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, product
-from typing import TYPE_CHECKING, TypeAlias
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
+from gc3.support.at_once import at_once
 from gc3.topologies.ring_order import ring_order
 from gc3.tune.space import FIFOS, divisions
 from gc3.tune.surrogate import Features, Surrogate
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from gc3.tune.surrogate import Row
 
 Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
@@ -55,7 +59,7 @@ _MOST_INSTRUCTIONS = 1_500_000  # of a program
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Known:
     """What is known of a program.
 
@@ -69,31 +73,35 @@ class _Known:
     times: dict[int, float] = field(default_factory=dict[int, float])
     bounds: dict[int, float] = field(default_factory=dict[int, float])
 
-    def busy(self, size: int) -> float:
-        """A time that its busiest link hardly takes less than.
+    @cached_property
+    def most_connections(self) -> int:
+        """The most that a rank sends to, or receives from: each needs a threadblock, and every instance has its own."""
+        sends = [] if self.simulation is None else self.simulation.program.sends()
+        out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
+        return max(*out.values(), *into.values(), 0)
+
+    def busy(self, size: int, of: Container[int] | None = None) -> float:
+        """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.
 
         A message takes time beside its bytes, so the time does not grow in proportion to the size: what two smaller
         calls differ by is continued. It does not grow evenly either, because small messages are rounded up, and from
         some size on a message is several.
         """
-        smaller = sorted((at, seconds) for at, seconds in self.bounds.items() if at <= size)
-        about = [size / at * seconds for at, seconds in self.bounds.items() if at >= size]
+        bounds = [(at, seconds) for at, seconds in self.bounds.copy().items() if of is None or at in of]
+        smaller = sorted((at, seconds) for at, seconds in bounds if at <= size)
+        about = [size / at * seconds for at, seconds in bounds if at >= size]
         for (one, first), (other, second) in pairwise(smaller):
             about.append(second + (second - first) / (other - one) * (size - other))
         return max(_SMALLER * max(about, default=0.0), smaller[-1][1] if smaller else 0.0)
 
-    def least(self, size: int) -> float:
-        """A time that a call of this size is hardly below."""
-        smaller = max((took for at, took in self.times.items() if at < size), default=0.0)
-        return max(_SMALLER * smaller, self.busy(size))
+    def least(self, size: int, of: Container[int]) -> float:
+        """A time that a call of this size is hardly below, by what is known of it at some sizes."""
+        smaller = max((took for at, took in self.times.copy().items() if at < size and at in of), default=0.0)
+        return max(_SMALLER * smaller, self.busy(size, of))
 
 
 class Search:
-    """The programs for one collective on a machine.
-
-    Attributes:
-        count: The simulations since the last call of `fastest` began.
-    """
+    """The programs for one collective on a machine."""
 
     def __init__(
         self,
@@ -139,7 +147,9 @@ class Search:
         self._threadblocks = threadblocks or on.parameters.threadblocks
         self._known: dict[Spec, _Known] = {}
         self._made = lru_cache(maxsize=len(FIFOS) * 64)(self._make)
-        self.count = 0
+        self._locks: dict[Spec, Lock] = {}  # of those that are compiled, so that each is compiled once
+        self._counts: Counter[int] = Counter()
+        self._stopped = False
         self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
         self._fifos = dict.fromkeys(FIFOS[:1] if target else FIFOS)
@@ -176,33 +186,74 @@ class Search:
 
         The second value is their number. Ties are in the order of trial, so the simpler program is first.
         """
-        self.count = 0
+        return next(self.fastest_of((size,)))
+
+    def fastest_of(self, sizes: Sequence[int]) -> Iterator[tuple[list[tuple[Spec, float]], int]]:
+        """Yields what `fastest` returns for each of some sizes, which are searched at once on all cores.
+
+        Each search learns from sizes that were found before, and none from another one of these, so the results do not
+        depend on the number of cores.
+        """
+        before = frozenset(self._found)
+        if not before and self._shapes:  # every one of these searches begins with them
+            deque(self.on_all_cores(self._look_first, range(len(self._shapes))), maxlen=0)
+        held = self._illegal.copy() if self._shapes else None
+        for size, (tried, given, illegal) in zip(
+            sizes, self.on_all_cores(lambda size: self._searched(size, before, held), sizes), strict=True
+        ):
+            self._found[size] = tried
+            if illegal is not None:
+                self._illegal |= illegal
+            times = {**given, **{self._places[index]: took for index, took in tried.items()}}
+            found = [(spec, took) for spec, took in times.items() if took < math.inf]
+            yield sorted(found, key=lambda pair: pair[1]), self._counts[size]
+
+    def on_all_cores(self, work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
+        """Yields what `work`, which searches here, returns for each item; if that is ended early, searches end, too."""
+        return at_once(work, items, self._stop)
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def simulations(self, size: int) -> int:
+        """Returns the number of simulations at a size since the last search there began."""
+        return self._counts[size]
+
+    def _look_first(self, number: int) -> None:
+        """Compiles what every search simulates first of a shape."""
+        for index in self._first(number):
+            if self._stopped or self._compiled(self._places[index]).simulation is not None:
+                break
+
+    def _searched(
+        self, size: int, before: Container[int], held: Array | None
+    ) -> tuple[dict[int, float], dict[Spec, float], Array | None]:
+        """The times of programs of the space and of those that are given, and what the machine does not hold."""
+        self._counts[size] = 0
         given = {spec: self.seconds(spec, size) for spec in self._given}
         tried: dict[int, float] = {}
-        if self._shapes:
-            self._guided(size, tried, min(given.values(), default=math.inf))
-        self._found[size] = tried
-        times = {**given, **{self._places[index]: took for index, took in tried.items()}}
-        found = [(spec, took) for spec, took in times.items() if took < math.inf]
-        return sorted(found, key=lambda pair: pair[1]), self.count
+        illegal = None if held is None else held.copy()
+        if illegal is not None:
+            self._guided(size, tried, min(given.values(), default=math.inf), before, illegal)
+        return tried, given, illegal
 
-    def _guided(self, size: int, tried: dict[int, float], best: float) -> None:
+    def _guided(self, size: int, tried: dict[int, float], best: float, before: Container[int], illegal: Array) -> None:
         """Simulates programs of the space until there are as many as allowed; `best`: a time that is known."""
         features = self._features
-        beside = self._beside(size)
+        beside = self._beside(size, before)
         telling = {other: self._telling(other) for other in beside}
         model = Surrogate(features, self._most + sum(len(times) for times in telling.values()))
-        todo = ~self._illegal
+        todo = ~illegal
 
         def look(index: int) -> bool:
             """Whether the machine holds the program."""
             todo[index] = False
             known = self._compiled(self._places[index])
             if known.simulation is None:
-                self._illegal |= features.at_least(index)
-                todo[self._illegal] = False
+                illegal[features.at_least(index)] = True
+                todo[illegal] = False
                 return False
-            if size in known.times or known.least(size) < min(best, min(tried.values(), default=math.inf)):
+            if size in known.times or known.least(size, before) < min(best, min(tried.values(), default=math.inf)):
                 took = self._seconds(known, size)
                 if took < math.inf:
                     tried[index] = took
@@ -219,10 +270,13 @@ class Search:
         if len(beside) < 2:  # noqa: PLR2004  with one on each side the model knows what is slow
             for number in range(len(self._shapes)):
                 for index in self._first(number):
-                    if self.count < self._most and (look(index) if todo[index] else not self._illegal[index]):
+                    if self._goes_on(size) and (look(index) if todo[index] else not illegal[index]):
                         break
-        while self.count < self._most and todo.any():
+        while self._goes_on(size) and todo.any():
             look(model.most_promising(todo))
+
+    def _goes_on(self, size: int) -> bool:
+        return self._counts[size] < self._most and not self._stopped
 
     def _telling(self, size: int) -> dict[int, float]:
         """The fastest programs of a size, and the fastest of each shape and protocol, which say what is slow."""
@@ -232,9 +286,10 @@ class Search:
         kept = {*best.values(), *(index for index, _ in ordered[:_FASTEST])}
         return {index: took for index, took in ordered if index in kept}
 
-    def _beside(self, size: int) -> list[int]:
-        """The next smaller and the next larger size that is known, as far as they are near."""
-        known = [other for other, times in self._found.items() if times and size / _BESIDE <= other <= size * _BESIDE]
+    def _beside(self, size: int, before: Container[int]) -> list[int]:
+        """The next smaller and the next larger size that was known before, as far as they are near."""
+        found = [other for other, times in self._found.copy().items() if times and other in before]
+        known = [other for other in found if size / _BESIDE <= other <= size * _BESIDE]
         smaller, larger = [other for other in known if other < size], [other for other in known if other > size]
         return [*([max(smaller)] if smaller else []), *([min(larger)] if larger else [])]
 
@@ -289,13 +344,20 @@ class Search:
     def _compiled(self, spec: Spec) -> _Known:
         known = self._known.get(spec)
         if known is None:
-            known = self._known[spec] = _Known(self._simulation(spec))
+            with self._locks.setdefault(spec, Lock()):
+                known = self._known.get(spec)
+                if known is None:
+                    known = self._known[spec] = _Known(self._simulation(spec))
         return known
 
     def _simulation(self, spec: Spec) -> Simulation | None:
         try:
-            one = None if spec.instances == 1 else self._compiled(replace(spec, instances=1)).simulation
-            if one is not None and one.program.instruction_count * spec.instances > _MOST_INSTRUCTIONS:
+            one = None if spec.instances == 1 else self._compiled(replace(spec, instances=1))
+            if one is not None and (
+                one.simulation is None  # several instances are not easier to hold
+                or one.simulation.program.instruction_count * spec.instances > _MOST_INSTRUCTIONS
+                or 0 < spec.threadblocks < one.most_connections * spec.instances
+            ):
                 return None
             program = self._made(replace(spec, slots=0, slot_bytes=0))
             if program.ranks != self._ranks:
@@ -323,7 +385,7 @@ class Search:
             if self._scratch is not None and not self._scratch.allows(known.simulation.program, size):
                 known.times[size] = math.inf
                 return math.inf
-            self.count += 1
+            self._counts[size] += 1
             try:
                 found = known.simulation.run(size)
             except errors.UserError:  # it needs more slots

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from gc3 import collectives, errors
 from gc3.comm.selection import Row, Spec, Table
@@ -396,14 +397,20 @@ def far_apart(count: int) -> list[int]:
     >>> far_apart(8)
     [0, 7, 3, 1, 5, 2, 4, 6]
     """
-    found = list(dict.fromkeys((0, count - 1)[:count]))
-    gaps = [(0, count - 1)]
-    while gaps:
-        first, last = gaps.pop(0)
-        if last - first > 1:
-            middle = (first + last) // 2
-            found.append(middle)
-            gaps += [(first, middle), (middle, last)]
+    return list(chain.from_iterable(rounds(count)))
+
+
+def rounds(count: int) -> list[list[int]]:
+    """Returns the same in rounds: the ends, then the middles of all gaps.
+
+    >>> rounds(8)
+    [[0, 7], [3], [1, 5], [2, 4, 6]]
+    """
+    found = [list(dict.fromkeys((0, count - 1)[:count]))]
+    known = sorted(found[0])
+    while middles := [(first + last) // 2 for first, last in pairwise(known) if last - first > 1]:
+        found.append(middles)
+        known = sorted((*known, *middles))
     return found
 
 

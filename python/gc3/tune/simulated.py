@@ -12,7 +12,7 @@ from gc3 import errors
 from gc3.sim.nccl import Nccl
 from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
-from gc3.tune.search import Found, Goal, Measured, far_apart, places
+from gc3.tune.search import Found, Goal, Measured, places, rounds
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -87,32 +87,44 @@ class SimulatedTuner:
                 skew=skew,
             )
             nccl = self._nccl(collective, ranks) if skew == 1 else None
-            for number in far_apart(len(group)):
+            for numbers in rounds(len(group)):
                 if deadline is not None and time.monotonic() > deadline:
                     return
-                place = group[number]
-                size = place[2]
-                begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
-                tried, count = search.fastest(size)
-                if not tried:
-                    raise errors.error("BadSimulation", f"no program for {collective} runs on {self._on.topology.name}")
-                near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
-                reference = None if nccl is None else _reference(nccl, size)
-                self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=reference, skew=skew)
-                yield self.measured[place]
-            # A program that is the best at one size may serve the sizes beside it.
-            for place in group:
-                point = self.measured[place]
-                size, known = place[2], dict(point.times_us)
-                by_size = sorted(group, key=lambda other: abs(math.log(other[2] / size)))
-                before = search.count
-                for spec in dict.fromkeys(self.measured[other].best[0] for other in by_size):
-                    if spec not in known and point.tried + search.count - before < self._most:
-                        known[spec] = 1e6 * search.seconds(spec, size)
-                least = min(known.values())
-                times = tuple((spec, took) for spec, took in known.items() if took < 2 * least)
-                tried = point.tried + search.count - before
-                self.measured[place] = replace(point, times_us=times, tried=tried)
+                found = search.fastest_of([group[number][2] for number in numbers])
+                for number in numbers:
+                    place = group[number]
+                    size = place[2]
+                    begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
+                    tried, count = next(found)
+                    if not tried:
+                        why = f"no program for {collective} runs on {self._on.topology.name}"
+                        raise errors.error("BadSimulation", why)
+                    near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
+                    other = None if nccl is None else _reference(nccl, size)
+                    self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=other, skew=skew)
+                    yield self.measured[place]
+                    if deadline is not None and time.monotonic() > deadline:
+                        return
+            self._beside(search, group)
+
+    def _beside(self, search: Search, group: list[Place]) -> None:
+        """Simulates the programs that are the best at other sizes, which may serve a range of them."""
+        best = {place: self.measured[place].best[0] for place in group}
+
+        def improved(place: Place) -> Measured:
+            point = self.measured[place]
+            size, known = place[2], dict(point.times_us)
+            by_size = sorted(group, key=lambda other: abs(math.log(other[2] / size)))
+            before = search.simulations(size)
+            for spec in dict.fromkeys(best[other] for other in by_size):
+                if spec not in known and point.tried + search.simulations(size) - before < self._most:
+                    known[spec] = 1e6 * search.seconds(spec, size)
+            least = min(known.values())
+            times = tuple((spec, took) for spec, took in known.items() if took < 2 * least)
+            return replace(point, times_us=times, tried=point.tried + search.simulations(size) - before)
+
+        for place, point in zip(group, list(search.on_all_cores(improved, group)), strict=True):
+            self.measured[place] = point
 
     def _nccl(self, collective: str, ranks: int) -> Nccl | None:
         """The simulated NCCL; None for collectives, machines and numbers of ranks for which it is not known."""

@@ -1,0 +1,42 @@
+"""Work on several items at once, one on each core.
+
+The threads take turns in Python. The core compiles and simulates without Python's lock, and these are most of the work
+for which this is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def at_once(work: Callable[[Item], Found], items: Iterable[Item], stop: Callable[[], None]) -> Iterator[Found]:
+    """Yields what `work` returns for each item, in their order.
+
+    If the caller ends early, as by Ctrl-C, `stop` is called, no further item begins, and those under way are waited
+    for.
+
+    >>> list(at_once(str, (1, 2, 3), lambda: None))
+    ['1', '2', '3']
+    """
+    items = list(items)
+    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, len(items))
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        under_way = [pool.submit(work, item) for item in items]
+        try:
+            while under_way:
+                found = under_way[0].result()
+                del under_way[0]
+                yield found
+        finally:
+            if under_way:
+                stop()
+                pool.shutdown(wait=False, cancel_futures=True)
