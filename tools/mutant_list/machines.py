@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "alphabeta-arrivals-cost-nothing",
         "cpp/gc3/sim/alpha_beta.cc",
-        "      if (alone(groups.into)) load(wire.into, traffic[end].chunks);\n",
+        "      load(wire.into, traffic[end].chunks, groups.reduction, added);\n",
         "",
         _SIM,
     ),

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from gc3 import errors
 from gc3.collectives import BUILTIN
@@ -155,11 +156,12 @@ class Result:
         lanes = self.lanes
         if most == 0 or self.collective != "allreduce":
             return lanes
-        ranks, sends = self.network.ranks, np.array([send for step in self.schedule.steps for send in step], np.int64)
-        chunk, src, dst = sends.reshape(-1, 3).T
+        ranks = self.network.ranks
+        sends = [send for step in self.schedule.steps for send in step]
+        chunk, src, dst = (np.array([send[k] for send in sends], np.int64) for k in range(3))
 
         def widest(lanes: int) -> int:
-            used = np.unique((src * ranks + dst) * lanes + chunk % lanes) // lanes
+            used: npt.NDArray[np.int64] = np.unique((src * ranks + dst) * lanes + chunk % lanes) // lanes
             return max(int(np.bincount(end).max(initial=0)) for end in (used // ranks, used % ranks))
 
         while lanes > 1 and widest(lanes) > most:

@@ -103,11 +103,12 @@ def _of_set(network: Network, root: int, chunks: int, inside: Flags, *, inverse:
 def _longest_way(network: Network, inside: Flags) -> int:
     """The hops from outside of a set to its farthest rank."""
     src, dst = network.ends
-    reached, hops = ~inside, 0
-    while not reached.all():
-        further = reached.copy()
+    reached: Flags = np.logical_not(inside)
+    hops = 0
+    while not np.all(reached):
+        further: Flags = np.array(reached)
         further[dst[reached[src]]] = True
-        if (further == reached).all():
+        if np.array_equal(further, reached):
             break
         reached, hops = further, hops + 1
     return hops

@@ -197,7 +197,7 @@ class Search:
         before = frozenset(self._found)
         if not before and self._shapes:  # every one of these searches begins with them
             deque(self.on_all_cores(self._look_first, range(len(self._shapes))), maxlen=0)
-        held = self._illegal.copy() if self._shapes else None
+        held: Array | None = np.array(self._illegal) if self._shapes else None
         for size, (tried, given, illegal) in zip(
             sizes, self.on_all_cores(lambda size: self._searched(size, before, held), sizes), strict=True
         ):
@@ -232,7 +232,7 @@ class Search:
         self._counts[size] = 0
         given = {spec: self.seconds(spec, size) for spec in self._given}
         tried: dict[int, float] = {}
-        illegal = None if held is None else held.copy()
+        illegal: Array | None = None if held is None else np.array(held)
         if illegal is not None:
             self._guided(size, tried, min(given.values(), default=math.inf), before, illegal)
         return tried, given, illegal
