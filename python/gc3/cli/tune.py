@@ -228,7 +228,7 @@ def tune(
     if as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
-        _print_summary(tuner.found, found, file)
+        _print_summary(tuner.found, found, file, kept=on is None)
     if on is not None:
         _remark_on_predictions(on, tuner.found, found, ranks[0])
     return INTERRUPTED if interrupted else 0
@@ -397,14 +397,14 @@ def _sure(point: Measured) -> str:
     return f"{tried}, none is faster" + (f" by more than {100 * point.within:.1f} %" if point.within else "")
 
 
-def _print_summary(found: Found, rows: list[Range], file: str) -> None:
+def _print_summary(found: Found, rows: list[Range], file: str, *, kept: bool) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
         brief = sum(point.brief for point in found.points)
         output.remark(
             f"not all points are measured{f', and {brief} only briefly' if brief else ''}: the default table serves "
-            "the missing ones; repeat the command to continue"
+            f"the missing ones; repeat the command to {'continue' if kept else 'begin again: simulations are not kept'}"
         )
     left = [each for each in rows if each.spec == REFERENCE]
     for each in left:
