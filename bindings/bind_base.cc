@@ -62,6 +62,11 @@ void bind_base(nb::module_& m) {
       .value("User", ErrorKind::User)
       .value("Internal", ErrorKind::Internal)
       .value("Comm", ErrorKind::Comm);
+  nb::class_<Stop>(m, "Stop", "Ends the long work of threads, those in which it is entered: see gc3.support.at_once.")
+      .def(nb::init<>())
+      .def("set", &Stop::set, "Ends their work with KeyboardInterrupt.")
+      .def("__enter__", &Stop::enter, nb::sig("def __enter__(self) -> None"))
+      .def("__exit__", [](Stop& /*self*/, const nb::args& /*raised*/) { Stop::exit(); });
   nb::class_<SourceLocation>(m, "SourceLocation", "A line of a user's file; empty file: unknown.")
       .def_ro("file", &SourceLocation::file)
       .def_ro("line", &SourceLocation::line);

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <exception>
 #include <utility>
 
@@ -32,12 +33,38 @@ inline void check_signals() {
 // Python handles signals in the main thread alone. On Linux its number is that of the process.
 inline bool handles_signals() { return ::gettid() == ::getpid(); }
 
-// Runs long work without the GIL; Ctrl-C ends it. In other threads it never asks for the GIL, so several can work at
-// once.
+// Ends the long work of other threads than the main one, those that are within it.
+class Stop {
+ public:
+  void set() { set_ = true; }
+  void enter() { of_thread() = this; }
+  static void exit() { of_thread() = nullptr; }
+
+  // Raises KeyboardInterrupt if the stop of this thread is set.
+  static void check() {
+    const Stop* stop = of_thread();
+    if (stop == nullptr || !stop->set_) return;
+    const nanobind::gil_scoped_acquire acquire;
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw nanobind::python_error();
+  }
+
+ private:
+  static Stop*& of_thread() {
+    static thread_local Stop* stop = nullptr;
+    return stop;
+  }
+
+  std::atomic<bool> set_ = false;
+};
+
+// Runs long work without the GIL; Ctrl-C ends it. Other threads ask for the GIL only to end, so several can work at
+// once; they end if their Stop is set.
 template <class Work>
 auto long_work(Work work) {
   const nanobind::gil_scoped_release release;
-  const Interruptible scope(handles_signals() ? Hook(check_signals) : Hook([] {}));
+  const Interruptible scope(handles_signals() ? Hook(check_signals) : Hook(Stop::check));
+  call_hook();
   return work();
 }
 

@@ -19,6 +19,20 @@ class ErrorKind(enum.Enum):
 
     Comm = 2
 
+class Stop:
+    """
+    Ends the long work of threads, those in which it is entered: see gc3.support.at_once.
+    """
+
+    def __init__(self) -> None: ...
+
+    def set(self) -> None:
+        """Ends their work with KeyboardInterrupt."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args) -> None: ...
+
 class SourceLocation:
     """A line of a user's file; empty file: unknown."""
 

@@ -175,16 +175,11 @@ def predict(
     changed = changes.described()
     compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in baselines]
     columns += [b.cell for b in compared]
-    rows: list[Row] = []
     worth = trust(on, programs, wanted, changed)
     error = None if mode == "alphabeta" or worth.error is None else max(worth.error, *(b.error for b in compared), 0.0)
     if not as_json:
         _print_head(on, mode, compared, changed, worth.text)
-    with output.progress("simulating", len(wanted), printing=not as_json) as begin:
-        for row in sweep(columns, _announced(wanted, begin), compared[0].label if compared else ""):
-            rows.append(row)
-            if not as_json:
-                _print_row(row)
+    rows = _simulated(columns, wanted, compared, as_json=as_json)
     if csv_path is not None:
         write_text(csv_path, to_csv(rows))
     drawing.draw(
@@ -219,6 +214,20 @@ def predict(
     return 0
 
 
+def _simulated(
+    columns: Sequence[Column], wanted: Sequence[int], compared: Sequence[baselining.Baseline], *, as_json: bool
+) -> list[Row]:
+    """Simulates all sizes, and prints each row as soon as it is known."""
+    rows: list[Row] = []
+    baseline = compared[0].label if compared else ""
+    with output.progress("simulating", len(wanted), printing=not as_json) as begin:
+        for row in sweep(columns, wanted, baseline, begin=lambda size: begin(sizes.format_size(size))):
+            rows.append(row)
+            if not as_json:
+                _print_row(row)
+    return rows
+
+
 def _counts(path: str | None, *, excluded: bool) -> list[int] | None:
     """The counts of a file."""
     if path is not None and excluded:
@@ -246,12 +255,6 @@ def _compiled(
     for program in () if counts else programs.values():
         Simulation(program, on).check_resident()
     return programs
-
-
-def _announced(wanted: Sequence[int], begin: Any) -> Any:
-    for size in wanted:
-        begin(sizes.format_size(size))
-        yield size
 
 
 def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str, trusted: str) -> None:

@@ -6,9 +6,12 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice, product
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
+from gc3.support.at_once import at_once
 
 # Runs with more slice operations than this are not recorded: their cause is left out.
 MOST_RECORDED = 2_000_000
@@ -119,12 +122,24 @@ def alpha_beta_column(label: str, simulation: Simulation) -> Column:
     return cell
 
 
-def sweep(columns: Sequence[Column], sizes: Iterable[int], baseline: str = "") -> Iterator[Row]:
-    """Yields a row per size, with the columns that have a value for it; speed-ups are over `baseline`."""
-    for size in sizes:
-        cells = tuple(cell for c in columns if (cell := c(size)) is not None)
-        if cells:
-            yield Row(size, cells, baseline)
+def sweep(
+    columns: Sequence[Column],
+    sizes: Iterable[int],
+    baseline: str = "",
+    *,
+    begin: Callable[[int], None] = lambda _: None,
+) -> Iterator[Row]:
+    """Yields a row per size, with the columns that have a value for it; speed-ups are over `baseline`.
+
+    Cells are computed on all cores. Calls `begin` with the size of the next row.
+    """
+    sizes = list(sizes)
+    with closing(at_once(lambda each: each[1](each[0]), product(sizes, columns))) as found:
+        for size in sizes:
+            begin(size)
+            cells = tuple(cell for cell in islice(found, len(columns)) if cell is not None)
+            if cells:
+                yield Row(size, cells, baseline)
 
 
 def to_csv(rows: Sequence[Row]) -> str:

@@ -7,21 +7,22 @@ for which this is used.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from gc3 import _core
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def at_once(work: Callable[[Item], Found], items: Iterable[Item], stop: Callable[[], None]) -> Iterator[Found]:
+def at_once(work: Callable[[Item], Found], items: Iterable[Item]) -> Generator[Found, None, None]:
     """Yields what `work` returns for each item, in their order.
 
-    If the caller ends early, as by Ctrl-C, `stop` is called, no further item begins, and those under way are waited
-    for.
+    If the caller ends early, as by Ctrl-C, no further item begins, and what the core does for others ends.
 
-    >>> list(at_once(str, (1, 2, 3), lambda: None))
+    >>> list(at_once(str, (1, 2, 3)))
     ['1', '2', '3']
     """
     items = list(items)
@@ -29,8 +30,14 @@ def at_once(work: Callable[[Item], Found], items: Iterable[Item], stop: Callable
     if workers <= 1:
         yield from map(work, items)
         return
+    stop = _core.Stop()
+
+    def work_until_stopped(item: Item) -> Found:
+        with stop:
+            return work(item)
+
     with ThreadPoolExecutor(workers) as pool:
-        under_way = [pool.submit(work, item) for item in items]
+        under_way = [pool.submit(work_until_stopped, item) for item in items]
         try:
             while under_way:
                 found = under_way[0].result()
@@ -38,5 +45,5 @@ def at_once(work: Callable[[Item], Found], items: Iterable[Item], stop: Callable
                 yield found
         finally:
             if under_way:
-                stop()
+                stop.set()
                 pool.shutdown(wait=False, cancel_futures=True)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, product
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from gc3.tune.surrogate import Row
 
 Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
@@ -149,7 +147,6 @@ class Search:
         self._made = lru_cache(maxsize=len(FIFOS) * 64)(self._make)
         self._locks: dict[Spec, Lock] = {}  # of those that are compiled, so that each is compiled once
         self._counts: Counter[int] = Counter()
-        self._stopped = False
         self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
         self._fifos = dict.fromkeys(FIFOS[:1] if target else FIFOS)
@@ -196,10 +193,10 @@ class Search:
         """
         before = frozenset(self._found)
         if not before and self._shapes:  # every one of these searches begins with them
-            deque(self.on_all_cores(self._look_first, range(len(self._shapes))), maxlen=0)
+            deque(at_once(self._look_first, range(len(self._shapes))), maxlen=0)
         held: Array | None = np.array(self._illegal) if self._shapes else None
         for size, (tried, given, illegal) in zip(
-            sizes, self.on_all_cores(lambda size: self._searched(size, before, held), sizes), strict=True
+            sizes, at_once(lambda size: self._searched(size, before, held), sizes), strict=True
         ):
             self._found[size] = tried
             if illegal is not None:
@@ -208,13 +205,6 @@ class Search:
             found = [(spec, took) for spec, took in times.items() if took < math.inf]
             yield sorted(found, key=lambda pair: pair[1]), self._counts[size]
 
-    def on_all_cores(self, work: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
-        """Yields what `work`, which searches here, returns for each item; if that is ended early, searches end, too."""
-        return at_once(work, items, self._stop)
-
-    def _stop(self) -> None:
-        self._stopped = True
-
     def simulations(self, size: int) -> int:
         """Returns the number of simulations at a size since the last search there began."""
         return self._counts[size]
@@ -222,7 +212,7 @@ class Search:
     def _look_first(self, number: int) -> None:
         """Compiles what every search simulates first of a shape."""
         for index in self._first(number):
-            if self._stopped or self._compiled(self._places[index]).simulation is not None:
+            if self._compiled(self._places[index]).simulation is not None:
                 break
 
     def _searched(
@@ -276,7 +266,7 @@ class Search:
             look(model.most_promising(todo))
 
     def _goes_on(self, size: int) -> bool:
-        return self._counts[size] < self._most and not self._stopped
+        return self._counts[size] < self._most
 
     def _telling(self, size: int) -> dict[int, float]:
         """The fastest programs of a size, and the fastest of each shape and protocol, which say what is slow."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gc3 import errors
 from gc3.sim.nccl import Nccl
+from gc3.support.at_once import at_once
 from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
 from gc3.tune.search import Found, Goal, Measured, places, rounds
@@ -123,7 +124,7 @@ class SimulatedTuner:
             times = tuple((spec, took) for spec, took in known.items() if took < 2 * least)
             return replace(point, times_us=times, tried=point.tried + search.simulations(size) - before)
 
-        for place, point in zip(group, list(search.on_all_cores(improved, group)), strict=True):
+        for place, point in zip(group, list(at_once(improved, group)), strict=True):
             self.measured[place] = point
 
     def _nccl(self, collective: str, ranks: int) -> Nccl | None:
