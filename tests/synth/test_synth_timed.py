@@ -9,7 +9,7 @@ import pytest
 
 from gc3 import sim, synth, topologies
 from gc3.cli import synth_timed
-from gc3.synth import Costs, Network, Session, Solvers, Task, demand, timed
+from gc3.synth import Costs, Network, Session, Solvers, Task, demand, timed, trees
 from gc3.topologies import Builder, LinkClass
 from gc3.tune.schedules import costs
 from own_bounds import Machine, replay
@@ -121,3 +121,30 @@ def test_a_program_follows_the_schedule_that_is_faster() -> None:
     took, plain = (sim.Simulation(each.program(), on).run(64 << 20).time_s for each in (made, fewest))
     assert took < 0.9 * plain
     assert without.result == fewest  # without a preset
+
+
+def test_trees_are_packed_once_for_both_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Network] = []
+    whole = trees.best
+
+    def best(network: Network, wanted: demand.Demand, bound: Fraction, seconds: float) -> trees.Forest | None:
+        calls.append(network)
+        return whole(network, wanted, bound, seconds)
+
+    monkeypatch.setattr(trees, "best", best)
+    on = topologies.load("dgx2:N=2")
+    searched: list[synth.Outcome] = []
+
+    def search(where: Task) -> synth.Outcome:
+        searched.append(where.pipelined(64))
+        return searched[-1]
+
+    with Solvers() as solvers:
+        synth_timed.in_time(Task(Session(Network.of(on), solvers), "broadcast"), on, search, {})
+    fewest, other = (outcome.result for outcome in searched)
+    assert len(calls) == 1
+    assert fewest is not None
+    assert other is not None
+    assert sorted(send for step in fewest.schedule.steps for send in step) == sorted(
+        send for step in other.schedule.steps for send in step
+    )

@@ -62,6 +62,15 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     Raises:
         TimeUp: The time limit was reached.
     """
+    key = (id(where.network), wanted.name, wanted.root, wanted.chunks)
+    known = where.forests.get(key)
+    if known is None or where.moving:
+        return _searched(where, wanted, halves, key)
+    return Planned(trees.schedule(where.network, wanted, known, where.left, moving=False), known.ratio, packed=True)
+
+
+def _searched(where: Session, wanted: Demand, halves: int, key: tuple[int, str, int, int]) -> Planned:
+    """Keeps packed trees by the key."""
     where.tell("growing trees")
     # On large networks the linear program for such a bound takes longer than the trees, which often reach that by cuts.
     late = wanted.routes and wanted.ranks >= MANY_RANKS
@@ -92,5 +101,7 @@ def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     if forest is None:
         return Planned(grown or growing(where, wanted, float(bound), halves))
     packed = trees.schedule(where.network, wanted, forest, where.left, moving=where.moving)
-    best = packed if grown is None else min(packed, grown, key=lambda s: s.total_rounds)
-    return Planned(best, forest.ratio, packed=True)
+    if grown is not None and grown.total_rounds < packed.total_rounds:
+        return Planned(grown, forest.ratio, packed=True)
+    where.forests[key] = forest
+    return Planned(packed, forest.ratio, packed=True)

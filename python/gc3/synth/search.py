@@ -28,6 +28,7 @@ from gc3.synth.rooted import turnings
 from gc3.synth.schedule import Schedule, padded, pruned, repeated, stretched
 from gc3.synth.solvers import Solvers
 from gc3.synth.symmetry import Group, largest_group, trivial
+from gc3.synth.trees import Forest
 
 _GREEDY_TRIES, _GREEDY_SENDS = 12, 20_000
 _MOST_SINKS, _GUESSES = 16, 4
@@ -35,8 +36,7 @@ _LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _LAID_OUT = 100_000  # variables of a linear program that are built in a second, at least
 _SMALL = 60_000  # variables of a linear program that takes no time to speak of
 _FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
-_SINGLE_ROUNDS_RANKS = 16
-_MOST_SPLITS = 500
+_SINGLE_ROUNDS_RANKS, _MOST_SPLITS = 16, 500
 _MOST_REPEATED = 200  # how often a formula has a literal, for bandwidths that are fractions
 _TOLERANCE = 1e-6
 
@@ -53,6 +53,7 @@ class Session:
         tell: Called with the name of each method tried.
         cache: The folder of schedules found earlier.
         moving: See `placing.placed`.
+        forests: The packed trees of schedules, by network and demand, over which others are made without moving sends.
     """
 
     network: Network
@@ -62,6 +63,7 @@ class Session:
     tell: Callable[[str], None] = lambda _what: None
     cache: Cache | None = None
     moving: bool = True
+    forests: dict[tuple[int, str, int, int], Forest] = field(default_factory=dict[tuple[int, str, int, int], Forest])
     _largest: dict[str, Group] = field(default_factory=dict[str, Group], init=False)
     _cuts: dict[tuple[str, Fraction], Bound] = field(default_factory=dict[tuple[str, Fraction], Bound], init=False)
     _timed: dict[tuple[str, int, int], Bound] = field(default_factory=dict[tuple[str, int, int], Bound], init=False)
