@@ -166,21 +166,24 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
   for (const std::uint32_t r : needed) processes.push_back(members_[r]);
   const std::vector<std::uint32_t> dead = job_->dead(processes);
   for (const std::uint32_t r : needed) {
-    // The rank may have finished the call and ended since `finished` was read.
+    const bool left = load(block(r).left, std::memory_order_acquire) != 0;
+    const std::optional<std::string> why = job_->lost(members_[r]);
+    const bool stopped = long_wait && job_->stopped(members_[r]);
+    // Before it ended, left or was stopped, the rank may have finished the call, since `finished` was read.
     if (is_over(r)) continue;
     const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
     const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
     if (std::find(dead.begin(), dead.end(), members_[r]) != dead.end()) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has ended" + when);
     }
-    if (load(block(r).left, std::memory_order_acquire) != 0) {
+    if (left) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator" + when);
     }
-    if (const std::optional<std::string> why = job_->lost(members_[r])) {
+    if (why) {
       return Diagnostic(ErrorCode::RankLost,
                         *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
     }
-    if (long_wait && job_->stopped(members_[r])) {
+    if (stopped) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
     }
   }
