@@ -66,7 +66,9 @@ void bind_base(nb::module_& m) {
       .def(nb::init<>())
       .def("set", &Stop::set, "Ends their work with KeyboardInterrupt.")
       .def("__enter__", &Stop::enter, nb::sig("def __enter__(self) -> None"))
-      .def("__exit__", [](Stop& /*self*/, const nb::args& /*raised*/) { Stop::exit(); });
+      .def(
+          "__exit__", [](Stop& /*self*/, const nb::args& /*raised*/) { Stop::exit(); },
+          nb::sig("def __exit__(self, *raised: object) -> None"));
   nb::class_<SourceLocation>(m, "SourceLocation", "A line of a user's file; empty file: unknown.")
       .def_ro("file", &SourceLocation::file)
       .def_ro("line", &SourceLocation::line);
