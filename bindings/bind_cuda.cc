@@ -91,8 +91,7 @@ std::shared_ptr<Windows> join_windows(const std::shared_ptr<Nccl>& nccl, Runtime
 
 constexpr const char* kCopies =
     "Who carries out the messages of a program with the protocol Copy: \"copy engines\", or \"threadblocks: \" and "
-    "why; "
-    "empty for other programs.";
+    "why; empty for other programs.";
 std::string copies_of(const cuda::Launcher& launcher) {
   if (!launcher.plan().copied) return "";
   return launcher.uses_copy_engines() ? "copy engines" : "threadblocks: " + launcher.why_not();

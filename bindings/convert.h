@@ -62,9 +62,9 @@ class Stop {
 // once; they end if their Stop is set.
 template <class Work>
 auto long_work(Work work) {
+  Stop::check();
   const nanobind::gil_scoped_release release;
   const Interruptible scope(handles_signals() ? Hook(check_signals) : Hook(Stop::check));
-  call_hook();
   return work();
 }
 

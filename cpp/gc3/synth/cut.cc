@@ -1,16 +1,13 @@
 #include "gc3/synth/cut.h"
 
-#include <chrono>
-
+#include "gc3/synth/deadline.h"
 #include "gc3/synth/flow.h"
-#include "gc3/synth/split.h"
 
 namespace gc3::synth {
 
 std::optional<Cut> narrow_cut(const Graph& graph, const std::vector<Need>& needs, std::size_t begin, Amount rounds,
                               Amount times, double seconds) {
-  const Deadline deadline = std::chrono::steady_clock::now() +
-                            std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
+  const Deadline deadline = deadline_in(seconds);
   Flow flow(graph.vertices + 1);
   const std::uint32_t source = graph.vertices;
   for (std::uint32_t rank = 0; rank < graph.ranks; ++rank) flow.add(source, rank, 0);
@@ -18,7 +15,7 @@ std::optional<Cut> narrow_cut(const Graph& graph, const std::vector<Need>& needs
     flow.add(arc.tail, arc.head, arc.capacity == kEndless ? kEndless : arc.capacity * rounds);
   }
   for (std::size_t n = begin; n < needs.size(); ++n) {
-    if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
+    if (Clock::now() > deadline) return std::nullopt;
     Amount needed = 0;
     for (const auto& [rank, amount] : needs[n].supply) {
       flow.set(rank, amount * times);

@@ -1,18 +1,16 @@
 #include "gc3/synth/flatten.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
 #include "gc3/base/ids.h"
+#include "gc3/synth/deadline.h"
 
 namespace gc3::synth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The price of a rank is so many times that of its parent in the tree, so that the deepest ranks count most.
 constexpr double kSteep = 1.5;
@@ -65,7 +63,7 @@ class Flattening {
     }
   }
 
-  void run(Clock::time_point deadline) {
+  void run(Deadline deadline) {
     deadline_ = deadline;
     for (most_ = 2; most_ <= kMoves;) {
       const bool better = pass();
@@ -259,14 +257,13 @@ class Flattening {
   double enough_ = 0;  // the cost that all moves together must stay below
   std::int64_t effort_ = kEffort;
   std::int64_t gained_ = kEffort;  // what was left at the last gain
-  Clock::time_point deadline_;
+  Deadline deadline_;
 };
 
 }  // namespace
 
 std::vector<Tree> flatten(const Plain& network, const std::vector<Tree>& trees, double seconds) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Deadline deadline = deadline_in(seconds);
   Flattening flattening(network, trees);
   flattening.run(deadline);
   return flattening.trees();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gc3/base/ids.h"
+#include "gc3/synth/deadline.h"
 #include "gc3/synth/split.h"
 
 namespace gc3::synth {
@@ -51,7 +52,7 @@ class Packing {
       growing.needed.assign(arcs_.size(), false);
       build();
       do {
-        if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
+        if (Clock::now() > deadline) return std::nullopt;
       } while (growing.members.size() < ranks_ && grow(growing, level));
       if (growing.members.size() == ranks_) {
         found.push_back(std::move(growing.tree));
@@ -138,9 +139,7 @@ class Packing {
 }  // namespace
 
 std::optional<std::vector<Tree>> pack_trees(const Graph& graph, const std::vector<Root>& roots, double seconds) {
-  const Deadline deadline =
-      std::chrono::steady_clock::now() +
-      std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Deadline deadline = deadline_in(seconds);
   std::optional<std::vector<Arc>> arcs = split_off(graph, roots, deadline);
   if (!arcs) return std::nullopt;
   return Packing(graph.ranks, std::move(*arcs)).pack(roots, deadline);

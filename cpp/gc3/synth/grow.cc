@@ -1,19 +1,17 @@
 #include "gc3/synth/grow.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <queue>
 
 #include "gc3/base/ids.h"
+#include "gc3/synth/deadline.h"
 #include "gc3/synth/load.h"
 
 namespace gc3::synth {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The price of a full bound over that of an empty one, as a power of ten over the whole load.
 constexpr double kSteep = 6.0;
@@ -186,8 +184,7 @@ class Growth {
 std::optional<std::vector<std::vector<Sprout>>> grow_trees(const Field& field, const std::vector<Wanted>& wanted,
                                                            const std::vector<std::uint32_t>& order,
                                                            std::uint32_t passes, double seconds) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Deadline deadline = deadline_in(seconds);
   std::size_t sends = 0;
   for (const std::uint32_t number : order) sends += wanted[number].targets.size();
   const std::size_t visits = std::max<std::size_t>(field.edges.size(), 1) * passes;  // of one search in each pass

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <queue>
 #include <tuple>
 
+#include "gc3/synth/deadline.h"
 #include "gc3/synth/lengths.h"
 #include "gc3/synth/shift.h"
 
@@ -54,7 +54,6 @@ constexpr std::int64_t kShare = 3;            // of it for each number of steps
 constexpr std::size_t kTried = 3;             // lengths of steps
 constexpr std::size_t kManyHops = 100'000;    // for which only the best lengths are tried
 
-using Clock = std::chrono::steady_clock;
 // The smaller one goes first: a number from the order of preference, then the hop.
 using Waiting = std::pair<std::uint64_t, std::uint32_t>;
 using Queue = std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>>;
@@ -64,7 +63,7 @@ class Placing {
  public:
   Placing(const Work& work, const Rooms& rooms) : work_(work), rooms_(rooms) {}
 
-  std::optional<std::vector<std::uint32_t>> run(Choice choice, Clock::time_point deadline) const {
+  std::optional<std::vector<std::uint32_t>> run(Choice choice, Deadline deadline) const {
     const std::vector<Hop>& hops = work_.hops;
     std::vector<std::uint32_t> step(hops.size());
     std::vector<Queue> ready(work_.loads.size());
@@ -138,7 +137,7 @@ std::uint32_t steps_of(const std::vector<std::uint32_t>& step) { return step.emp
 
 // The best schedule with steps of these lengths.
 std::optional<std::vector<std::uint32_t>> place(const Work& work, const Rooms& rooms, std::uint64_t fewest,
-                                                std::int64_t& effort, Clock::time_point deadline) {
+                                                std::int64_t& effort, Deadline deadline) {
   const Placing placing(work, rooms);
   std::optional<std::vector<std::uint32_t>> best;
   // Whether another may need fewer steps.
@@ -170,8 +169,7 @@ std::optional<std::vector<std::uint32_t>> place(const Work& work, const Rooms& r
 std::optional<Placed> place_hops(const std::vector<Hop>& hops, const std::vector<std::vector<std::uint32_t>>& bounds_of,
                                  const std::vector<Bandwidth>& bandwidths, std::uint32_t rounds, bool moving,
                                  double seconds) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, 1e8)));
+  const Deadline deadline = deadline_in(seconds);
   const Work work(hops, bounds_of, bandwidths);
   for (std::size_t b = 0; b < work.load.size(); ++b) {
     if (work.load[b] > 0 && bandwidths[b].chunks <= 0) return std::nullopt;

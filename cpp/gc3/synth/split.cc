@@ -54,7 +54,7 @@ class Splitter {
     for (const bool sharing : {true, false}) {
       for (std::size_t shift = 0; shift < tails.size(); ++shift) {
         for (std::size_t i = 0; i < heads.size(); ++i) {
-          if (std::chrono::steady_clock::now() > deadline) return false;
+          if (Clock::now() > deadline) return false;
           const std::uint32_t first = tails[((stride * i) + shift) % tails.size()];
           const std::uint32_t second = heads[i];
           if (!allowed(via, first, second)) continue;

@@ -260,13 +260,10 @@ class Search:
         if len(beside) < 2:  # noqa: PLR2004  with one on each side the model knows what is slow
             for number in range(len(self._shapes)):
                 for index in self._first(number):
-                    if self._goes_on(size) and (look(index) if todo[index] else not illegal[index]):
+                    if self._counts[size] < self._most and (look(index) if todo[index] else not illegal[index]):
                         break
-        while self._goes_on(size) and todo.any():
+        while self._counts[size] < self._most and todo.any():
             look(model.most_promising(todo))
-
-    def _goes_on(self, size: int) -> bool:
-        return self._counts[size] < self._most
 
     def _telling(self, size: int) -> dict[int, float]:
         """The fastest programs of a size, and the fastest of each shape and protocol, which say what is slow."""

@@ -15,6 +15,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/runtime/cuda/engine.h"
 #include "gc3/runtime/cuda/rank_engine.h"
+#include "gc3/runtime/cuda/test_engines.h"
 #include "gc3/runtime/interp/interpreter.h"
 #include "gc3/runtime/interp/test_programs.h"
 #include "gc3/runtime/interp/test_reference.h"
@@ -30,27 +31,10 @@ using testing::out;
 using testing::ReduceOp;
 using testing::scratch;
 
-std::shared_ptr<Runtime> runtime() {
-  auto opened = Runtime::open(GC3_FAKE_CUDA_LIBRARY, {GC3_FAKE_CUDA_LIBRARY});
-  REQUIRE_MESSAGE(opened.ok(), opened.error().str());
-  return std::move(opened).value();
-}
-
-std::unique_ptr<Engine> make_engine(const ir::Program& program, const Options& options = {}) {
-  auto engine = Engine::create(runtime(), program, {0}, options);
-  REQUIRE_MESSAGE(engine.ok(), engine.error().str());
-  CHECK(engine.value()->launcher().uses_copy_engines());
-  return std::move(engine).value();
-}
-
-void check_run(Engine& engine, std::size_t count, DataType type = DataType::int32) {
-  testing::Buffers buffers(engine.plan().collective, count, type, ReduceOp::sum);
-  Status status = engine.enqueue(buffers.call(), {nullptr});
-  REQUIRE_MESSAGE(status.ok(), status.error().str());
-  status = engine.synchronize();
-  REQUIRE_MESSAGE(status.ok(), status.error().str());
-  const auto difference = buffers.difference();
-  CHECK_MESSAGE(!difference.has_value(), "count ", count, ": ", *difference);
+std::unique_ptr<Engine> copying_engine(const ir::Program& program, const Options& options = {}) {
+  auto engine = make_engine(program, options);
+  CHECK(engine->launcher().uses_copy_engines());
+  return engine;
 }
 
 // AllGather on a ring: each rank passes on what it has received, with the fused opcode or in two steps of two
@@ -131,15 +115,15 @@ TEST_CASE("copies: in the order of submission no step waits for a later one") {
 
 TEST_CASE("copies: results, with one slot and more, at sizes that divide and that do not") {
   for (const std::uint32_t slots : {0U, 1U, 3U}) {
-    const auto exchange = make_engine(direct_alltoall(3, 5, Protocol::Copy), {slots, 4096, 30});
+    const auto exchange = copying_engine(direct_alltoall(3, 5, Protocol::Copy), {slots, 4096, 30});
     for (const std::size_t count : {0, 1, 4, 5, 333, 5000}) check_run(*exchange, count);
-    const auto ring = make_engine(ring_allgather(4, false), {slots, 4096, 30});
+    const auto ring = copying_engine(ring_allgather(4, false), {slots, 4096, 30});
     for (const std::size_t count : {1, 50, 1000, 12'288}) check_run(*ring, count, DataType::complex128);
     if (slots == 1) continue;
-    const auto fused = make_engine(ring_allgather(4, true), {slots, 4096, 30});
+    const auto fused = copying_engine(ring_allgather(4, true), {slots, 4096, 30});
     for (const std::size_t count : {1, 50, 1000, 12'288}) check_run(*fused, count, DataType::int8);
   }
-  const auto whole = make_engine(ring_allgather(2, false));  // slots as they are chosen
+  const auto whole = copying_engine(ring_allgather(2, false));  // slots as they are chosen
   for (const std::size_t count : {1, 100'000}) check_run(*whole, count);
 }
 
@@ -153,12 +137,12 @@ TEST_CASE("copies: data that moves between chunks of different length, by way of
     b.send(in((1 - r) * 3), 3);
     b.recv(out((1 - r) * 3), 3);
   }
-  const auto engine = make_engine(b.build(), {0, 4096, 30});
+  const auto engine = copying_engine(b.build(), {0, 4096, 30});
   for (const std::size_t count : {1, 3, 4, 100, 101, 3001}) check_run(*engine, count, DataType::float64);
 }
 
 TEST_CASE("copies: more steps than are submitted at once, and calls on two streams") {
-  const auto many = make_engine(ring_allgather(3, false), {1, 128, 30});  // 626 tiles of up to 3 steps
+  const auto many = copying_engine(ring_allgather(3, false), {1, 128, 30});  // 626 tiles of up to 3 steps
   check_run(*many, 20'011);
   const auto shared = runtime();
   const auto device = shared->device(0).value();
@@ -179,7 +163,7 @@ TEST_CASE("copies: more steps than are submitted at once, and calls on two strea
 }
 
 TEST_CASE("copies: a call that is captured is carried out by threadblocks, and the next one by copies again") {
-  const auto engine = make_engine(ring_allgather(3, false));
+  const auto engine = copying_engine(ring_allgather(3, false));
   for (int i = 0; i < 2; ++i) {
     check_run(*engine, 1000);
     testing::Buffers buffers(engine->plan().collective, 100, DataType::int32, ReduceOp::sum);

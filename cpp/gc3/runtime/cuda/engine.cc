@@ -43,8 +43,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& r
       GC3_CHECK(part->device().check_lines(launcher.plan().protocol, peer->device().ordinal()));
     }
   }
-  bool copies = true;
-  for (const auto& part : launcher.parts()) copies = copies && part->device().has_stream_values();
+  const bool copies =
+      std::ranges::all_of(launcher.parts(), [](const auto& part) { return part->device().has_stream_values(); });
   GC3_CHECK(launcher.start(std::vector(devices.size(), arenas), devices.size() > 1, copies));
   return engine;
 }

@@ -11,6 +11,7 @@
 #include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/arena_layout.h"
 #include "gc3/runtime/cuda/rank_engine.h"
+#include "gc3/runtime/cuda/test_engines.h"
 #include "gc3/runtime/interp/test_programs.h"
 #include "gc3/runtime/interp/test_reference.h"
 
@@ -23,29 +24,6 @@ using testing::DataType;
 using testing::direct_alltoall;
 using testing::ReduceOp;
 using testing::ring_allreduce;
-
-std::shared_ptr<Runtime> runtime() {
-  auto opened = Runtime::open(GC3_FAKE_CUDA_LIBRARY, {GC3_FAKE_CUDA_LIBRARY});
-  REQUIRE_MESSAGE(opened.ok(), opened.error().str());
-  return std::move(opened).value();
-}
-
-std::unique_ptr<Engine> make_engine(const ir::Program& program, const Options& options = {}) {
-  auto engine = Engine::create(runtime(), program, {0}, options);
-  REQUIRE_MESSAGE(engine.ok(), engine.error().str());
-  return std::move(engine).value();
-}
-
-// The memory of the fake device is the host's, so buffers with guards and of any alignment can be passed directly.
-void check_run(Engine& engine, std::size_t count, DataType type = DataType::int32, ReduceOp op = ReduceOp::sum) {
-  testing::Buffers buffers(engine.plan().collective, count, type, op);
-  Status status = engine.enqueue(buffers.call(), {nullptr});
-  REQUIRE_MESSAGE(status.ok(), status.error().str());
-  status = engine.synchronize();
-  REQUIRE_MESSAGE(status.ok(), status.error().str());
-  const auto difference = buffers.difference();
-  CHECK_MESSAGE(!difference.has_value(), "count ", count, ": ", *difference);
-}
 
 TEST_CASE("every protocol and opcode, with 1, 2 and 8 slots, at sizes that divide and that do not") {
   for (const Protocol protocol : testing::kAllProtocols) {

@@ -15,6 +15,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/cuda/rank_engine.h"
+#include "gc3/runtime/cuda/test_engines.h"
 #include "gc3/runtime/interp/test_programs.h"
 #include "gc3/runtime/interp/test_reference.h"
 #include "gc3/transport/fake.h"
@@ -26,12 +27,6 @@ namespace {
 using model::Protocol;
 using testing::DataType;
 using testing::ReduceOp;
-
-std::shared_ptr<Runtime> runtime() {
-  auto opened = Runtime::open(GC3_FAKE_CUDA_LIBRARY, {GC3_FAKE_CUDA_LIBRARY});
-  REQUIRE_MESSAGE(opened.ok(), opened.error().str());
-  return std::move(opened).value();
-}
 
 // Where the ranks meet, and what each of them has told the others.
 struct World {
