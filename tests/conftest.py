@@ -7,6 +7,7 @@ import multiprocessing.resource_tracker
 import os
 import re
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -29,8 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Enables Ctrl-C: a shell that starts the tests in the background makes them and their children ignore it."""
+    """Enables Ctrl-C: a shell that starts the tests in the background makes them and their children ignore it.
+
+    Enables bytecode, which containers often switch off: without it each of some thousand processes compiles gc3 anew.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,16 +84,29 @@ def own_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setenv("GC3_CACHE", "off")  # the same programs, whatever this user has tuned
+        patch.delenv("PYTHONUNBUFFERED", raising=False)  # a line of a rank is one write, which no other rank's divides
         patch.setattr(tempfile, "tempdir", None)  # so that tempfile reads TMPDIR again
         yield folder
 
 
+@pytest.fixture(scope="session")
+def lasting_children() -> list[Callable[[], int | None]]:
+    """What tells the process of each fixture that several tests share.
+
+    Such a fixture may start its process anew within a test, for example after a time limit: the new one is not left
+    behind.
+    """
+    return []
+
+
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind(own_temporary_folder: Path) -> Iterator[None]:
+def leaves_nothing_behind(
+    own_temporary_folder: Path, lasting_children: list[Callable[[], int | None]]
+) -> Iterator[None]:
     """Fails a test that leaves child processes, shared memory or temporary files behind."""
 
     def left() -> set[str]:
-        children = {f"process {pid}" for pid in _children()}
+        children = {f"process {pid}" for pid in _children() - {tell() for tell in lasting_children}}
         memory = {str(p) for p in SHARED_MEMORY.glob(SHARED_MEMORY_PATTERN)}
         return children | memory | {str(p) for p in own_temporary_folder.iterdir()}
 

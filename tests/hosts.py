@@ -3,6 +3,7 @@
 
     tests/hosts.py check                             exit status 77 and the reason where the system forbids it
     tests/hosts.py -n 2 -k 2 -- python script.py     4 ranks on 2 hosts, with the variables of torchrun
+    tests/hosts.py -n 2 --apart -- COMMAND           prints at the end, each rank's output as a whole, by rank
     tests/hosts.py -n 2 --once -- COMMAND            one command, on the first host, such as mpirun
 
 A host has a network, process numbers, Unix sockets, /dev/shm, a boot id and a name of its own: node0 at 10.77.0.1, and
@@ -46,15 +47,18 @@ _SPACES = ("net", "uts", "ipc", "pid")
 _PORT = 29500
 _SKIP = 77
 _BROKER = "HOSTS_BROKER"
+_APART = "HOSTS_APART"
 _VERBS = ("cut", "heal", "mute", "unmute", "part", "kill", "crash", "stop", "go", "rate")
 _PDEATHSIG = 1
 _BURST = str(1 << 20)  # bytes
-# Starts the ranks of its host, as a launcher does, and returns the status of one that fails.
+# Starts the ranks of its host, as a launcher does, and returns the status of one that fails. What ranks write to one
+# pipe may come in any order, and mixed within a line, so each may have a file of its own.
 _AGENT = """
 all=
 for LOCAL_RANK in $(seq 0 $((LOCAL_WORLD_SIZE - 1))); do
   export LOCAL_RANK RANK=$((GROUP_RANK * LOCAL_WORLD_SIZE + LOCAL_RANK))
-  "$@" & all="$all $!"
+  if [ "$HOSTS_APART" ]; then "$@" >"$HOSTS_APART/$RANK" 2>&1 & else "$@" & fi
+  all="$all $!"
 done
 status=0
 for rank in $all; do wait $rank || status=$?; done
@@ -231,7 +235,10 @@ def _inside(args: argparse.Namespace) -> int:
     broker.bind(f"{state}/broker")
     broker.listen(64)
     broker.setblocking(False)
-    env = {**os.environ, _BROKER: f"{state}/broker"}
+    apart = state / "apart" if args.apart else None
+    env = {**os.environ, _BROKER: f"{state}/broker", _APART: str(apart or "")}
+    if apart is not None:
+        apart.mkdir()
     if args.once:
         children = [hosts[0].start(args.command, env)]
     else:
@@ -256,7 +263,11 @@ def _inside(args: argparse.Namespace) -> int:
             return None
         return max(map(_status, children))
 
-    return _Hosts(hosts, broker, env).serve(waits)
+    status = _Hosts(hosts, broker, env).serve(waits)
+    for file in sorted(apart.iterdir(), key=lambda file: int(file.name)) if apart is not None else ():
+        text = file.read_text(errors="replace")
+        print(text, end="" if text.endswith("\n") else "\n", flush=True)
+    return status
 
 
 def main() -> int:
@@ -272,6 +283,7 @@ def main() -> int:
     parser.add_argument("-k", "--ranks", type=int, default=1, help="on each host")
     parser.add_argument("--rate", help="of each host's link, such as 10gbit")
     parser.add_argument("--once", action="store_true", help="run the command once, on the first host")
+    parser.add_argument("--apart", action="store_true", help="print each rank's output as a whole, at the end")
     parser.add_argument("--timeout", type=float, default=300, help="seconds")
     parser.add_argument("--state", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER)

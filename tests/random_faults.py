@@ -86,7 +86,7 @@ def run(number: int, limit: float) -> str:
     fault = Fault.draw(number, count, each)
     with tempfile.NamedTemporaryFile(prefix="gc3-fault-") as moment:
         words = ["env", f"FAULT_FILE={moment.name}", sys.executable, str(_PROGRAM), str(number)]
-        line = hosts.command(count, each, words, "--timeout", str(PER_FAULT))
+        line = hosts.command(count, each, words, "--apart", "--timeout", str(PER_FAULT))
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     wrong: list[str] = []
     found = {int(rank): (float(took), said) for rank, took, said in _reports(done.stdout)}

@@ -20,6 +20,8 @@ from gc3.cli.main import main
 from gc3.lang.build import STAGES
 from gc3.runtime.checking import Case
 
+pytestmark = pytest.mark.python_only
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

@@ -7,10 +7,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
+
+pytestmark = pytest.mark.python_only
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

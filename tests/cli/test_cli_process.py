@@ -16,6 +16,8 @@ import gc3
 from gc3 import _core
 from ranks import LONGEST
 
+pytestmark = pytest.mark.python_only
+
 GC3 = [sys.executable, "-m", "gc3"]
 
 

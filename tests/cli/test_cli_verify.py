@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 import gc3
 from gc3.cli.main import main
+
+pytestmark = pytest.mark.python_only
 
 
 def gc3_verify(line: str) -> Result:

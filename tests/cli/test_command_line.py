@@ -14,6 +14,8 @@ from gc3.algorithms import load
 from gc3.cli.main import main
 from gc3.support import knobs
 
+pytestmark = pytest.mark.python_only
+
 
 def gc3_(line: str, code: int = 0) -> Result:
     """Runs a command line and checks its exit code."""

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 
 def offered(line: str) -> list[str]:
     """What is offered for the last word of `line`, which may be empty."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.python_only
+
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -19,7 +19,6 @@ from ranks import program
 pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
 
 PEERS = Path(__file__).parents[2] / "build" / "peers"  # of `make bench-vs`
-RANKS = [sys.executable, str(program("on_hosts")), "2"]
 
 
 def launcher(name: str, peer: str, command: str) -> str:
@@ -38,12 +37,19 @@ def agent(folder: Path) -> str:
     return str(script)
 
 
-def expect_four(command: Sequence[str]) -> None:
+def ranks_that_tell(folder: Path) -> list[str]:
+    """The program of the ranks, each of which leaves a file of its number in a folder."""
+    told = folder / "told"
+    told.mkdir()
+    return [sys.executable, str(program("on_hosts")), "2", str(told)]
+
+
+def expect_four(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("all right") == 4, done.stdout
+    assert sorted(file.name for file in (folder / "told").iterdir()) == ["0", "1", "2", "3"], done.stdout
 
 
 def test_mpirun_of_open_mpi(tmp_path: Path) -> None:
@@ -61,13 +67,15 @@ def test_mpirun_of_open_mpi(tmp_path: Path) -> None:
         words = [word for option in options for word in ("--prtemca", *option)]
     words += ["--host", "node0:2,node1:2", "--map-by", "ppr:2:node", "-n", "4"]
     root = ["--allow-run-as-root"]  # within the namespaces every user is
-    expect_four(hosts.command(2, 1, [mpirun, *root, *words, *RANKS], "--once", "--timeout", "100"))
+    line = [mpirun, *root, *words, *ranks_that_tell(tmp_path)]
+    expect_four(hosts.command(2, 1, line, "--once", "--timeout", "100"), tmp_path)
 
 
 def test_hydra_of_mpich(tmp_path: Path) -> None:
     hydra = launcher("mpiexec.hydra", "mpich", "mpiexec.hydra")
     words = ["-launcher", "rsh", "-launcher-exec", agent(tmp_path), "-iface", "eth0", "-hosts", "node0,node1"]
-    expect_four(hosts.command(2, 1, [hydra, *words, "-ppn", "2", "-n", "4", *RANKS], "--once", "--timeout", "100"))
+    line = [hydra, *words, "-ppn", "2", "-n", "4", *ranks_that_tell(tmp_path)]
+    expect_four(hosts.command(2, 1, line, "--once", "--timeout", "100"), tmp_path)
 
 
 def test_torchrun(tmp_path: Path) -> None:
@@ -75,15 +83,15 @@ def test_torchrun(tmp_path: Path) -> None:
         pytest.skip("this Python cannot import torch, which brings torchrun")
     # An agent on each host, which starts two ranks.
     words = f'"{sys.executable}" -m torch.distributed.run --nnodes 2 --nproc-per-node 2 --node-rank $GROUP_RANK'
-    words += " --master-addr $MASTER_ADDR --master-port 29600 --no-python " + " ".join(RANKS)
+    words += " --master-addr $MASTER_ADDR --master-port 29600 --no-python "
+    words += " ".join(ranks_that_tell(tmp_path))
     clean = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_PORT; "
-    expect_four(
-        hosts.command(2, 1, ["sh", "-c", f"export TMPDIR='{tmp_path}'; {clean} exec {words}"], "--timeout", "100")
-    )
+    line = ["sh", "-c", f"export TMPDIR='{tmp_path}'; {clean} exec {words}"]
+    expect_four(hosts.command(2, 1, line, "--timeout", "100"), tmp_path)
 
 
 @pytest.mark.parametrize("nodes", ["node[0-1]", "node0,node1"])
-def test_variables_of_srun(nodes: str) -> None:
+def test_variables_of_srun(nodes: str, tmp_path: Path) -> None:
     # tests/hosts.py starts two ranks on each host, as srun does; the variables of others go.
     slurm = {
         "SLURM_JOB_ID": "4711",
@@ -98,8 +106,8 @@ def test_variables_of_srun(nodes: str) -> None:
     }
     said = " ".join(f"{name}={value}" for name, value in slurm.items())
     clean = "unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GROUP_RANK"
-    line = f"export {said}; {clean}; exec {' '.join(RANKS)}"
-    expect_four(hosts.command(2, 2, ["sh", "-c", line], "--timeout", "100"))
+    line = f"export {said}; {clean}; exec {' '.join(ranks_that_tell(tmp_path))}"
+    expect_four(hosts.command(2, 2, ["sh", "-c", line], "--timeout", "100"), tmp_path)
 
 
 def test_ranks_that_no_other_joins_say_so(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ pytestmark = [
 
 
 def on_two_hosts(ranks: int, name: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """Runs a program of ranks, so many on each host; the output of all ranks is together."""
-    line = hosts.command(2, ranks, [sys.executable, str(program(name)), *map(str, words)], "--timeout", "120")
+    """Runs a program of ranks, so many on each host; the output of each rank is whole."""
+    run = [sys.executable, str(program(name)), *map(str, words)]
+    line = hosts.command(2, ranks, run, "--apart", "--timeout", "120")
     return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
 
 

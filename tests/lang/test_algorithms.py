@@ -21,6 +21,8 @@ from gc3.algorithms import catalogue
 from gc3.lang.build import DEFAULT_SLOTS
 from gc3.runtime.checking import POISON, Case
 
+pytestmark = pytest.mark.python_only
+
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 NODES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 2), (8, 2))
 PROTOCOLS = ("Simple", "LL", "LL128")

@@ -7,6 +7,8 @@ import pytest
 from gc3 import UserError, collectives
 from gc3.collectives import BUILTIN, custom
 
+pytestmark = pytest.mark.python_only
+
 RANKS = 4
 
 # (S in blocks, elements per block of a call of `count`, bus bandwidth factor): GetCollByteCount and GetBw of

@@ -15,6 +15,8 @@ import hosts
 import ranks
 from gc3.algorithms import catalogue
 
+pytestmark = pytest.mark.python_only
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL = {
     "fft3d": ["--shape", "6", "5", "3"],

@@ -9,6 +9,8 @@ from gc3.algorithms import catalogue
 from gc3.lang import Cost, Traffic
 from gc3.lang.formula import Formula
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.mark.parametrize(
     ("text", "value"),

@@ -17,6 +17,8 @@ from gc3.runtime.schedule import Line
 from gc3.sim import by_line
 from gc3.sim.predict import simulate
 
+pytestmark = pytest.mark.python_only
+
 _HERE = Path(__file__).name
 
 

@@ -17,6 +17,8 @@ from gc3 import errors, mscclang
 from gc3.cli.main import main
 from gc3.cli.script import main as script_main
 
+pytestmark = pytest.mark.python_only
+
 HEAD = """import argparse
 from msccl.language import *
 from msccl.topologies import *

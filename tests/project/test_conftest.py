@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.python_only
+
 pytest_plugins = ["pytester"]
 
 GOLDEN_TEST = """

@@ -16,6 +16,8 @@ from gc3.algorithms import load
 from gc3.cli.main import main
 from gc3.support.words import counted
 
+pytestmark = pytest.mark.python_only
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "build" / "release" / "examples" / "cpp" / "gc3_collectives"
 

@@ -11,6 +11,8 @@ import pytest
 
 import gc3
 
+pytestmark = pytest.mark.python_only
+
 HIDDEN = ("gc3._core", "gc3.__main__")
 NEEDS_PYTORCH = () if importlib.util.find_spec("torch") else ("gc3.torch.",)
 MODULES = sorted(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from gc3 import _core
+
+pytestmark = pytest.mark.python_only
 
 ROOT = Path(__file__).parents[2]
 # An internal error is a defect: a test that provoked one would be fixed together with the defect.

@@ -13,6 +13,8 @@ import pytest
 
 import lean_torch
 
+pytestmark = pytest.mark.python_only
+
 TOOL = Path(lean_torch.__file__)
 
 

@@ -20,6 +20,8 @@ from gc3 import errors
 from gc3.algorithms import load
 from gc3.runtime.program import Report
 
+pytestmark = pytest.mark.python_only
+
 
 def test_every_public_name_is_there() -> None:
     fresh = importlib.reload(gc3)

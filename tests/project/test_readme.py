@@ -6,6 +6,8 @@ import pytest
 
 import readme
 
+pytestmark = pytest.mark.python_only
+
 
 def test_outputs_and_machine_are_replaced() -> None:
     text = readme.README.read_text()

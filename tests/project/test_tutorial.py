@@ -9,6 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.python_only
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 MEASURED = re.compile(r"\d+\.\d+ (?=ms|GB/s)")

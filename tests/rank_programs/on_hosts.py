@@ -1,13 +1,17 @@
-"""What a rank of several hosts can do: `python on_hosts.py RANKS_PER_HOST`."""
+"""What a rank of several hosts can do: `python on_hosts.py RANKS_PER_HOST FOLDER`.
+
+A rank to which all is right leaves a file of its number in the folder: launchers mix what ranks print.
+"""
 
 import contextlib
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import gc3
 
-here = int(sys.argv[1])
+here, folder = int(sys.argv[1]), Path(sys.argv[2])
 with gc3.init() as comm:
     hosts = comm.hosts
     assert [ranks for _, ranks in hosts] == [list(range(first, first + here)) for first in range(0, comm.size, here)], (
@@ -85,4 +89,4 @@ with gc3.init() as comm:
                 assert "not hosts.json row 3: for as many ranks on each host" in told, told
                 assert (unequal.all_reduce(one) == 3).all()
     comm.barrier()
-print("all right")
+    (folder / str(comm.rank)).touch()

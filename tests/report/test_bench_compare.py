@@ -15,6 +15,8 @@ from gc3.cli.bench_compare import Earlier
 from gc3.cli.main import main
 from gc3.runtime.measure import Measurement, Row
 
+pytestmark = pytest.mark.python_only
+
 _BENCH = ["bench", "ring_allreduce", "-D", "R=2", "-b", "1KiB", "-e", "4KiB", "-f", "4", "-n", "4", "--no-check"]
 
 

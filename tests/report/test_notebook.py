@@ -11,6 +11,8 @@ from gc3 import topologies
 from gc3.algorithms import load
 from gc3.sim.predict import simulate
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(scope="module")
 def program() -> gc3.Program:

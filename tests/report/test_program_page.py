@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 
 def _gc3(*command: str) -> Result:
     return CliRunner().invoke(main, list(command))

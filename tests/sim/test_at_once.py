@@ -11,6 +11,8 @@ from gc3.algorithms import load
 from gc3.sim import Simulation, platform
 from gc3.support.at_once import at_once
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from gc3.runtime.program import Program
 from gc3.sim import settings
 from gc3.sim.nccl import Nccl
 
+pytestmark = pytest.mark.python_only
+
 MIB, GIB = 1 << 20, 1 << 30
 US = 1e-6
 

@@ -23,6 +23,8 @@ from gc3.topologies.processors import PROCESSORS
 from gc3.tune import Best
 from gc3.tune.best import Fastest
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 

@@ -21,6 +21,8 @@ from gc3.cli.main import main
 from gc3.sim import chakra, pytorch_traces
 from gc3.sim.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
 
+pytestmark = pytest.mark.python_only
+
 US = 1e-6
 WORLD = {"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1, 2, 3], "pg_size": 4}
 PAIR = {"pg_name": "7", "pg_desc": "tp", "ranks": [1, 3], "pg_size": 2}

@@ -16,6 +16,8 @@ from gc3.sim.nccl import Nccl
 from gc3.topologies.processors import GC3, NCCL, PROCESSORS
 from gc3.tune.space import candidates
 
+pytestmark = pytest.mark.python_only
+
 MIB = 1 << 20
 
 

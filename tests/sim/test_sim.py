@@ -13,6 +13,8 @@ from gc3 import _core, algorithms, errors, sim, topologies
 from gc3.runtime.program import Program
 from gc3.sim import presets
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 US = 1e-6
 

@@ -17,6 +17,8 @@ from gc3.cli.main import main
 from gc3.sim import calibrate, nccl_tests, settings
 from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, tables, tuning
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 SIZES = (KIB, 32 * KIB, 256 * KIB, MIB, 8 * MIB, 64 * MIB, GIB)

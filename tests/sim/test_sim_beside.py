@@ -13,6 +13,8 @@ from gc3.cli.main import main
 from gc3.sim.nccl import Nccl
 from gc3.topologies.processors import PROCESSORS
 
+pytestmark = pytest.mark.python_only
+
 MIB = 1 << 20
 SIZE = 64 * MIB
 # Next to nothing uses memory besides programs.

@@ -17,6 +17,8 @@ from gc3.sim import calibrate, cpu, preset_file, settings
 from gc3.sim.minimize import minimize
 from gc3.sim.nccl import Nccl
 
+pytestmark = pytest.mark.python_only
+
 MEASURED = Path(__file__).parents[1] / "data" / "measured"
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -348,7 +350,6 @@ def test_engine_and_file_exclude_each_other() -> None:
         assert CliRunner().invoke(main, line.split()).exit_code == 2
 
 
-@pytest.mark.python_only
 @pytest.mark.parametrize(
     ("line", "told"),
     [

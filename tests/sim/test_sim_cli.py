@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

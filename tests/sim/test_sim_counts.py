@@ -12,6 +12,8 @@ import gc3
 from gc3 import algorithms, sim
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 MOE = Path(__file__).parents[2] / "examples" / "moe.json"
 
 

@@ -24,6 +24,8 @@ from gc3.sim.cpu_samples import Sample, Timed, Times, measure
 from gc3.sim.least_squares import least_squares
 from gc3.sim.parameters import Parameters
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 FEW = tuple(Sample("ring_allreduce", p, (("R", ranks),)) for ranks in (4, 2) for p in ("Simple", "LL", "LL128"))
 OTHERS = tuple(Sample("allpairs_allreduce", p, (("R", 4),)) for p in ("Simple", "LL", "LL128"))

@@ -18,6 +18,8 @@ from gc3.cli.main import main
 from gc3.sim import preset_file, presets, settings
 from gc3.sim.platform import Platform
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 US = 1e-6
 

@@ -17,6 +17,8 @@ from gc3.report import page, picture
 from gc3.report.style import Sweep, size_ticks
 from gc3.sim.sweep import Cell, Row
 
+pytestmark = pytest.mark.python_only
+
 LONG = "ring_allreduce:" + ",".join(f"option{i}=1" for i in range(20))
 NAMES = ("fast <ring>", LONG)
 

@@ -19,6 +19,8 @@ from gc3.sim import chakra, step
 from gc3.sim.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
 from gc3.sim.step import Chosen
 
+pytestmark = pytest.mark.python_only
+
 pytest.importorskip("google.protobuf")
 
 ROOT = Path(__file__).resolve().parents[2]

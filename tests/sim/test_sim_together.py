@@ -15,6 +15,8 @@ from gc3.cli.main import main
 from gc3.sim.nccl import Nccl
 from gc3.sim.together import Session
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 
 

@@ -17,6 +17,8 @@ from gc3 import algorithms, sim
 from gc3.cli.main import main
 from gc3.sim import run_timeline
 
+pytestmark = pytest.mark.python_only
+
 
 @pytest.fixture(autouse=True)
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from gc3.cli.main import main
 from gc3.sim import settings
 from gc3.sim.sensitivity import names, sensitivities
 
+pytestmark = pytest.mark.python_only
+
 KIB, MIB = 1 << 10, 1 << 20
 
 

@@ -18,6 +18,8 @@ from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Solvers, Task, custom
 from gc3.synth.reducing import combining_bound
 from small_networks import random_network, ring, session, switch
 
+pytestmark = pytest.mark.python_only
+
 Chunks = list[dict[str, list[int]]]
 
 

@@ -16,6 +16,8 @@ from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Network, Outcome, Result, Schedul
 from gc3.synth.problem import builtin
 from own_bounds import Machine, replay
 
+pytestmark = pytest.mark.python_only
+
 SPREADING = ("allgather", "broadcast")
 REDUCING = ("reducescatter", "reduce", "allreduce")
 LANES = 18  # of a port of ndv5

@@ -18,6 +18,8 @@ from gc3.synth.rails import Machine as Levels
 from own_bounds import ROOTED, Machine, least_ratio, replay
 from small_networks import AMPLE, session
 
+pytestmark = pytest.mark.python_only
+
 MACHINES = 10
 WALL = 250.0  # seconds for one machine, far more than it needs
 CLOSE = 1e-6

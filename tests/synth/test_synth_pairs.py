@@ -19,6 +19,8 @@ from gc3.synth.schedule import Schedule
 from own_bounds import Machine, replay
 from small_networks import AMPLE
 
+pytestmark = pytest.mark.python_only
+
 # Machines, the bandwidth of a round in GB/s, and the bound on R/C that pairs reach.
 MACHINES: list[tuple[str, float | None, Fraction]] = [
     ("star:R=8", None, Fraction(1)),

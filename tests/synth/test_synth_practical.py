@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 from gc3 import Program, synth
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 
 def gc3(line: str) -> Result:
     return CliRunner().invoke(main, line.split())

@@ -9,6 +9,8 @@ from gc3.synth import Network, Session, Solvers, demand, trees
 from gc3.topologies import Builder, LinkClass, Port, Topology
 from small_networks import AMPLE
 
+pytestmark = pytest.mark.python_only
+
 NVLINK, INFINIBAND = LinkClass("nvlink", 125e9, source="TE-CCL"), LinkClass("infiniband", 12.5e9, source="TE-CCL")
 
 

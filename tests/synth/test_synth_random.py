@@ -19,6 +19,8 @@ from gc3.cli.interrupt import alarm
 from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task, pairs
 from own_bounds import ROOTED, Machine, least_ratio, replay
 
+pytestmark = pytest.mark.python_only
+
 COLLECTIVES = synth.NAMES
 MACHINES = 80  # times nine collectives, times two modes at least, three where there are rails: some 2,400 instances
 PART = 10  # machines of one test

@@ -11,6 +11,8 @@ from gc3 import collectives, synth, topologies
 from gc3.synth import Network, Result, Session, Solvers, Task, repaired
 from own_bounds import Machine, replay
 
+pytestmark = pytest.mark.python_only
+
 
 def whole(spec: str, name: str, chunks: int = 4, root: int = 0) -> tuple[topologies.Topology, Result]:
     machine = topologies.load(spec)

@@ -10,6 +10,8 @@ import pytest
 from gc3 import topologies
 from gc3.synth import Network, Session, Solvers, Task, demand, spreading
 
+pytestmark = pytest.mark.python_only
+
 
 def bound_of(network: Network, chunks: int, root: int = 0) -> int:
     return int(spreading.bound(network, demand.builtin("broadcast", network.ranks, chunks, root)).rounds)

@@ -14,6 +14,8 @@ from gc3.topologies import Builder, LinkClass
 from gc3.tune.schedules import costs
 from own_bounds import Machine, replay
 
+pytestmark = pytest.mark.python_only
+
 FAST, SLOW = (
     LinkClass("fast", 10e9, latency_s=1e-6, source="test"),
     LinkClass("slow", 10e9, latency_s=50e-6, source="test"),

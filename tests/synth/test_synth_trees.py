@@ -12,6 +12,8 @@ from gc3.synth.result import Result
 from own_bounds import Machine, replay
 from small_networks import AMPLE
 
+pytestmark = pytest.mark.python_only
+
 # Machines, the bandwidth of a round in GB/s, and R/C: ranks times that bandwidth divided by R/C is ForestColl's GB/s.
 MACHINES: list[tuple[str, float | None, Fraction]] = [
     ("dgx1", None, Fraction(7, 6)),

@@ -18,6 +18,8 @@ from gc3.lang.stepwise import Chunk, StepList, stepwise
 from gc3.runtime.checking import Case
 from gc3.runtime.program import verify
 
+pytestmark = pytest.mark.python_only
+
 N = 4
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ring_allgather.json"
 

@@ -18,6 +18,8 @@ from gc3.sim.nccl import choose, graphs
 from gc3.topologies import document, importing, probe, processors
 from gc3.topologies.model import Topology
 
+pytestmark = pytest.mark.python_only
+
 DATA = Path(__file__).parent.parent / "data" / "topologies"
 LIST = "".join(f"GPU {i}: NVIDIA A100-SXM4-40GB (UUID: GPU-{i:08x})\n" for i in range(8))
 MIB = 1 << 20

@@ -11,6 +11,8 @@ from gc3 import sim, topologies
 from gc3.topologies import importing
 from gc3.topologies.model import Topology
 
+pytestmark = pytest.mark.python_only
+
 MIB = 1 << 20
 
 

@@ -12,6 +12,8 @@ import gc3
 from gc3 import topologies
 from gc3.cli.main import main
 
+pytestmark = pytest.mark.python_only
+
 if TYPE_CHECKING:
     from pathlib import Path
 

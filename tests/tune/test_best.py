@@ -21,6 +21,8 @@ from gc3.runtime.program import Program
 from gc3.tune import Best
 from gc3.tune.best import INSTANCES, LANES, Way
 
+pytestmark = pytest.mark.python_only
+
 # Two of its links are four times as fast as the third, which programs of the library do not spare.
 SLOW_LINK = str(Path(__file__).parents[1] / "data" / "slow_link.json")
 MACHINE = ["-t", SLOW_LINK, "--preset", "v100"]

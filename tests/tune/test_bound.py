@@ -9,6 +9,8 @@ import pytest
 from gc3 import algorithms, collectives, compile, errors, sim, synth
 from gc3.tune.bound import LinkBound, link_bound
 
+pytestmark = pytest.mark.python_only
+
 
 def bound(machine: str, collective: str, root: int = 0) -> LinkBound:
     with synth.Solvers() as solvers:

@@ -17,6 +17,8 @@ from gc3.comm.selection import Table
 from gc3.runtime import kept_files
 from gc3.tune import Measured, Tuner
 
+pytestmark = pytest.mark.python_only
+
 
 def sources(settings: dict[str, str], *arguments: str) -> list[str]:
     """The row that serves a call, on each of two ranks."""

@@ -19,6 +19,8 @@ from gc3.comm.world import WorldError
 from gc3.runtime import kept_files
 from gc3.tune.timers import ThreadTimer
 
+pytestmark = pytest.mark.python_only
+
 _ROW = {"collective": "gather", "ranks": [3, 3], "program": {"algorithm": "chain_gather"}}
 
 
@@ -150,7 +152,6 @@ def test_where_a_table_was_measured_is_told_and_checked() -> None:
             read(engine=wrong)
 
 
-@pytest.mark.python_only
 def test_points_of_another_engine_do_not_count(tmp_path: Path) -> None:
     file = str(tmp_path / "t.json")
     line = ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", file, "--engine"]

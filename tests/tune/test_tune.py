@@ -24,6 +24,8 @@ from gc3.tune.space import fits
 from gc3.tune.timers import RankTimer
 from gc3.tune.wire import Work
 
+pytestmark = pytest.mark.python_only
+
 A, B, C = (
     Spec(name, (("R", "ranks"),)) for name in ("allpairs_allreduce", "ring_allreduce", "binomial_tree_allreduce")
 )
@@ -189,7 +191,6 @@ def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch
     assert len(measured) == 9
 
 
-@pytest.mark.python_only
 def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "64KiB"]
@@ -268,7 +269,6 @@ def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatc
     assert not Path("/dev/null.points").exists()
 
 
-@pytest.mark.python_only
 def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Spec("no_such_algorithm", ())
     monkeypatch.setattr(search, "candidates", lambda *_, **__: (unknown, A))
@@ -357,7 +357,6 @@ def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
     assert Work.read(work.word()) == work
 
 
-@pytest.mark.python_only
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
     line = [sys.executable, "-m", "gc3", "tune", "--collectives", "alltoall", "--ranks", "2", "-o", str(file)]
@@ -391,7 +390,6 @@ def test_invalid_options_are_refused(tmp_path: Path) -> None:
         Table.read(tmp_path / "t.json")
 
 
-@pytest.mark.python_only
 def test_tuning_by_simulation(tmp_path: Path) -> None:
     file = tmp_path / "ndv4.json"
     line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allgather", "-b", "4KiB", "-e", "64MiB"]
@@ -421,7 +419,6 @@ def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
         assert said in " ".join(done.output.split()), done.output
 
 
-@pytest.mark.python_only
 def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_path: Path) -> None:
     line = ["tune", "--engine", "sim", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
     said = json.loads(CliRunner().invoke(main, [*line, "--collectives", "allreduce", "--json"]).stdout)

@@ -20,6 +20,8 @@ from gc3.tune.space import candidates, serves_v
 from gc3.tune.timers import RankTimer
 from gc3.tune.uneven import elements_of, uneven
 
+pytestmark = pytest.mark.python_only
+
 PAIRS, TWO_STEP = Spec("direct_alltoall", (("R", "ranks"),)), Spec("two_step_alltoall", (("N", 2), ("G", 2)))
 
 
