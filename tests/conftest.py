@@ -1,4 +1,4 @@
-"""Shared by the tests: golden files, the `gpu` marker, and a check for leftovers of a test."""
+"""Shared by the tests: golden files, the markers `gpu` and `nightly`, and a check for leftovers of a test."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ GRACE_SECONDS = 30.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --update-golden, and options for the number of random tests."""
+    """Adds --update-golden, --nightly, and options for the number of random tests."""
     parser.addoption("--update-golden", action="store_true", help="accept the texts of this run as golden files")
+    parser.addoption("--nightly", action="store_true", help="also run the tests marked nightly")
     parser.addoption("--random-machines", type=int, help="so many machines for tests/synth/test_synth_random.py")
 
 
@@ -39,8 +40,12 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips the tests that need a GPU if there is none."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out those of the night, whatever -m selects, and skips those that need a GPU if there is none."""
+    nightly = [] if config.getoption("--nightly") else [item for item in items if item.get_closest_marker("nightly")]
+    if nightly:
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     if Path("/dev/nvidiactl").exists():
         return
     for item in items:

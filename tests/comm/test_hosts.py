@@ -88,7 +88,7 @@ def test_strangers_on_the_port_do_no_harm() -> None:
 
 
 # FAULTS and LIBRARY_SHARES=1 give other numbers; see `make nightly-hosts`.
-FAULTS = int(os.environ.get("FAULTS", "3"))
+FAULTS = int(os.environ.get("FAULTS", "2"))
 SHARES = int(os.environ.get("LIBRARY_SHARES", "12"))
 
 

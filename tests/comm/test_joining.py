@@ -87,8 +87,14 @@ def ended(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> None:
-    for round_ in range(50):
+# So many rounds of launches that meet at the same moments: a fixed share, and the whole by `make nightly`.
+def rounds(share: int, whole: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rounds", [share, pytest.param(whole, marks=pytest.mark.nightly)])
+
+
+@rounds(10, 50)
+def test_two_launches_of_one_name_at_once_keep_to_themselves(rounds: int, tmp_path: Path) -> None:
+    for round_ in range(rounds):
         folder = tmp_path / str(round_)
         folder.mkdir()
         variables = name()
@@ -98,10 +104,11 @@ def test_two_launches_of_one_name_at_once_keep_to_themselves(tmp_path: Path) -> 
         assert list(said(folder).values()) == ["met\n"] * 4, said(folder)
 
 
-def test_two_launches_by_one_process_are_distinguished_or_refused(tmp_path: Path) -> None:
+@rounds(1, 3)
+def test_two_launches_by_one_process_are_distinguished_or_refused(rounds: int, tmp_path: Path) -> None:
     """Only the start time distinguishes these ranks."""
     starts = [[(0, 1), (0, 2), (1, 1), (1, 2)], [(0, 1), (1, 2), (0, 2), (1, 1)], [(1, 2), (1, 1), (0, 1), (0, 2)]]
-    for round_ in range(3):
+    for round_ in range(rounds):
         launches: list[Launch] = []
         folders: list[Path] = []
         for number in range(10):
@@ -121,8 +128,9 @@ def test_two_launches_by_one_process_are_distinguished_or_refused(tmp_path: Path
             assert "were both told to be rank" in text or "two processes say they are rank" in text, answers
 
 
-def test_a_rank_left_over_from_a_crash_joins_no_other_launch(tmp_path: Path) -> None:
-    for round_ in range(2):
+@rounds(1, 2)
+def test_a_rank_left_over_from_a_crash_joins_no_other_launch(rounds: int, tmp_path: Path) -> None:
+    for round_ in range(rounds):
         waiting: list[tuple[Launch, Path]] = []
         for number in range(10):
             folder = tmp_path / f"{round_}.{number}"

@@ -1,7 +1,8 @@
 """The library: every algorithm is proven, has the cost that it states, and gives exact results on the CPU engine.
 
-Each algorithm is tested with the product of sizes, in and out of place, instances and protocols; further parameters and
-roots vary with the rest.
+Each algorithm is tested with all sizes, in and out of place, and with a share of the product of instances and protocols
+with these: every pair of values of any two occurs. `make nightly` takes the whole product. Further parameters and roots
+vary with the rest.
 """
 
 from __future__ import annotations
@@ -184,19 +185,35 @@ def schedule(program: gc3.Program) -> str:
     return text.replace(line, "\n")
 
 
+def count_and_type(number: int, more: int) -> tuple[int, str]:
+    """Those of a size and mode, which alternate: every count and every type occurs in each mode."""
+    turn = number // 2 + 3 * (number % 2) + 7 * more
+    return COUNTS[turn % len(COUNTS)], TYPES[turn % len(TYPES)]
+
+
+SHARES = (True, pytest.param(False, marks=pytest.mark.nightly))
+
+
+@pytest.mark.parametrize("share", SHARES, ids=["share", "whole"])
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_size_mode_number_of_instances_and_protocol(name: str) -> None:
+def test_every_size_mode_number_of_instances_and_protocol(name: str, share: bool) -> None:
+    """A share: each number of instances once for a size and mode, each protocol once, and which with which rotates."""
     algorithm = BY_NAME[name]
-    data, workers = itertools.cycle(itertools.product(COUNTS, TYPES)), itertools.cycle(WORKERS)
-    for size, in_place in itertools.product(sizes(algorithm), (False, True)):
+    workers = itertools.cycle(WORKERS)
+    for number, (size, in_place) in enumerate(itertools.product(sizes(algorithm), (False, True))):
         traces = [algorithm.write(protocol=p, in_place=in_place, **size).trace() for p in PROTOCOLS]
         checks: list[Check] = []
         for turn, instances in enumerate(INSTANCES):
             # The same as gc3.compile without tracing, which serves all instances.
             programs = [gc3.Program(_core.compile(trace, instances, DEFAULT_SLOTS)) for trace in traces]
-            checks = checks or [Check.of(programs[0].collective, *next(data)) for _ in PROTOCOLS]
-            check_cost(algorithm, size, programs[0])
+            if not checks:
+                model = programs[0].collective
+                checks = [Check.of(model, *count_and_type(number, more)) for more in range(1 if share else 3)]
+            if not share or turn == number // len(PROTOCOLS) % len(INSTANCES):
+                check_cost(algorithm, size, programs[0])
             for i, (program, protocol) in enumerate(zip(programs, PROTOCOLS, strict=True)):
+                if share and (turn + i + number) % len(PROTOCOLS):
+                    continue
                 assert program.verify().ok
                 assert (program.protocol, program.in_place) == (protocol, in_place)
                 assert (program.core.instances, program.name) == (instances, name)
@@ -238,13 +255,16 @@ def test_nodes_that_do_not_divide_the_ranks_are_refused() -> None:
             gc3.compile(BY_NAME[name], R=6, G=4)
 
 
+@pytest.mark.parametrize("share", SHARES, ids=["share", "whole"])
 @pytest.mark.parametrize("name", [name for name, a in BY_NAME.items() if any(further(a))])
-def test_further_parameters_and_roots(name: str) -> None:
-    """In and out of place, with one instance and with several; other options vary."""
+def test_further_parameters_and_roots(name: str, share: bool) -> None:
+    """In and out of place (a share: in turn), with one instance and with several; other options vary."""
     turns = itertools.cycle(itertools.product(PROTOCOLS, INSTANCES[1:], (True, False)))
     data = itertools.cycle(itertools.product(COUNTS, TYPES))
-    for given, in_place in itertools.product(further(BY_NAME[name]), (False, True)):
+    for number, (given, in_place) in enumerate(itertools.product(further(BY_NAME[name]), (False, True))):
         protocol, instances, many = next(turns)
+        if share and in_place != (number // 2 + number // 10) % 2:
+            continue
         trace = BY_NAME[name].write(protocol=protocol, in_place=in_place, **given).trace()
         one, several = (gc3.Program(_core.compile(trace, n, DEFAULT_SLOTS)) for n in (1, instances))
         for program in (one, several):

@@ -19,6 +19,8 @@ from versus import versus
 pytestmark = pytest.mark.python_only
 
 
+# Of libraries that are installed beside gc3, which not all trees have.
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", libraries.PEERS)
 def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     found = find(name, tmp_path)
@@ -43,6 +45,7 @@ def test_real_libraries_give_right_results(name: str, tmp_path: Path) -> None:
     assert record.points(data)[0].collective == "allreduce"
 
 
+@pytest.mark.nightly
 def test_each_setting_of_open_mpi_takes_effect(tmp_path: Path) -> None:
     found = find("openmpi", tmp_path)
     if isinstance(found, Missing):

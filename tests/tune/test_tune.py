@@ -121,15 +121,13 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = ["tune", "--collectives", "broadcast,scatter", "--ranks", "2", "-b", "1KiB", "-e", "64KiB", "-f", "64"]
+    line = ["tune", "--collectives", "broadcast,scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
     done = CliRunner().invoke(main, [*line, "-o", str(file), "--json"])
     assert done.exit_code == 0, done.output
     data = json.loads(done.output)
     assert data["finished"]
     assert not data["failed"]
-    assert [(p["collective"], p["size"]) for p in data["points"]] == [
-        (name, size) for name in ("broadcast", "scatter") for size in (1024, 65536)
-    ]
+    assert [(p["collective"], p["size"]) for p in data["points"]] == [("broadcast", 1024), ("scatter", 1024)]
     for point in data["points"]:
         assert point["tried"] >= 5
         assert all(0 < t["median_us"] < 1e6 for t in point["times"])
@@ -193,22 +191,21 @@ def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch
 
 def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "64KiB"]
+    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "4KiB"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot clean up
     command = [*line, "-o", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
         assert tool.stdout is not None
-        said = [tool.stdout.readline(), tool.stdout.readline()]
+        said = tool.stdout.readline()
         tool.kill()
         tool.communicate(timeout=60)
-    assert said[1].startswith("scatter, 2 ranks, 64 KiB: ")
+    assert said.startswith("scatter, 2 ranks, 1 KiB: ")
     done = subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
     assert done.returncode == 0, done.stderr
     sizes = [text.split(", ")[2].split(":")[0] for text in done.stdout.splitlines() if text.startswith("scatter")]
-    assert sizes[-1] == "16 KiB"
-    assert "1 KiB" not in sizes
+    assert sizes in (["4 KiB"], [])  # it may have been done, though not said, when the kill came
     assert "known from" in done.stderr
-    assert len(Record(str(file), fresh=False).points) == 4
+    assert [point.size for point in Record(str(file), fresh=False).points] == [1 << 10, 4 << 10]
 
 
 def test_points_of_another_machine_or_table_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,14 +356,14 @@ def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "alltoall", "--ranks", "2", "-o", str(file)]
+    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-o", str(file)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
         assert tool.stdout is not None
         first = tool.stdout.readline()
         tool.send_signal(signal.SIGINT)
         rest, said = tool.communicate(timeout=60)
-    assert first.startswith("alltoall, 2 ranks, 1 KiB: ")
+    assert first.startswith("scatter, 2 ranks, 1 KiB: ")
     assert tool.returncode == 130, said
     assert "Traceback" not in said
     assert f"1 row in {file}" in rest
