@@ -195,7 +195,7 @@ def test_an_array_is_kept_until_its_message_has_left() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("single_copy", ["1", "0"])
+@pytest.mark.parametrize("single_copy", ["1", pytest.param("0", marks=pytest.mark.nightly)])
 def test_a_message_of_one_gibibyte(single_copy: str) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if free < 4 << 30:

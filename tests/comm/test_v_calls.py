@@ -14,7 +14,7 @@ from gc3 import algorithms
 ROOT = Path(__file__).parents[2]
 
 
-MORE = [pytest.param(6, "1", marks=pytest.mark.slow), pytest.param(8, "1", marks=pytest.mark.slow)]
+MORE = [pytest.param(6, "1", marks=pytest.mark.nightly), pytest.param(8, "1", marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize(("n", "instances"), [(1, "1"), (2, "1,2"), (3, "1,3"), (4, "1,2"), *MORE])

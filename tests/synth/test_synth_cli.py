@@ -463,7 +463,7 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for example in synth_command.examples:
         if "dgx2" in example:
             continue  # takes a while
-        limited = f"{example} --time-limit 10" if " best " in example else example  # without one it takes a minute
+        limited = f"{example} --time-limit 3" if " best " in example else example  # without one it takes a minute
         result = gc3(limited.removeprefix("gc3 "))
         assert result.exit_code == 0, f"{example}: {result.output}"
 

@@ -29,7 +29,10 @@ def gc3(*line: str) -> Result:
     return CliRunner().invoke(main, list(line))
 
 
-@pytest.mark.parametrize(("machine", "collective"), [("ndv5", "reducescatter"), ("mi300x", "allgather")])
+MORE = pytest.param("mi300x", "allgather", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("machine", "collective"), [("ndv5", "reducescatter"), MORE])
 def test_few_simulations_find_what_all_of_them_find(machine: str, collective: str) -> None:
     on = sim.platform(machine)
     search, brute = (Search(collective, on, 8, in_place=False) for _ in range(2))
@@ -224,7 +227,7 @@ def test_own_programs_and_those_of_tables_compete() -> None:
     verify(given.compile(8, prove=False))
 
 
-@pytest.mark.parametrize("machine", ["ndv4:N=2", "ndv2:N=2"])
+@pytest.mark.parametrize("machine", ["ndv4:N=2", pytest.param("ndv2:N=2", marks=pytest.mark.nightly)])
 def test_smaller_sizes_hide_no_program_from_larger_ones(machine: str) -> None:
     """Messages through a NIC take time beside their bytes: in proportion to 1 KiB, 4 MiB would take 40 ms on it."""
     on = sim.platform(machine)

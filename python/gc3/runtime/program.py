@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.runtime import mscclpp, recording, schedule, scratch
+from gc3.runtime import recording, schedule, scratch
 from gc3.runtime.buffers import bind
 from gc3.support import files, knobs, notebook
 
@@ -182,6 +182,8 @@ class Program:
             if dialect or target or min_bytes or max_bytes:
                 raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
             if ending == ".plan.json":
+                from gc3.runtime import mscclpp  # noqa: PLC0415  slow to import for each rank, and few save plans
+
                 mscclpp.save(self.core, name)
             else:
                 self.core.save_text(name) if ending == ".txt" else self.core.save(name)
