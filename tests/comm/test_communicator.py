@@ -18,7 +18,9 @@ import ranks
 from gc3 import errors
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize(
+    "n", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly), pytest.param(7, marks=pytest.mark.nightly), 8]
+)
 def test_every_collective(n: int) -> None:
     ranks.run(ranks.program("every_collective"), n)
 

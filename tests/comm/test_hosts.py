@@ -102,7 +102,7 @@ def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
 
 
 @pytest.mark.timeout(300 if SHARES > 1 else 3600)
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (4, 1), (3, 2)])
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.nightly), (3, 2)])
 def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
     line = [program("library_on_hosts"), ranks, 0, SHARES]
     done = on_hosts(count, ranks, line, timeout=150 if SHARES > 1 else 1200)

@@ -35,7 +35,7 @@ def of_kind(*collectives: str) -> list[str]:
     return [a.name for a in catalogue().values() if a.collective_name in collectives]
 
 
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [pytest.param(3, marks=pytest.mark.nightly), 4])
 def test_applications_compute_what_one_process_does_with_every_program(count: int) -> None:
     for text in ranks.run(ranks.program("applications"), count):
         found = text.splitlines()

@@ -47,7 +47,7 @@ def every_collective(size: int) -> None:
     world.close()
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("size", [2, 3, pytest.param(4, marks=pytest.mark.nightly), 8])
 def test_every_collective_in_and_out_of_place(size: int, programs: Path, tmp_path: Path) -> None:
     nccl_world.run(every_collective, size, programs=programs, log=tmp_path)
     assert served(tmp_path) == (size * len(SERVED) * len(COUNTS) * 2, 0)

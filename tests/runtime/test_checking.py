@@ -181,9 +181,10 @@ def test_a_wrong_multiset_of_factors_shows(dtype: str, ranks: int) -> None:
             assert case.compare(parts, [result] * ranks).wrong > 0, (wrong, first)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "dtype"), [*itertools.product([2, 7, 16], datatypes.DTYPES), (100, "int8"), (100, "float32")]
-)
+HUNDRED = pytest.param(100, "float32", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("ranks", "dtype"), [*itertools.product([2, 7, 16], datatypes.DTYPES), (100, "int8"), HUNDRED])
 @pytest.mark.parametrize("op", ["min", "max"])
 def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int) -> None:
     """A term that counts twice is right here."""

@@ -135,7 +135,14 @@ def test_pipelined_between_nodes() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["ndv2:N=2", "summit:N=2", "dgx2:N=2", "lassen:N=2", "hierarchical:N=2,G=4,nics=1", "fat_tree:R=8,leaf=4,taper=2"],
+    [
+        "ndv2:N=2",
+        "summit:N=2",
+        pytest.param("dgx2:N=2", marks=pytest.mark.nightly),
+        "lassen:N=2",
+        "hierarchical:N=2,G=4,nics=1",
+        "fat_tree:R=8,leaf=4,taper=2",
+    ],
 )
 def test_pipelined_over_shared_links(spec: str) -> None:
     """Ranks that are images of each other share a NIC or an uplink: their sends cannot all take place in one round."""
