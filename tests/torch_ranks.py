@@ -16,6 +16,8 @@ import ranks
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no PyTorch: make test-torch")
 IN_PYTHON, IN_CPP = "in Python", "in C++"
 both = pytest.mark.parametrize("tier", [IN_PYTHON, IN_CPP])
+# What is the same in both: `make test` takes the one in C++, `make test-torch` both.
+mainly_cpp = pytest.mark.parametrize("tier", [pytest.param(IN_PYTHON, marks=pytest.mark.slow), IN_CPP])
 Tier = Callable[[str], dict[str, str]]
 
 

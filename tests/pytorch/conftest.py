@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def tiers(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Tier:
     base = tmp_path_factory.getbasetemp()
     cache = (base if worker_id == "master" else base.parent) / "torch_cache"
 
+    @lru_cache
     def environment(tier: str) -> dict[str, str]:
         if tier == IN_PYTHON:
             return {"GC3_TORCH_BUILD": "0"}

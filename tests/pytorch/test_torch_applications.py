@@ -15,14 +15,19 @@ from torch_ranks import IN_PYTHON, Tier, needs_torch, own_folder
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+def slow(line: str, libraries: list[str]) -> object:
+    """A case that `make test` leaves out."""
+    return pytest.param(line, libraries, marks=pytest.mark.slow)
+
+
 @needs_torch
 @pytest.mark.parametrize(
     ("line", "libraries"),
     [
         ("fft3d --shape 6 5 3", ["gc3"]),
-        ("kfac_step --widths 5 3 --samples 8 --steps 2", ["gc3"]),
+        slow("kfac_step --widths 5 3 --samples 8 --steps 2", ["gc3"]),
         ("moe_layer --tokens 9 --width 4 --algorithm direct_alltoall", ["gc3", "gc3 direct_alltoall"]),
-        ("torch_ddp --width 8", ["gc3 meet_at_owners", "gc3", "alone"]),
+        slow("torch_ddp --width 8", ["gc3 meet_at_owners", "gc3", "alone"]),
         (
             "torch_decoding --layers 2 --width 32 --tokens 3 --dtype bfloat16 --algorithm allpairs_allreduce",
             ["gc3", "gc3 allpairs_allreduce"],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, needs_torch, own_folder, run
+from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, mainly_cpp, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
 
@@ -89,7 +89,7 @@ def test_random_calls_do_what_gloo_does(n: int, programs: int, tmp_path: Path, t
 
 
 @needs_torch
-@both
+@mainly_cpp
 @pytest.mark.parametrize("n", [2, slow(4)])
 def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
     for status, text in run("torch_training", n, tmp_path, tiers(tier), "ddp", "zero", "fsdp"):
@@ -97,12 +97,12 @@ def test_training_gives_the_losses_of_gloo(n: int, tmp_path: Path, tiers: Tier, 
 
 
 @needs_torch
-@both
+@mainly_cpp
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
         ("killed", "GC3-R009 a rank is gone: rank 2"),
-        ("killed before a reduce", "GC3-R009 a rank is gone: rank 2"),
+        slow("killed before a reduce", "GC3-R009 a rank is gone: rank 2"),
         slow("killed before a call that is not contiguous", "GC3-R009 a rank is gone: rank 2"),
         slow("killed during DDP", "GC3-R009 a rank is gone: rank 2"),
         slow("late", "GC3-R003 deadline exceeded"),
@@ -126,7 +126,7 @@ def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path
 
 
 @needs_torch
-@both
+@mainly_cpp
 def test_a_time_out_of_wait_ends_the_wait_alone(tmp_path: Path, tiers: Tier, tier: str) -> None:
     *others, (last, _) = run("torch_faults", 2, tmp_path, tiers(tier), "patience")
     assert last == 0
@@ -136,14 +136,14 @@ def test_a_time_out_of_wait_ends_the_wait_alone(tmp_path: Path, tiers: Tier, tie
 
 
 @needs_torch
-@both
+@mainly_cpp
 def test_a_process_ends_after_calls_that_nobody_waits_for(tmp_path: Path, tiers: Tier, tier: str) -> None:
     for found in run("torch_faults", 2, tmp_path, tiers(tier), "none waits"):
         assert found == (0, "")
 
 
 @needs_torch
-@both
+@mainly_cpp
 def test_a_fork_is_refused_and_ends(tmp_path: Path, tiers: Tier, tier: str) -> None:
     for status, text in run("torch_faults", 2, tmp_path, tiers(tier), "forked"):
         assert status == 0, text
@@ -151,6 +151,7 @@ def test_a_fork_is_refused_and_ends(tmp_path: Path, tiers: Tier, tier: str) -> N
 
 
 @needs_torch
+@pytest.mark.slow
 def test_the_backends_can_be_mixed(tmp_path: Path, tiers: Tier) -> None:
     for status, text in run("torch_calls", 2, tmp_path, tiers(IN_CPP), "mixed"):
         assert (status, text.split()[-1]) == (0, "groups"), text

@@ -30,6 +30,7 @@ def output(command: Sequence[str | Path], folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_ddp_under_torchrun_on_two_hosts_has_the_losses_of_one(tmp_path: Path) -> None:
     one = output([*TORCHRUN, "4", "--standalone", EXAMPLE], tmp_path)
     nodes = "--nnodes 2 --node-rank $GROUP_RANK --master-addr node0 --master-port 29600"

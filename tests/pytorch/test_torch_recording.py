@@ -20,9 +20,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = 16 * 64 + 64 + 64 * 16 + 16
 
 
+DEFAULT = ((IN_PYTHON, "ddp"), (IN_CPP, "fsdp"))
+STEPS = [
+    pytest.param(backend, kind, marks=[] if (backend, kind) in DEFAULT else pytest.mark.slow)
+    for backend in (IN_PYTHON, IN_CPP, "gloo")
+    for kind in ("ddp", "fsdp")
+]
+
+
 @needs_torch
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-@pytest.mark.parametrize("backend", [IN_PYTHON, IN_CPP, "gloo"])
+@pytest.mark.parametrize(("backend", "kind"), STEPS)
 def test_a_step_is_recorded(backend: str, kind: str, tmp_path: Path, tiers: Tier) -> None:
     gloo = backend == "gloo"
     ran = run("torch_recording", 2, tmp_path, {} if gloo else tiers(backend), str(tmp_path / "t"),
@@ -76,6 +83,7 @@ def test_a_step_is_recorded(backend: str, kind: str, tmp_path: Path, tiers: Tier
 
 
 @needs_torch
+@pytest.mark.slow
 def test_the_example_records_its_step(tmp_path: Path) -> None:
     example = ROOT / "examples" / "torch_record.py"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", example,
