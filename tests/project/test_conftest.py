@@ -83,3 +83,59 @@ def test_a_gpu_test_is_skipped_without_a_gpu(inner: pytest.Pytester) -> None:
     inner.makeini("[pytest]\nmarkers = gpu: needs a GPU")
     inner.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_gpu():\n    raise RuntimeError\n")
     inner.runpytest("--strict-markers").assert_outcomes(skipped=1)
+
+
+def test_a_child_that_a_shared_fixture_starts_anew_is_not_left_behind(inner: pytest.Pytester) -> None:
+    inner.makepyfile(
+        """
+        import subprocess, sys
+        import pytest
+
+        def start():
+            return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+
+        def end(process):
+            process.kill()
+            process.wait()
+
+        @pytest.fixture(scope="module")
+        def child(lasting_children):
+            running = [start()]
+            lasting_children.append(lambda: running[0].pid)
+            yield running
+            end(running[0])
+            lasting_children.pop()
+
+        def test_starts_it_anew(child):
+            end(child[0])
+            child[0] = start()
+
+        def test_starts_one_more(child):
+            end(child[0])
+            child[0] = start()
+            child.append(start())
+
+        def test_ends_that(child):
+            end(child.pop())
+        """
+    )
+    inner.runpytest_subprocess().assert_outcomes(passed=3, errors=1)
+
+
+def test_tests_of_the_night_are_left_out_whatever_is_selected(inner: pytest.Pytester) -> None:
+    inner.makeini("[pytest]\nmarkers =\n  nightly: the whole\n  slow: takes long")
+    inner.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.nightly
+        def test_whole():
+            pass
+
+        def test_share():
+            pass
+        """
+    )
+    inner.runpytest("-m", "not slow").assert_outcomes(passed=1, deselected=1)
+    inner.runpytest("--nightly").assert_outcomes(passed=2)
+    inner.runpytest("--nightly", "-m", "nightly").assert_outcomes(passed=1, deselected=1)
