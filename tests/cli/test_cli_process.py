@@ -170,7 +170,8 @@ def test_ctrl_c_while_the_process_ends_gives_no_traceback() -> None:
     assert (done.returncode, done.stderr.strip()) == (130, b"interrupted")
 
 
-# Each rank waits for the other's message before it sends its own.
+# Each rank waits for the other's message before it sends its own. A single worker, the default on one core, sees that
+# at once; two wait.
 STUCK = """program "stuck" version 1
 collective allgather ranks 2 chunks 1
 protocol Simple instances 1 slots 1
@@ -190,7 +191,7 @@ rank 1
 def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")
     _core.Program.from_text(STUCK).save(path)
-    done = run("run", path, "--no-verify", "--timeout", "0.2")
+    done = run("run", path, "--no-verify", "--workers", "2", "--timeout", "0.2")
     assert done.returncode == 1
     assert "GC3-R003" in done.stderr
     assert "rank 1 threadblock 0 step 0" in done.stderr
@@ -200,5 +201,5 @@ def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> No
 def test_ctrl_c_ends_a_run_in_which_nothing_moves(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")
     _core.Program.from_text(STUCK).save(path)
-    stuck = ["run", path, "--no-verify", "--timeout", "3600"]
+    stuck = ["run", path, "--no-verify", "--workers", "2", "--timeout", "3600"]
     assert interrupt(stuck, first=f"running {path} ...") == (130, "interrupted")

@@ -70,6 +70,7 @@ def truth(engine: str = "threads") -> Parameters:
 
 
 def engine_of_fakes(monkeypatch: pytest.MonkeyPatch, fake: _Fake) -> None:
+    monkeypatch.setattr(calibrate_engine, "cores", lambda: 2)  # as the engine of `truth` has
     monkeypatch.setattr(calibrate_engine, "_ranks", lambda _engine, count: fake.ranks(count))
     monkeypatch.setattr(calibrate_engine, "TRAINING", FEW)
     monkeypatch.setattr(calibrate_engine, "UNSEEN", OTHERS)
