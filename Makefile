@@ -31,23 +31,29 @@ PYTEST_WORKERS ?= -n 3 --dist loadfile
 
 PEERS := openmpi mpich gloo
 
+# Shows that something happens, and how far it is: $(STEP) "what" COMMAND
+STEP := @$(PY) tools/progress.py
+COMPILE = $(STEP) "Compiling $(1)" cmake --build $(BUILD) --target
+SITE = "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"
+INSTALL = @cmake --install $(BUILD) --strip --prefix $(SITE) >$(BUILD)/install.log --component
+
 FUZZ_MINUTES ?= 10
 WHEEL_TESTS ?= oldest newest
 NIGHTLY_MACHINES ?= 4000
 NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: nccl wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
-	$(BIN)/gc3 demo
+	@$(BIN)/gc3 demo
 
 # Where the system forbids namespaces it says so.
 demo-hosts: build
 	$(BIN)/python tests/hosts.py -n 2 -k 2 -- $(BIN)/python examples/hosts.py
 
-test: $(VENV)/.group-test build cpp-tests
+test: $(VENV)/.group-test nccl cpp-tests
 	ctest --preset release
 	$(BIN)/pytest $(PYTEST_WORKERS)
 	$(MAKE) torch-tests PYTEST_ARGS='-m "not slow" $(PYTEST_WORKERS)'
@@ -124,13 +130,18 @@ bench-cuda: build $(VENV)/.group-test
 	$(BIN)/python benchmarks/cuda/run.py $(if $(QUICK),--quick)
 
 build: $(VENV)/.editable
-	cmake --build $(BUILD) --target _core gc3_nccl_library gc3_nccl_tuner_library
-	cmake --install $(BUILD) --strip --prefix "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" >$(BUILD)/install.log
+	$(call COMPILE,the core) _core
+	$(INSTALL) core
 
-wheel: $(VENV)/.group-wheel build
+# What stands in front of NCCL, and NCCL's tuner plugin. `gc3 nccl` uses them.
+nccl: build
+	$(call COMPILE,the libraries for NCCL) gc3_nccl_library gc3_nccl_tuner_library
+	$(INSTALL) nccl
+
+wheel: $(VENV)/.group-wheel nccl
 	$(BIN)/python tools/wheel.py $(WHEEL_PYTHONS)
 
-test-compilers: $(VENV)/.group-wheel $(VENV)/.group-clang build
+test-compilers: $(VENV)/.group-wheel $(VENV)/.group-clang nccl
 	$(BIN)/python tools/test_clang.py
 	tools/test_wheel.sh $(WHEEL_TESTS)
 
@@ -138,11 +149,11 @@ test-aarch64: $(VENV)/.group-build
 	tools/test_aarch64.sh
 
 cpp-tests: build
-	cmake --build $(BUILD)
+	$(call COMPILE,the C++ tests) all
 
 # Each check is a separate target, so that `make -k lint` reports everything at once.
 # From the first `make lint` on a tree is a developer's: warnings are errors in it. A user's build never stops at one.
-lint: WERROR := -C cmake.define.GC3_WARNINGS_ARE_ERRORS=ON
+lint: WERROR := -D GC3_WARNINGS_ARE_ERRORS=ON
 lint: lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 lint-python: $(VENV)/.group-lint
@@ -192,18 +203,21 @@ cuda-check: $(VENV)/.group-cuda build
 # An editable installation: Python files are used in place. It is repeated only when the project file changes. `build`
 # keeps the compiled core up to date, which takes a fraction of a second if nothing has changed.
 $(VENV)/.editable: $(VENV)/.group-build pyproject.toml
-	$(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) -C cmake.args=--preset=release $(WERROR) -e .
+	@mkdir -p $(BUILD) && cmake --preset release -D Python_EXECUTABLE=$(abspath $(BIN))/python $(WERROR) >$(BUILD)/configure.log
+	$(call COMPILE,the core) _core
+	$(STEP) "Installing gc3 and what it needs" $(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) \
+	  -C cmake.args=--preset=release -C build.targets=_core -C install.components=core -e .
 	@touch $@
 
 # Groups are defined in pyproject.toml.
 $(VENV)/.group-%: $(VENV)/.pip pyproject.toml
-	$(BIN)/pip install -q --group $*
+	$(STEP) "Installing tools: $*" $(BIN)/pip install -q --group $*
 	@touch $@
 
 # The pip of Python 3.10 does not support dependency groups.
 $(VENV)/.pip:
-	$(PY) -m venv $(VENV)
-	$(BIN)/python -m pip install -q "pip>=25.1"
+	$(STEP) "Making .venv" $(PY) -m venv $(VENV)
+	$(STEP) "Installing pip" $(BIN)/python -m pip install -q "pip>=25.1"
 	@touch $@
 
 fuzz: $(VENV)/.group-build

@@ -88,7 +88,7 @@ std::int32_t number_of(const char* of, const char* name) {
   return kind.ok() ? static_cast<std::int32_t>(kind.value()) : -1;
 }
 
-gc3_outcome run(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
+gc3_outcome run_calls(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
   Watch watch(waits_here);
   if (size == 1) return watch.end(of(comm).run(call_of(*calls), watch.look()), errors);
   std::vector<comm::Call> all;
@@ -136,7 +136,7 @@ gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
   return watch.end(of(comm).barrier(watch.look()), errors);
 }
 
-gc3_message* start(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
+gc3_message* start_message(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
                    const gc3_errors* errors) {
   const std::uint32_t other = peer < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(peer);
   const auto operation = sends != 0 ? p2p::send_of(data, bytes, other, tag) : p2p::receive_of(data, bytes, other, tag);
@@ -153,13 +153,13 @@ gc3_message* start(void* comm, int sends, void* data, std::uint64_t bytes, std::
   return new gc3_message{std::move(made).value()};
 }
 
-int test(void* comm, gc3_message* message) {
+int test_message(void* comm, gc3_message* message) {
   if (message->request->is_done()) return 1;
   const Result<p2p::Messenger*> messages = of(comm).messages();
   return messages.ok() && messages.value()->test(*message->request) ? 1 : 0;
 }
 
-gc3_outcome wait(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
+gc3_outcome wait_message(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
                  const gc3_errors* errors) {
   p2p::Request& request = *message->request;
   Watch watch(waits_here);
@@ -178,7 +178,7 @@ void drop(gc3_message* message) { delete message; }
 
 void abort(void* comm) { of(comm).abort(); }
 
-constexpr gc3_calls kCalls{&number_of, &run, &run_v, &agree, &barrier, &start, &test, &wait, &drop, &abort};
+constexpr gc3_calls kCalls{&number_of, &run_calls, &run_v, &agree, &barrier, &start_message, &test_message, &wait_message, &drop, &abort};
 
 }  // namespace
 

@@ -30,7 +30,6 @@ namespace gc3::bindings {
 namespace {
 
 using cuda::Device;
-using cuda::Engine;
 using cuda::Nccl;
 using cuda::Proxy;
 using cuda::RankEngine;
@@ -45,13 +44,13 @@ std::vector<T*> pointers(const std::vector<std::uintptr_t>& addresses) {
   return made;
 }
 
-std::unique_ptr<Engine> make_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+std::unique_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                     const std::vector<int>& devices, std::uint32_t slots, std::uint64_t slot_bytes,
                                     double timeout) {
-  return without_gil([&] { return Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); });
+  return without_gil([&] { return cuda::Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); });
 }
 
-void enqueue(Engine& engine, const std::vector<std::uintptr_t>& inputs, const std::vector<std::uintptr_t>& outputs,
+void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs, const std::vector<std::uintptr_t>& outputs,
              std::size_t count, std::string_view dtype, const Operation& op,
              const std::vector<std::uintptr_t>& streams) {
   const Reduction reduction = parse_reduction(dtype, op);
@@ -148,20 +147,20 @@ void bind_cuda(nb::module_& m) {
           "device_of",
           [](const Runtime& runtime, std::uintptr_t address) { return unwrap(runtime.driver().device_of(address)); },
           "address"_a, "The device whose memory an address belongs to.");
-  nb::class_<Engine, interp::Engine<interp::Call>>(m, "CudaEngine",
+  nb::class_<cuda::Engine, interp::Engine<interp::Call>>(m, "CudaEngine",
                                                    "Runs a program on CUDA devices of this process; buffers of the "
                                                    "host are copied.")
-      .def(nb::new_(&make_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
+      .def(nb::new_(&make_cuda_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
            "timeout"_a = 30.0)
-      .def_prop_ro("devices", &Engine::devices)
-      .def_prop_ro("slots", [](const Engine& engine) { return engine.geometry().slots; })
-      .def_prop_ro("slot_bytes", [](const Engine& engine) { return engine.geometry().slot_bytes; })
-      .def("device_of", &Engine::device_of, "rank"_a, "The device of a rank.")
+      .def_prop_ro("devices", &cuda::Engine::devices)
+      .def_prop_ro("slots", [](const cuda::Engine& engine) { return engine.geometry().slots; })
+      .def_prop_ro("slot_bytes", [](const cuda::Engine& engine) { return engine.geometry().slot_bytes; })
+      .def("device_of", &cuda::Engine::device_of, "rank"_a, "The device of a rank.")
       .def_prop_ro(
-          "copies", [](const Engine& engine) { return copies_of(engine.launcher()); }, kCopies)
+          "copies", [](const cuda::Engine& engine) { return copies_of(engine.launcher()); }, kCopies)
       .def(
           "time_graph",
-          [](Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
+          [](cuda::Engine& engine, const std::vector<std::optional<ConstBytes>>& inputs,
              const std::vector<std::optional<Bytes>>& outputs, std::size_t count, std::string_view dtype,
              const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
             const CallBuffers buffers(engine.plan().collective, inputs, outputs, count, dtype, op);
@@ -171,7 +170,7 @@ void bind_cuda(nb::module_& m) {
           "As `time`, with all iterations in one CUDA graph.")
       .def("enqueue", &enqueue, "inputs"_a, "outputs"_a, "count"_a, "dtype"_a, "op"_a, "streams"_a,
            "Puts a call on one stream per device. Buffers are addresses, one per rank, 0 where there is none.")
-      .def("synchronize", [](Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); });
+      .def("synchronize", [](cuda::Engine& engine) { without_gil([&] { return engine.synchronize(interrupted); }); });
   nb::class_<Nccl>(m, "Nccl", "NCCL, loaded by name.")
       .def(nb::new_([](const std::vector<std::string>& libraries) {
              return std::const_pointer_cast<Nccl>(unwrap(Nccl::open(libraries)));

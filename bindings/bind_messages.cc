@@ -75,14 +75,14 @@ p2p::WaitLimits limits_of(const std::optional<double>& timeout) {
 }
 
 // An array and what is done with it; the only place where arguments of sends and receives are looked at.
-struct Described {
+struct Message {
   Operand operand;
   p2p::Operation operation;
   std::size_t element() const { return operand.units * model::size_of(operand.type); }
 };
 
-Described describe(const Face& face, bool sends, nb::handle array, nb::handle peer, nb::handle tag) {
-  Described d;
+Message describe(const Face& face, bool sends, nb::handle array, nb::handle peer, nb::handle tag) {
+  Message d;
   d.operand = sends ? source(array) : target(array);
   if (d.operand.device != kHost) {
     throw DiagnosticError({ErrorCode::BadBuffer, "an array on a device; sends and receives take arrays of the host"});
@@ -98,7 +98,7 @@ Got got_of(const Envelope& envelope, std::size_t element) {
 
 void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(*self.p);
-  const Described d = describe(*self.p, true, x, to, tag);
+  const Message d = describe(*self.p, true, x, to, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
   without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits); });
@@ -106,7 +106,7 @@ void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::opt
 
 Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(*self.p);
-  const Described d = describe(*self.p, false, out, source, tag);
+  const Message d = describe(*self.p, false, out, source, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
   return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits); }), d.element());
@@ -115,7 +115,7 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
 // Each operation: whether it sends, the array, the rank, the tag.
 nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(*self.p);
-  std::vector<Described> described;
+  std::vector<Message> described;
   std::vector<p2p::Operation> all;
   for (const nb::tuple& o : operations) {
     all.push_back(described.emplace_back(describe(*self.p, nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
@@ -135,9 +135,9 @@ std::function<void(const p2p::Request&)> notifier(nb::handle done) {
   return [call = without_interpreter(done)](const p2p::Request&) { call(); };
 }
 
-Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
+Transfer start_transfer(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
   Messenger& messages = messages_of(*self.p);
-  const Described d = describe(*self.p, sends, array, peer, tag);
+  const Message d = describe(*self.p, sends, array, peer, tag);
   Transfer made{nb::borrow(self.h), {}, d.element(), sends};
   if (done.is_none() && messages.at_once(d.operation, made.done)) return made;
   auto notify = notifier(done);
@@ -146,7 +146,7 @@ Transfer start(Self self, bool sends, nb::handle array, nb::handle peer, nb::han
   return made;
 }
 
-nb::object wait(const Transfer& transfer, const std::optional<double>& timeout) {
+nb::object wait_for(const Transfer& transfer, const std::optional<double>& timeout) {
   Face& face = *nb::inst_ptr<Face>(transfer.owner);
   if (transfer.request == nullptr) {
     return transfer.sends ? nb::object(nb::none()) : nb::cast(got_of(transfer.done, transfer.element));
@@ -183,7 +183,7 @@ void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
       });
   nb::class_<Transfer>(
       m, "Transfer", "Transfer()\n--\n\nA send or receive that was started. Its array belongs to it until it is done.")
-      .def("wait", &wait, "timeout"_a.none() = nb::none(),
+      .def("wait", &wait_for, "timeout"_a.none() = nb::none(),
            nb::sig("def wait(self, timeout: float | None = None) -> Status | None"),
            "Returns the `Status` of a receive, None of a send, once it is done.\n\n"
            "Args:\n    timeout: Seconds; it goes on when they have passed.\n\n"
@@ -213,7 +213,7 @@ void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
       .def(
           "isend",
           [](Self self, nb::handle x, nb::handle to, nb::handle tag, nb::handle done) {
-            return start(self, true, x, to, tag, done);
+            return start_transfer(self, true, x, to, tag, done);
           },
           "x"_a.none(), "to"_a.none(), "tag"_a.none() = 0, "done"_a.none() = nothing,
           nb::sig("def isend(self, x: typing.Any, to: int, tag: int = 0, "
@@ -222,7 +222,7 @@ void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
       .def(
           "irecv",
           [](Self self, nb::handle out, nb::handle source, nb::handle tag, nb::handle done) {
-            return start(self, false, out, source, tag, done);
+            return start_transfer(self, false, out, source, tag, done);
           },
           "out"_a.none(), "source"_a.none() = nothing, "tag"_a.none() = nothing, "done"_a.none() = nothing,
           nb::sig("def irecv(self, out: typing.Any, source: int | None = None, tag: int | None = None, "

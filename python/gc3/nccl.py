@@ -40,13 +40,28 @@ _SECTION_DYNSYM = 11
 
 
 def library() -> Path:
-    """Returns the library that takes NCCL's place."""
-    return Path(_core.__file__).parent / "lib" / "libgc3_nccl.so"
+    """Returns the library that takes NCCL's place.
+
+    Raises:
+        gc3.UserError: This installation has none: a checkout builds it by `make nccl`.
+    """
+    return _built("libgc3_nccl.so")
 
 
 def tuner_library() -> Path:
-    """Returns the tuner plugin of NCCL that reads what `gc3 tune --nccl-tuner` writes."""
-    return library().with_name("libgc3_nccl_tuner.so")
+    """Returns the tuner plugin of NCCL that reads what `gc3 tune --nccl-tuner` writes.
+
+    Raises:
+        gc3.UserError: This installation has none: a checkout builds it by `make nccl`.
+    """
+    return _built("libgc3_nccl_tuner.so")
+
+
+def _built(name: str) -> Path:
+    path = Path(_core.__file__).parent / "lib" / name
+    if path.exists():
+        return path
+    raise errors.error("FileUnreadable", f"{path} is not there: `make nccl` builds it in a checkout; wheels have it")
 
 
 def below() -> Path:

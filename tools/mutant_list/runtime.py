@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "call-record-root-of-scatter",
         _CORE + "call_record.cc",
-        "collective == Kind::gather ||\n                      collective == Kind::scatter;",
-        "collective == Kind::gather;",
+        "collective == Collective::gather ||\n                      collective == Collective::scatter;",
+        "collective == Collective::gather;",
         _TESTS,
     ),
     Mutant(

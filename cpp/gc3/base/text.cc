@@ -25,9 +25,9 @@ Character first_of(std::string_view text) {
     if ((byte(i) & 0xc0U) != 0x80U) return {};
     code = code << 6U | (byte(i) & 0x3fU);
   }
-  constexpr std::array<std::uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // overlong forms are invalid
+  constexpr std::array<std::uint32_t, 5> kLeastOfBytes = {0, 0, 0x80, 0x800, 0x10000};  // overlong forms are invalid
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  if (first < 0xc2 || first > 0xf4 || code < kLeast[bytes] || code > 0x10ffff || surrogate) return {};
+  if (first < 0xc2 || first > 0xf4 || code < kLeastOfBytes[bytes] || code > 0x10ffff || surrogate) return {};
   return {code, bytes};
 }
 

@@ -36,11 +36,11 @@ TrustedText read_trusted(const std::string& path, std::size_t most, mode_t close
   std::size_t size = 0;
   ssize_t got = 1;
   while (found.problem.empty() && got > 0 && size < buffer.size()) {
-    got = read(file, buffer.data() + size, buffer.size() - size);
+    got = ::read(file, buffer.data() + size, buffer.size() - size);
     if (got > 0) size += static_cast<std::size_t>(got);
     if (got < 0) found.problem = system_says(errno);
   }
-  close(file);
+  ::close(file);
   if (found.problem.empty()) found.text = buffer.substr(0, size);
   return found;
 }

@@ -25,7 +25,6 @@ namespace {
 using model::Collective;
 using select::CallShape;
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer, so that no sum of sizes overflows
 constexpr auto kLook = std::chrono::milliseconds(20);  // between checks for signals, while another thread runs the call
 
 // The buffers that a collective needs on `rank`, in place or not.

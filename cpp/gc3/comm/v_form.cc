@@ -16,7 +16,6 @@ using model::Buffer;
 using model::Collective;
 using model::CollectiveKind;
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;
 constexpr std::size_t kHead = 3;  // words of a rank before its counts: what it knows, its room, its row
 constexpr std::uint64_t kInput = 1;
 constexpr std::uint64_t kOutput = 2;

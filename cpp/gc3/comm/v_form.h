@@ -14,6 +14,8 @@
 
 namespace gc3::comm {
 
+inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer, so that no sum of sizes overflows
+
 // A call of a v-form, as this rank makes it.
 struct VCall {
   model::CollectiveKind kind = model::CollectiveKind::alltoall;

@@ -108,9 +108,9 @@ class Line {
   const std::string* origin_;
 };
 
-class Parser {
+class TextParser {
  public:
-  Parser(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
+  TextParser(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
 
   Result<Program> parse() {
     GC3_CHECK(next().expect("program"));
@@ -398,6 +398,6 @@ class Parser {
 
 }  // namespace
 
-Result<Program> parse_text(std::string_view text, const std::string& origin) { return Parser(text, origin).parse(); }
+Result<Program> parse_text(std::string_view text, const std::string& origin) { return TextParser(text, origin).parse(); }
 
 }  // namespace gc3::ir

@@ -28,7 +28,7 @@ rank 1 scratch 1
 )";
 
 // kTwoRanks with the first occurrence of `from` replaced.
-std::string edited(std::string_view from, std::string_view to) {
+std::string edit(std::string_view from, std::string_view to) {
   std::string text(kTwoRanks);
   const std::size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
@@ -36,7 +36,7 @@ std::string edited(std::string_view from, std::string_view to) {
 }
 
 // "line: message" of the error that `text` gives.
-std::string fault(const std::string& text) {
+std::string flaw(const std::string& text) {
   const auto result = parse_text(text, "p.txt");
   if (result.ok()) return "accepted";
   CHECK(result.error().code == ErrorCode::BadText);
@@ -90,45 +90,45 @@ TEST_CASE("text: parsing what was printed gives the same program") {
 }
 
 TEST_CASE("text: comments, blank lines and spacing do not matter") {
-  const std::string loose = edited("    0 send out[0]", "\n# a remark\n0   send out [0]x1 # sends\r");
+  const std::string loose = edit("    0 send out[0]", "\n# a remark\n0   send out [0]x1 # sends\r");
   CHECK(parse_text(loose).value() == testing::two_ranks());
 }
 
 TEST_CASE("text: errors name the line and what was expected") {
-  CHECK(fault("") == "0: expected 'program', found the end of the line");
-  CHECK(fault("<algo name=\"x\">") == "1: expected 'program', found '<algo'");
-  CHECK(fault(edited("version 1", "version 2")) == "1: expected '1', found '2'");
-  CHECK(fault(edited("\"ring\"", "\"ring")) == "1: expected a closing quote, found '\"ring'");
-  CHECK(fault(edited("\"ring\"", "\"\\n\"")).starts_with("1: expected only \\\", \\\\ and \\xHH as escapes"));
-  CHECK(fault(edited("\"ring\"", "\"\\xff\"")) == "1: expected a name in UTF-8, found '\"\\xff\"'");
-  CHECK(fault(edited("allreduce", "sum")) == "2: expected the name of a collective, found 'sum'");
-  CHECK(fault(edited("ranks 2", "ranks 0")).starts_with("2: invalid collective: "));
-  CHECK(fault(edited("ranks 2", "ranks 4294967296")) == "2: expected a number of ranks of 32 bits, found '4294967296'");
-  CHECK(fault(edited("ranks 2", "ranks 3")) == "17: the collective has 3 ranks, the text describes 2");
-  CHECK(fault(edited("chunks 2", "chunks 2 split 3")) == "2: the chunks are a multiple of the split");
-  CHECK(fault(edited("in place", "in-place")) == "2: expected 'place', found '-place'");
-  CHECK(fault(edited("Simple", "simple")) == "3: expected Simple, LL, LL128, Pull or Copy, found 'simple'");
-  CHECK(fault(edited("slots 1", "slots -1")) == "3: expected a number of slots, found '-1'");
-  CHECK(fault(edited("rank 0 scratch 1", "rank 1 scratch 1")) == "5: expected rank 0, found '1'");
-  CHECK(fault(edited("scratch 1", "scratch 4000000000")) == "5: more scratch chunks than a program may have");
-  CHECK(fault(edited("rank 0 scratch 1\n", "")) == "5: a threadblock before the first rank");
-  CHECK(fault(edited("  tb 0 channel 0 send 1 recv 1\n", "")) == "6: expected 'tb' or 'rank', found '0'");
-  CHECK(fault(edited("send 1 recv 1", "send x")) == "6: expected a rank, found 'x'");
-  CHECK(fault(edited("recv 1", "recv 1 now")) == "6: expected the end of the line, found 'now'");
-  CHECK(fault(edited("    0 send", "    1 send")) == "7: expected step 0, found '1'");
-  CHECK(fault(edited("    0 send", "    0 transmit")) == "7: expected an opcode, found 'transmit'");
-  CHECK(fault(edited("out[0]", "mem[0]")) == "7: expected in[...], out[...] or sc[...], found 'mem[0]'");
-  CHECK(fault(edited("out[0]", "out[0")) == "7: expected ']', found the end of the line");
-  CHECK(fault(edited("x2", "x")) == "8: expected a count such as x2, found 'x'");
-  CHECK(fault(edited("-> sc", "sc")) == "8: expected '->', found 'sc[0]'");
-  CHECK(fault(edited("(0:1)", "0:1")) == "10: expected '(', found '0:1'");
-  CHECK(fault(edited("(0:1)", "(0:1")) == "10: expected ')', found the end of the line");
-  CHECK(fault(edited("(0:1)", "(0:1,)")) == "10: expected a threadblock, found ')'");
+  CHECK(flaw("") == "0: expected 'program', found the end of the line");
+  CHECK(flaw("<algo name=\"x\">") == "1: expected 'program', found '<algo'");
+  CHECK(flaw(edit("version 1", "version 2")) == "1: expected '1', found '2'");
+  CHECK(flaw(edit("\"ring\"", "\"ring")) == "1: expected a closing quote, found '\"ring'");
+  CHECK(flaw(edit("\"ring\"", "\"\\n\"")).starts_with("1: expected only \\\", \\\\ and \\xHH as escapes"));
+  CHECK(flaw(edit("\"ring\"", "\"\\xff\"")) == "1: expected a name in UTF-8, found '\"\\xff\"'");
+  CHECK(flaw(edit("allreduce", "sum")) == "2: expected the name of a collective, found 'sum'");
+  CHECK(flaw(edit("ranks 2", "ranks 0")).starts_with("2: invalid collective: "));
+  CHECK(flaw(edit("ranks 2", "ranks 4294967296")) == "2: expected a number of ranks of 32 bits, found '4294967296'");
+  CHECK(flaw(edit("ranks 2", "ranks 3")) == "17: the collective has 3 ranks, the text describes 2");
+  CHECK(flaw(edit("chunks 2", "chunks 2 split 3")) == "2: the chunks are a multiple of the split");
+  CHECK(flaw(edit("in place", "in-place")) == "2: expected 'place', found '-place'");
+  CHECK(flaw(edit("Simple", "simple")) == "3: expected Simple, LL, LL128, Pull or Copy, found 'simple'");
+  CHECK(flaw(edit("slots 1", "slots -1")) == "3: expected a number of slots, found '-1'");
+  CHECK(flaw(edit("rank 0 scratch 1", "rank 1 scratch 1")) == "5: expected rank 0, found '1'");
+  CHECK(flaw(edit("scratch 1", "scratch 4000000000")) == "5: more scratch chunks than a program may have");
+  CHECK(flaw(edit("rank 0 scratch 1\n", "")) == "5: a threadblock before the first rank");
+  CHECK(flaw(edit("  tb 0 channel 0 send 1 recv 1\n", "")) == "6: expected 'tb' or 'rank', found '0'");
+  CHECK(flaw(edit("send 1 recv 1", "send x")) == "6: expected a rank, found 'x'");
+  CHECK(flaw(edit("recv 1", "recv 1 now")) == "6: expected the end of the line, found 'now'");
+  CHECK(flaw(edit("    0 send", "    1 send")) == "7: expected step 0, found '1'");
+  CHECK(flaw(edit("    0 send", "    0 transmit")) == "7: expected an opcode, found 'transmit'");
+  CHECK(flaw(edit("out[0]", "mem[0]")) == "7: expected in[...], out[...] or sc[...], found 'mem[0]'");
+  CHECK(flaw(edit("out[0]", "out[0")) == "7: expected ']', found the end of the line");
+  CHECK(flaw(edit("x2", "x")) == "8: expected a count such as x2, found 'x'");
+  CHECK(flaw(edit("-> sc", "sc")) == "8: expected '->', found 'sc[0]'");
+  CHECK(flaw(edit("(0:1)", "0:1")) == "10: expected '(', found '0:1'");
+  CHECK(flaw(edit("(0:1)", "(0:1")) == "10: expected ')', found the end of the line");
+  CHECK(flaw(edit("(0:1)", "(0:1,)")) == "10: expected a threadblock, found ')'");
 }
 
 TEST_CASE("text: errors of a custom collective") {
   const auto with = [](const std::string& lines) {
-    return fault("program \"c\" version 1\ncollective custom \"mine\" ranks 1 chunks 1\n" + lines +
+    return flaw("program \"c\" version 1\ncollective custom \"mine\" ranks 1 chunks 1\n" + lines +
                  "protocol LL instances 1 slots 1\nrank 0\n");
   };
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:0\n") == "accepted");

@@ -128,9 +128,9 @@ class Values {
   std::array<std::string_view, N> values_;
 };
 
-class Parser {
+class XmlParser {
  public:
-  explicit Parser(XmlTokens& tokens) : tokens_(tokens) {}
+  explicit XmlParser(XmlTokens& tokens) : tokens_(tokens) {}
 
   Result<XmlDocument> parse() {
     for (;;) {
@@ -333,6 +333,6 @@ class Parser {
 
 }  // namespace
 
-Result<XmlDocument> parse_xml_document(XmlTokens& tokens) { return Parser(tokens).parse(); }
+Result<XmlDocument> parse_xml_document(XmlTokens& tokens) { return XmlParser(tokens).parse(); }
 
 }  // namespace gc3::ir

@@ -6,12 +6,6 @@
 #include "gc3/base/errors/verifier.h"
 
 namespace gc3::ir {
-namespace {
-
-// The length of a run of reductions into one place that the runtimes merge into one operation.
-constexpr std::uint32_t kMaxMergedReductions = 16;
-
-}  // namespace
 
 Status XmlRankLayout::lay_out(const Program& p, std::uint32_t rank) {
   const RankProgram& r = p.ranks[rank];

@@ -9,6 +9,10 @@
 
 namespace gc3::ir {
 
+// How many reductions of a threadblock the runtimes merge before they start a new run; an array of theirs has this
+// size.
+inline constexpr std::uint32_t kMaxMergedReductions = 16;
+
 // A step of the file: a dependency on a nop, or an instruction of the program.
 struct XmlLine {
   const Instruction* instruction = nullptr;  // nullptr: nop

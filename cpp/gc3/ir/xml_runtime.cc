@@ -7,13 +7,10 @@
 #include <vector>
 
 #include "gc3/base/errors/files.h"
+#include "gc3/ir/xml_layout.h"
 
 namespace gc3::ir {
 namespace {
-
-// How many reductions of a threadblock the runtimes merge before they start a new run; an array of theirs has this
-// size.
-constexpr std::uint32_t kMaxMergedReductions = 16;
 
 // An operation of a threadblock as the runtime keeps it: one step, or several merged reductions.
 struct Operation {

@@ -8,12 +8,6 @@
 namespace gc3::nccl {
 namespace {
 
-struct Copy {
-  std::uint8_t* to = nullptr;
-  const std::uint8_t* from = nullptr;
-  std::uint64_t bytes = 0;
-};
-
 bool overlap(const std::uint8_t* a, std::uint64_t a_bytes, const std::uint8_t* b, std::uint64_t b_bytes) {
   return a != nullptr && b != nullptr && a < b + b_bytes && b < a + a_bytes;
 }
@@ -22,6 +16,11 @@ bool overlap(const std::uint8_t* a, std::uint64_t a_bytes, const std::uint8_t* b
 
 // The buffers of a launch, and the copies before and after it.
 struct Communicator::Fitted {
+  struct Copy {
+    std::uint8_t* to = nullptr;
+    const std::uint8_t* from = nullptr;
+    std::uint64_t bytes = 0;
+  };
   const std::uint8_t* input = nullptr;
   std::uint8_t* output = nullptr;
   Copy before;
@@ -116,7 +115,7 @@ Status Communicator::launch(const Call& call, Prepared& program) {
   const auto work = [&]() -> Status {
     GC3_ASSIGN(const Fitted fitted, fit(call, program));
     const cuda::Driver& driver = member_->device->driver();
-    const auto copy = [&](const Copy& what) -> Status {
+    const auto copy = [&](const Fitted::Copy& what) -> Status {
       if (what.bytes == 0) return {};
       const cuda::Current current(*member_->device);
       return driver.check(

@@ -35,13 +35,13 @@ void write_line(const char* what, const std::string& text) {
   std::fflush(stdout);
 }
 
-struct Problem {
+struct LastError {
   std::string text;
   std::string of_nccl;  // its last error at that time
 };
 
-Problem& problem() {
-  static thread_local Problem problem;
+LastError& problem() {
+  static thread_local LastError problem;
   return problem;
 }
 
@@ -67,7 +67,7 @@ void report_setup(const std::string& text) {
 }
 
 const char* last_problem(void* comm) {
-  const Problem& own = problem();
+  const LastError& own = problem();
   return own.text.empty() || own.of_nccl != of_nccl() ? Real::get().last_error(comm) : own.text.c_str();
 }
 

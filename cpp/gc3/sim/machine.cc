@@ -12,14 +12,11 @@ namespace {
 
 constexpr std::uint64_t pair_key(std::uint32_t src, std::uint32_t dst) { return std::uint64_t{src} << 32U | dst; }
 
-Diagnostic bad(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
-
 bool is_rate(double x) { return std::isfinite(x) && x > 0; }
-bool is_time(double x) { return std::isfinite(x) && x >= 0 && x <= kLongestSeconds; }
 
 Status check_resources(const MachineData& data, std::span<const std::uint32_t> list) {
   for (const std::uint32_t r : list) {
-    if (r >= data.resources.size()) return bad("resource " + std::to_string(r) + " does not exist");
+    if (r >= data.resources.size()) return bad_simulation("resource " + std::to_string(r) + " does not exist");
   }
   return {};
 }
@@ -28,23 +25,23 @@ Status check_numbers(const MachineData& data) {
   for (std::size_t i = 0; i < data.resources.size(); ++i) {
     const Resource& r = data.resources[i];
     if (!is_rate(r.bytes_per_s) || !is_time(r.message_s)) {
-      return bad("resource " + std::to_string(i) + ": a rate above 0 and a time from 0 on are needed");
+      return bad_simulation("resource " + std::to_string(i) + ": a rate above 0 and a time from 0 on are needed");
     }
   }
   for (const LinkClass& c : data.classes) {
     const bool rate = c.connection_bytes_per_s == 0 || is_rate(c.connection_bytes_per_s);
     if (!is_time(c.latency_s) || !is_time(c.connection_message_s) || !rate) {
-      return bad("a link class needs a latency, a rate and a time per message of 0 or more");
+      return bad_simulation("a link class needs a latency, a rate and a time per message of 0 or more");
     }
-    if (!(c.in_switch >= 0 && c.in_switch <= 1)) return bad("a switch multicasts at a part of its rate, from 0 to 1");
-    if (!(c.requests >= 0 && c.requests <= 1)) return bad("requests take a part of the way back, from 0 to 1");
+    if (!(c.in_switch >= 0 && c.in_switch <= 1)) return bad_simulation("a switch multicasts at a part of its rate, from 0 to 1");
+    if (!(c.requests >= 0 && c.requests <= 1)) return bad_simulation("requests take a part of the way back, from 0 to 1");
     if (c.engines && (data.engines.size() != data.node_of.size() ||
                       std::ranges::any_of(data.engines, [](const auto& of) { return of.empty(); }))) {
-      return bad("every rank needs a copy engine for a link class whose messages they move");
+      return bad_simulation("every rank needs a copy engine for a link class whose messages they move");
     }
   }
-  if (!is_time(data.submit_s)) return bad("a copy is submitted in a time of 0 or more");
-  if (!is_time(data.core_switch_s)) return bad("a processor turns to another rank in a time of 0 or more");
+  if (!is_time(data.submit_s)) return bad_simulation("a copy is submitted in a time of 0 or more");
+  if (!is_time(data.core_switch_s)) return bad_simulation("a processor turns to another rank in a time of 0 or more");
   return {};
 }
 
@@ -57,20 +54,20 @@ Result<Machine> Machine::create(MachineData data) {
   for (std::uint32_t i = 0; i < data.links.size(); ++i) {
     const Link& link = data.links[i];
     if (link.src >= ranks || link.dst >= ranks || link.link_class >= data.classes.size()) {
-      return bad("link " + std::to_string(i) + " names a rank or class that does not exist");
+      return bad_simulation("link " + std::to_string(i) + " names a rank or class that does not exist");
     }
     GC3_CHECK(check_resources(data, link.resources));
     m.links_.emplace(pair_key(link.src, link.dst), i);
   }
   GC3_CHECK(check_resources(data, data.memory));
   for (const std::vector<std::uint32_t>& of : data.engines) GC3_CHECK(check_resources(data, of));
-  if (!data.memory.empty() && data.memory.size() != ranks) return bad("expected the memory of each rank, or of none");
+  if (!data.memory.empty() && data.memory.size() != ranks) return bad_simulation("expected the memory of each rank, or of none");
   m.access_.resize(ranks);
   for (std::uint32_t f = 0; f < data.fabrics.size(); ++f) {
-    if (data.fabrics[f].link_class >= data.classes.size()) return bad("a fabric names a class that does not exist");
+    if (data.fabrics[f].link_class >= data.classes.size()) return bad_simulation("a fabric names a class that does not exist");
     for (std::uint32_t p = 0; p < data.fabrics[f].ports.size(); ++p) {
       const Port& port = data.fabrics[f].ports[p];
-      if (port.rank >= ranks) return bad("a port names rank " + std::to_string(port.rank) + ", which does not exist");
+      if (port.rank >= ranks) return bad_simulation("a port names rank " + std::to_string(port.rank) + ", which does not exist");
       GC3_CHECK(check_resources(data, port.out));
       GC3_CHECK(check_resources(data, port.into));
       std::vector<Access>& access = m.access_[port.rank];

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "gc3/base/errors/simulator.h"
 #include "gc3/base/ids.h"
 #include "gc3/base/result.h"
 
@@ -19,6 +21,10 @@ using Time = std::int64_t;  // picoseconds: sums do not depend on their order, s
 
 inline constexpr Time kPicosecondsPerSecond = 1'000'000'000'000;
 inline constexpr double kLongestSeconds = 1e6;  // the largest value of one number; sums of many still fit a Time
+
+inline bool is_time(double s) { return s >= 0 && s <= kLongestSeconds; }  // false for NaN
+
+inline Diagnostic bad_simulation(const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); }
 
 constexpr Time picoseconds(double seconds) {
   return static_cast<Time>(seconds * static_cast<double>(kPicosecondsPerSecond) + 0.5);

@@ -13,12 +13,12 @@ namespace gc3::synth {
 namespace {
 
 // The price of a rank is so many times that of its parent in the tree, so that the deepest ranks count most.
-constexpr double kSteep = 1.5;
+constexpr double kPriceOfLevel = 1.5;
 constexpr double kLeast = 1e-6;               // of a gain, as a part of the price of what moves first
 constexpr std::size_t kStride = 7919;         // a prime
 constexpr std::uint32_t kMoves = 4;           // at the same time
 constexpr std::int64_t kOnce = 4000;          // moves to look at for a rank of a tree in a pass
-constexpr std::int64_t kEffort = 20'000'000;  // moves to look at: about half a second
+constexpr std::int64_t kMovesToTry = 20'000'000;  // moves to look at: about half a second
 constexpr std::int64_t kVain = 3'000'000;     // of these without any gain before the end
 
 // A tree by ranks.
@@ -43,7 +43,7 @@ class Flattening {
     }
     std::size_t deepest = 0;
     for (const Tree& tree : trees) deepest = std::max(deepest, tree.branches.size());
-    for (std::size_t d = 0; d <= deepest; ++d) prices_.push_back(std::pow(kSteep, d));
+    for (std::size_t d = 0; d <= deepest; ++d) prices_.push_back(std::pow(kPriceOfLevel, d));
     for (const Tree& tree : trees) {
       const std::uint32_t ranks = network.ranks;
       Shape shape{tree.root,
@@ -255,8 +255,8 @@ class Flattening {
   std::uint32_t most_ = 2;                                        // moves at the same time
   std::size_t passes_ = 0;
   double enough_ = 0;  // the cost that all moves together must stay below
-  std::int64_t effort_ = kEffort;
-  std::int64_t gained_ = kEffort;  // what was left at the last gain
+  std::int64_t effort_ = kMovesToTry;
+  std::int64_t gained_ = kMovesToTry;  // what was left at the last gain
   Deadline deadline_;
 };
 

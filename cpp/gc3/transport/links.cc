@@ -21,7 +21,7 @@ End& insert(std::vector<std::unique_ptr<End>>& ends, End end) {
   return **ends.insert(at, std::make_unique<End>(std::move(end)));
 }
 
-Diagnostic refused(const std::string& what) { return Diagnostic(ErrorCode::RankLost, "it has sent " + what); }
+Diagnostic violates(const std::string& what) { return Diagnostic(ErrorCode::RankLost, "it has sent " + what); }
 
 }  // namespace
 
@@ -37,15 +37,15 @@ Outlet& Links::add(Outlet outlet) { return insert(outlets_, outlet); }
 Result<Inlet*> Links::begin(std::uint32_t peer, LinkId link, std::uint64_t flag, std::uint64_t bytes) {
   Inlet* inlet = find(inlets_, link);
   if (inlet == nullptr && open_) inlet = open_(peer, link);
-  if (inlet == nullptr || inlet->peer != peer) return refused("data for connection " + std::to_string(link));
+  if (inlet == nullptr || inlet->peer != peer) return violates("data for connection " + std::to_string(link));
   if (bytes > inlet->slot_bytes) {
-    return refused(std::to_string(bytes) + " bytes for a slot of " + std::to_string(inlet->slot_bytes));
+    return violates(std::to_string(bytes) + " bytes for a slot of " + std::to_string(inlet->slot_bytes));
   }
   // Within the credit that this rank has given, into a slot that is empty.
   const std::uint64_t number = number_of(flag);
   const bool expected = number >= inlet->taken && number - inlet->credited < inlet->slots;
   if (!expected || inlet->begun[number % inlet->slots] == number + 1) {
-    return refused("message " + std::to_string(number) + " of a connection on which message " +
+    return violates("message " + std::to_string(number) + " of a connection on which message " +
                    std::to_string(inlet->taken) + " is next");
   }
   inlet->begun[number % inlet->slots] = number + 1;
@@ -66,9 +66,9 @@ void Links::finish(Inlet& inlet, std::uint64_t flag, const void* elsewhere) {
 
 Status Links::credit(std::uint32_t peer, LinkId link, std::uint64_t taken) {
   Outlet* const outlet = find(outlets_, link);
-  if (outlet == nullptr || outlet->peer != peer) return refused("credit for connection " + std::to_string(link));
+  if (outlet == nullptr || outlet->peer != peer) return violates("credit for connection " + std::to_string(link));
   if (taken < *outlet->head || taken > outlet->sent) {
-    return refused("credit for " + std::to_string(taken) + " of " + std::to_string(outlet->sent) + " messages");
+    return violates("credit for " + std::to_string(taken) + " of " + std::to_string(outlet->sent) + " messages");
   }
   *outlet->head = taken;
   return {};

@@ -18,7 +18,7 @@ namespace {
 
 // What a place in scratch holds until another operation overwrites it. Values that an operation reads or writes
 // together must be adjacent: they are a group, and its first value also stands for all of it.
-struct Value {
+struct Held {
   std::uint32_t group;  // a value of its group nearer to the first one, or itself
   std::uint32_t rank;
   std::uint32_t place;  // in the scratch of the rank
@@ -198,8 +198,8 @@ class Reuser {
     a = group(a);
     b = group(b);
     if (a == b) return;
-    Value& first = values_[std::min(a, b)];  // values have the order of their first operations
-    Value& other = values_[std::max(a, b)];
+    Held& first = values_[std::min(a, b)];  // values have the order of their first operations
+    Held& other = values_[std::max(a, b)];
     other.group = first.group;
     first.begin = std::min(first.begin, other.begin);
     first.end = std::max(first.end, other.end);
@@ -226,9 +226,9 @@ class Reuser {
     std::priority_queue<Use, std::vector<Use>, std::greater<>> in_use;
     Gaps gaps(choice, enough);
     for (const std::uint32_t g : groups) {
-      Value& value = values_[g];
+      Held& value = values_[g];
       for (; !in_use.empty() && in_use.top().first < value.first; in_use.pop()) {
-        const Value& done = values_[in_use.top().second];
+        const Held& done = values_[in_use.top().second];
         gaps.give_back(done.moved, done.moved + (done.end - done.begin));
       }
       value.moved = gaps.take(value.end - value.begin);
@@ -237,7 +237,7 @@ class Reuser {
     return gaps.size();
   }
   std::uint32_t moved(std::uint32_t value) {
-    const Value& all = values_[group(value)];
+    const Held& all = values_[group(value)];
     return all.moved + (values_[value].place - all.begin);
   }
 
@@ -246,7 +246,7 @@ class Reuser {
   SlotMap slots_;
   std::vector<std::vector<std::uint32_t>> base_;  // [buffer][rank]: where the buffer begins in the scratch of the rank
   std::vector<std::uint32_t> value_of_;           // per slot: what it holds
-  std::vector<Value> values_;
+  std::vector<Held> values_;
   std::vector<Ends> ends_;  // by operation
 };
 

@@ -29,7 +29,7 @@ struct Names {
   const char* inactive;  // pages of files among the used memory, which would be dropped first
   const char* active;
 };
-constexpr Names kNames[] = {
+constexpr Names kFiles[] = {
     {"memory.max", "memory.current", "memory.stat", "inactive_file", "active_file"},
     {"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file",
      "total_active_file"},
@@ -41,7 +41,7 @@ std::uint64_t available_memory(const std::string& root) {
   const std::optional<std::uint64_t> kib = number(root + "/proc/meminfo", "MemAvailable:");
   std::uint64_t available = kib ? *kib * 1024 : kUnlimited;
   // The limit of a container, which sees its own group as the root.
-  for (const Names& names : kNames) {
+  for (const Names& names : kFiles) {
     const std::string folder = root + "/sys/fs/cgroup/";
     const auto limit = number(folder + names.limit, "");
     const auto used = number(folder + names.used, "");

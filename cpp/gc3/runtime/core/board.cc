@@ -13,7 +13,7 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kName = 64;
+constexpr std::size_t kWakerName = 64;
 constexpr std::size_t kWhy = 248;
 
 std::uint64_t now() {
@@ -27,7 +27,7 @@ std::uint64_t now() {
 struct Board::Words {
   std::uint64_t beat;
   std::uint64_t announced;
-  char waker[kName];
+  char waker[kWakerName];
   // The state of each rank of the job follows, then the reasons.
 };
 
@@ -90,11 +90,11 @@ double Board::silent_s() const {
   return last == 0 || time < last ? 0 : static_cast<double>(time - last) * 1e-9;
 }
 
-void Board::set_waker(const std::string& name) { name.copy(words().waker, kName - 1); }
+void Board::set_waker(const std::string& name) { name.copy(words().waker, kWakerName - 1); }
 
 void Board::ring() const {
   const FileDescriptor from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address to = abstract_address({words().waker, strnlen(words().waker, kName)});
+  const Address to = abstract_address({words().waker, strnlen(words().waker, kWakerName)});
   // A full queue has woken the thread already. Without that socket it has ended, which the silence tells.
   static_cast<void>(sendto(from.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, to.get(), to.length));
 }

@@ -19,7 +19,7 @@ CallRecord CallRecord::unpack(std::uint64_t packed, std::uint64_t count, std::ui
 }
 
 std::string CallRecord::describe() const {
-  using Kind = model::CollectiveKind;
+  using Collective = model::CollectiveKind;
   switch (kind) {
     case CallKind::barrier:
       return "barrier";
@@ -45,12 +45,12 @@ std::string CallRecord::describe() const {
              : kind == CallKind::many ? "many arrays of"
                                       : std::to_string(count)) +
             " " + std::string(model::name_of(type));
-    const bool reduces = collective == Kind::allreduce || collective == Kind::reducescatter ||
-                         collective == Kind::reduce || collective == Kind::custom;
+    const bool reduces = collective == Collective::allreduce || collective == Collective::reducescatter ||
+                         collective == Collective::reduce || collective == Collective::custom;
     if (reduces) text += " (" + std::string(model::name_of(op)) + ")";
   }
-  const bool rooted = collective == Kind::broadcast || collective == Kind::reduce || collective == Kind::gather ||
-                      collective == Kind::scatter;
+  const bool rooted = collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
+                      collective == Collective::scatter;
   if (rooted) text += ", root " + std::to_string(root);
   if (kind == CallKind::counts) return text;
   if (kind == CallKind::v_form || kind == CallKind::many) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
 
-std::string seconds(double s) {
+std::string rounded_seconds(double s) {
   if (s < 1) return std::to_string(static_cast<std::uint64_t>(s * 1e3 + 0.5)) + " ms";
   return std::to_string(static_cast<std::uint64_t>(s + 0.5)) + " s";
 }
@@ -213,7 +213,7 @@ Diagnostic Group::passed_deadline(double waited_s) const {
     list += (list.empty() ? "" : ", ") + who(r);
   }
   Diagnostic reason(ErrorCode::Timeout,
-                    "call " + std::to_string(sequence_) + " has made no progress for " + seconds(waited_s));
+                    "call " + std::to_string(sequence_) + " has made no progress for " + rounded_seconds(waited_s));
   if (!absent.empty()) reason.note("not called yet by " + absent);
   if (!busy.empty()) reason.note("not finished by " + who(rank_) + ", " + busy);
   return reason;

@@ -30,7 +30,7 @@ std::array<std::uint64_t, 2> words_of(Sha256& hash) {
   return id;
 }
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20U;  // of a rank in exchange_bytes
+constexpr std::uint64_t kMostExchanged = std::uint64_t{1} << 20U;  // of a rank in exchange_bytes
 constexpr double kToTell = 10;  // seconds in which a leader tells its host how the meeting has ended
 
 // What the leader of a host gives its ranks: this, and the hosts.
@@ -202,7 +202,7 @@ Result<std::vector<std::string>> Group::exchange_bytes(std::string_view own, con
   GC3_ASSIGN(const std::vector<Payload> lengths, exchange({own.size()}, interrupted));
   std::uint64_t most = 0;
   for (const Payload& length : lengths) most = std::max(most, length[0]);
-  if (most > kMostBytes) {
+  if (most > kMostExchanged) {
     return give_up(Diagnostic(ErrorCode::BadArgument, "a rank gives " + std::to_string(most) + " bytes to all ranks"));
   }
   std::vector<std::uint64_t> words((most + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t));

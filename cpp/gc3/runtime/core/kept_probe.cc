@@ -34,10 +34,10 @@ constexpr const char* kBuild = GC3_VERSION;
 #endif
 
 constexpr std::string_view kFormat = "gc3-probe-1";
-constexpr std::size_t kMostBytes = 4096;
+constexpr std::size_t kLongestFile = 4096;
 constexpr std::size_t kMostText = 128;  // of a condition
 constexpr std::size_t kMostListed = 64;
-constexpr std::size_t kNameDigits = 16;
+constexpr std::size_t kDigits = 16;
 
 bool read_number(std::string_view text, std::uint64_t most, std::uint64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -125,10 +125,10 @@ KeptProbe ignored(const std::string& why) { return {{}, why + "; ignored"}; }
 
 // What a file holds, or a problem that follows its name; neither: there is no such file.
 KeptProbe read_probe(const std::string& path) {
-  const TrustedText read = read_trusted(path, kMostBytes + 1, S_IWGRP | S_IWOTH);
+  const TrustedText read = read_trusted(path, kLongestFile + 1, S_IWGRP | S_IWOTH);
   if (read.missing) return {};
   if (!read.problem.empty()) return ignored(read.problem);
-  if (read.text.size() > kMostBytes) return ignored(" has more than " + std::to_string(kMostBytes) + " bytes");
+  if (read.text.size() > kLongestFile) return ignored(" has more than " + std::to_string(kLongestFile) + " bytes");
   Result<ProbeText> parsed = ProbeText::parse(read.text);
   if (!parsed.ok()) return ignored(" is damaged: " + parsed.error().message);
   return {std::move(parsed).value(), {}};
@@ -146,7 +146,7 @@ ProbeConditions ProbeConditions::here(std::uint32_t cores, std::uint32_t ranks) 
 
 std::string ProbeConditions::file_name() const {
   const std::string machine = version + "\n" + cpu + "\n" + kernel + "\n" + std::to_string(cores);
-  return "probe-" + hex(sha256(machine)).substr(0, kNameDigits) + "-" + std::to_string(ranks) + ".txt";
+  return "probe-" + hex(sha256(machine)).substr(0, kDigits) + "-" + std::to_string(ranks) + ".txt";
 }
 
 std::string ProbeConditions::describe() const {
@@ -213,9 +213,9 @@ Result<ProbeWish> ProbeWish::from(const std::string& probe, const std::string& c
   const auto unusable = [&](const std::string& why) {
     return Diagnostic(ErrorCode::BadOption, "GC3_PROBE='" + probe + "' in the environment" + why);
   };
-  const TrustedText read = read_trusted(probe, kMostBytes + 1, S_IWGRP | S_IWOTH);
+  const TrustedText read = read_trusted(probe, kLongestFile + 1, S_IWGRP | S_IWOTH);
   if (!read.problem.empty()) return unusable(read.problem + "; expected 0, 1, anew or a file of thresholds");
-  if (read.text.size() > kMostBytes) return unusable(" has more than " + std::to_string(kMostBytes) + " bytes");
+  if (read.text.size() > kLongestFile) return unusable(" has more than " + std::to_string(kLongestFile) + " bytes");
   Result<ProbeText> parsed = ProbeText::parse(read.text);
   if (!parsed.ok()) return unusable(": " + parsed.error().message);
   wish.mode = Mode::given;

@@ -19,13 +19,10 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::size_t kMostUnproven = 64;  // connections that have proven nothing
-constexpr int kAtOnce = 256;
-constexpr std::chrono::milliseconds kLook{50};
-constexpr std::chrono::seconds kAfterRank0{2};  // rank 0 gives up first, and says which ranks are missing
+constexpr std::size_t kMostConnected = 64;  // connections that have proven nothing
 constexpr std::chrono::milliseconds kRetry{50};
 constexpr std::chrono::seconds kAttempt{2};  // to connect; the system would try for minutes
-constexpr std::size_t kName = 64;
+constexpr std::size_t kHostName = 64;
 constexpr std::uint32_t kMostHosts = 65536;
 
 // What a leader says of its host, after the proof of it. A Member for each rank follows.
@@ -40,8 +37,8 @@ struct Opening {
   Digest proof{};
 };
 struct Packed {
-  char name[kName] = {};
-  char address[kName] = {};
+  char name[kHostName] = {};
+  char address[kHostName] = {};
   std::uint32_t ranks = 0;
 };
 struct RankOn {
@@ -157,7 +154,7 @@ class Hub {
 
  private:
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
-  struct Guest {
+  struct Connected {
     Frames line;
     Nonce nonce{};
     Clock::time_point since;
@@ -199,7 +196,7 @@ class Hub {
   Status look_at_all() {
     std::vector<pollfd> watched{{meeting_.route->listener->get(), POLLIN, 0}};
     for (const Frames& line : lines_) watched.push_back({line.descriptor(), POLLIN, 0});
-    for (const Guest& guest : guests_) watched.push_back({guest.line.descriptor(), POLLIN, 0});
+    for (const Connected& guest : guests_) watched.push_back({guest.line.descriptor(), POLLIN, 0});
     if (poll(watched.data(), watched.size(), static_cast<int>(kLook.count())) < 0 && errno != EINTR) {
       return refused("poll");
     }
@@ -207,10 +204,10 @@ class Hub {
     for (std::uint32_t h = 1; h < lines; ++h) {
       if (watched[1 + h].revents != 0) return gone(h);  // a leader has nothing to say before the answer
     }
-    std::vector<Guest> guests = std::exchange(guests_, {});
+    std::vector<Connected> guests = std::exchange(guests_, {});
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < guests.size(); ++i) {
-      Guest& guest = guests[i];
+      Connected& guest = guests[i];
       if (watched[1 + lines + i].revents != 0) {
         if (!guest.line.fill(most_of(meeting_.size))) {
           if (guest.line.has_other_version()) refused_ = "a connection was of another version of gc3";
@@ -238,11 +235,11 @@ class Hub {
         if (errno != EAGAIN) std::this_thread::sleep_for(kRetry);  // such as without a free descriptor: it comes again
         break;
       }
-      if (guests_.size() >= kMostUnproven + hosts_most()) {
+      if (guests_.size() >= kMostConnected + hosts_most()) {
         guests_.erase(guests_.begin());
         ++turned_away_;
       }
-      Guest guest{Frames(std::move(socket)), {}, Clock::now()};
+      Connected guest{Frames(std::move(socket)), {}, Clock::now()};
       GC3_ASSIGN(guest.nonce, Handshake::new_nonce());
       Challenge challenge;
       challenge.nonce = guest.nonce;
@@ -254,7 +251,7 @@ class Hub {
   std::size_t hosts_most() const { return std::min(meeting_.size, kMostHosts); }
 
   // An error concerns the whole job; a guest that proves nothing is only turned away.
-  Status admit(Guest& guest, std::string_view frame) {
+  Status admit(Connected& guest, std::string_view frame) {
     const std::optional<Opening> opening = take<Opening>(frame);
     if (!opening || opening->head.kind != Kind::hello || opening->head.version != kVersion) {
       ++turned_away_;
@@ -301,7 +298,7 @@ class Hub {
   std::vector<std::uint32_t> host_of_;  // by rank
   std::vector<Host> hosts_;
   std::vector<Frames> lines_;
-  std::vector<Guest> guests_;
+  std::vector<Connected> guests_;
   std::string where_;
   std::uint64_t turned_away_ = 0;
   std::string refused_;
@@ -437,7 +434,7 @@ class Visitor {
 }  // namespace
 
 std::string name_of_this_host() {
-  std::array<char, kName> name{};
+  std::array<char, kHostName> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "?";
   return shown(name.data());
 }

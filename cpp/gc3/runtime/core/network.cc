@@ -26,7 +26,6 @@
 namespace gc3::core {
 namespace {
 
-constexpr int kBacklog = 1024;
 constexpr std::size_t kMostUnsent = std::size_t{16} << 20U;  // bytes; a leader that reads nothing is lost
 constexpr std::size_t kRead = std::size_t{64} << 10U;
 

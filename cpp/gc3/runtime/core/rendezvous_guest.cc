@@ -18,9 +18,6 @@
 namespace gc3::core {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};
-// Rank 0 gives up first, and its message lists the ranks that have not joined.
-constexpr std::chrono::seconds kAfterRank0{2};
 
 // A packet and the descriptor that was sent with it.
 struct Received {
@@ -53,9 +50,9 @@ Received receive(int socket, std::size_t most) {
   return got;
 }
 
-class Guest {
+class Visit {
  public:
-  Guest(const Meeting& meeting, const Terms& terms)
+  Visit(const Meeting& meeting, const Terms& terms)
       : meeting_(meeting),
         terms_(terms),
         kinship_(meeting.job, !meeting.secret.empty()),
@@ -251,6 +248,6 @@ class Guest {
 
 }  // namespace
 
-Result<Met> visit_meeting(const Meeting& meeting, const Terms& terms) { return Guest(meeting, terms).meet(); }
+Result<Met> visit_meeting(const Meeting& meeting, const Terms& terms) { return Visit(meeting, terms).meet(); }
 
 }  // namespace gc3::core

@@ -25,11 +25,8 @@
 namespace gc3::core {
 namespace {
 
-constexpr int kBacklog = 1024;  // connections that have not been accepted yet; the system may have a lower limit
-constexpr int kAtOnce = 256;    // guests that are accepted before the accepted ones are served again
 constexpr std::size_t kMostUnproven = 128;
 constexpr std::size_t kMostOfAProcess = 4;      // unproven guests
-constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
 constexpr std::chrono::milliseconds kBetweenCensuses{100};
 constexpr double kShortestRefusal = 60;  // seconds for which late ranks get the reason
 constexpr double kLongestRefusal = 600;
@@ -41,7 +38,7 @@ constexpr unsigned kCloseRangeUnshare = 2;
 #endif
 constexpr std::chrono::seconds kAmbiguous{2};  // two launches may be seen at once for a short time while one ends
 
-struct Guest {
+struct Unproven {
   FileDescriptor socket;
   pid_t process = 0;
   Nonce nonce{};  // of the host
@@ -67,20 +64,20 @@ FileDescriptor let_in(int listener) {
 
 std::string self() { return "rank 0 (process " + std::to_string(getpid()) + ")"; }
 
-class Host {
+class RendezvousHost {
  public:
-  explicit Host(const Meeting& meeting)
+  explicit RendezvousHost(const Meeting& meeting)
       : meeting_(meeting),
         kinship_(meeting.job, !meeting.secret.empty()),
         own_(kinship_.origin_of(getpid(), 0)),
         deadline_(meeting),
         joined_(meeting.size) {}
-  ~Host() {
+  ~RendezvousHost() {
     // A forked process may still have the descriptor; without the shutdown, guests would wait there for an answer.
     if (listener_.valid()) shutdown(listener_.get(), SHUT_RDWR);
   }
-  Host(const Host&) = delete;
-  Host& operator=(const Host&) = delete;
+  RendezvousHost(const RendezvousHost&) = delete;
+  RendezvousHost& operator=(const RendezvousHost&) = delete;
 
   Result<Met> meet(const Terms& terms) {
     Met met;
@@ -100,7 +97,7 @@ class Host {
     return met;
   }
 
-  // Runs on a thread of its own after another Host has given up. Answers late ranks for as long as they would wait, or
+  // Runs on a thread of its own after another RendezvousHost has given up. Answers late ranks for as long as they would wait, or
   // until this process ends. The thread has a descriptor table of its own, so that forked processes do not get the
   // socket.
   void answer_late_ranks(std::string told) {
@@ -109,7 +106,7 @@ class Host {
     const Address address = address_of(meeting_, kGone);
     if (!listener.ok() || bind(listener.value().get(), address.get(), address.length) != 0 ||
         listen(listener.value().get(), kBacklog) != 0) {
-      return;  // an earlier Host answers them
+      return;  // an earlier RendezvousHost answers them
     }
     listener_ = std::move(listener).value();
     refusal_ = std::move(told);
@@ -196,14 +193,14 @@ class Host {
     make_room();
     std::vector<pollfd> watched{{listener_.get(), POLLIN, 0}};
     for (const Joined& rank : joined_) watched.push_back({rank.socket.get(), 0, 0});  // poll ignores -1
-    for (const Guest& guest : unproven_) watched.push_back({guest.socket.get(), POLLIN, 0});
+    for (const Unproven& guest : unproven_) watched.push_back({guest.socket.get(), POLLIN, 0});
     if (poll(watched.data(), watched.size(), static_cast<int>(kLook.count())) < 0 && errno != EINTR) {
       return refused("poll");
     }
     for (std::uint32_t r = 0; r < meeting_.size; ++r) {
       if (watched[1 + r].revents != 0) return gone(r);
     }
-    std::vector<Guest> guests = std::exchange(unproven_, {});
+    std::vector<Unproven> guests = std::exchange(unproven_, {});
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < guests.size(); ++i) {
       if (watched[1 + meeting_.size + i].revents != 0) {
@@ -226,7 +223,7 @@ class Host {
 
   Status let_guests_in() {
     for (int i = 0; i < kAtOnce; ++i) {
-      Guest guest{let_in(listener_.get()), 0, {}, Clock::now()};
+      Unproven guest{let_in(listener_.get()), 0, {}, Clock::now()};
       if (!guest.socket.valid()) {
         if (errno != EMFILE && errno != ENFILE) return {};
         if (unproven_.empty()) return refused("accept");
@@ -239,7 +236,7 @@ class Host {
         continue;
       }
       guest.process = who.value().process;
-      const auto of_it = [&](const Guest& g) { return g.process == guest.process; };
+      const auto of_it = [&](const Unproven& g) { return g.process == guest.process; };
       if (std::ranges::count_if(unproven_, of_it) >= static_cast<std::ptrdiff_t>(kMostOfAProcess)) {
         drop(std::ranges::find_if(unproven_, of_it));
       } else if (unproven_.size() >= kMostUnproven) {
@@ -253,13 +250,13 @@ class Host {
     return {};
   }
 
-  void drop(std::vector<Guest>::iterator guest) {
+  void drop(std::vector<Unproven>::iterator guest) {
     ++counts_.silent;
     unproven_.erase(guest);
   }
 
   // Handles the message of a guest. An error concerns the whole job; other problems only end this guest's connection.
-  Status handle_hello(Guest& guest) {
+  Status handle_hello(Unproven& guest) {
     const std::string packet = receive_packet(guest.socket.get(), sizeof(Hello));
     const std::optional<Hello> hello = unpacked<Hello>(packet);
     if (!hello) {
@@ -444,7 +441,7 @@ class Host {
     after.interrupted = {};
     after.jobs = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestRefusal, kLongestRefusal);
-    const auto serve = [after = std::move(after), told = refusal_] { Host(after).answer_late_ranks(told); };
+    const auto serve = [after = std::move(after), told = refusal_] { RendezvousHost(after).answer_late_ranks(told); };
     // The program's own threads shall handle signals.
     sigset_t all;
     sigset_t before;
@@ -463,7 +460,7 @@ class Host {
   Origin own_;
   JoinDeadline deadline_;
   FileDescriptor listener_;
-  std::vector<Guest> unproven_;  // oldest first
+  std::vector<Unproven> unproven_;  // oldest first
   std::vector<Joined> joined_;   // by rank
   TurnedAway counts_;
   std::string stranger_;                  // why the last process of another launch could not join
@@ -477,7 +474,7 @@ class Host {
 }  // namespace
 
 Result<Met> host_meeting(const Meeting& meeting, const Terms& terms) {
-  if (meeting.size != 1) return Host(meeting).meet(terms);
+  if (meeting.size != 1) return RendezvousHost(meeting).meet(terms);
   Met met;
   met.processes.push_back(getpid());
   met.pidfds.emplace_back();

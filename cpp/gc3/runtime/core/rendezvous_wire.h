@@ -26,6 +26,10 @@ constexpr std::uint32_t kNames = 16;
 constexpr std::uint32_t kGone = 2 * kNames;
 constexpr std::uint32_t kVersion = 0x67633305;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
+constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
+constexpr std::chrono::seconds kAfterRank0{2};  // rank 0 gives up first, and says which ranks are missing
+constexpr int kBacklog = 1024;  // connections that have not been accepted yet; the system may have a lower limit
+constexpr int kAtOnce = 256;    // guests that are accepted before the accepted ones are served again
 constexpr std::chrono::seconds kSilenceLimit{5};  // for a process that has connected and sends nothing
 
 // A message is one packet. In `refusal` and `elsewhere` a text follows the head.

@@ -21,15 +21,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kYields = 200;  // before a wait sleeps
 constexpr std::chrono::microseconds kSleep{100};
-constexpr std::chrono::milliseconds kBetweenChecks{10};
-constexpr std::size_t kMaxNamed = 8;  // ranks named in one message
+constexpr std::chrono::milliseconds kBetweenLooks{10};
+constexpr std::size_t kMaxListed = 8;  // ranks named in one message
 
 std::string names_of(const std::vector<std::uint32_t>& ranks) {
   std::string text;
-  for (std::size_t i = 0; i < ranks.size() && i < kMaxNamed; ++i) {
+  for (std::size_t i = 0; i < ranks.size() && i < kMaxListed; ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
   }
-  return text + (ranks.size() > kMaxNamed ? ", ..." : "");
+  return text + (ranks.size() > kMaxListed ? ", ..." : "");
 }
 
 // `ordinal`: the number of groups that were made of these ranks before.
@@ -57,7 +57,7 @@ auto wait_for(Pending& pending, Look look, Check check) -> Result<typename declt
     }
     std::this_thread::sleep_for(kSleep);
     const Clock::time_point now = Clock::now();
-    if (now - checked < kBetweenChecks) continue;
+    if (now - checked < kBetweenLooks) continue;
     checked = now;
     GC3_CHECK(check(std::chrono::duration<double>(now - start).count()));
   }

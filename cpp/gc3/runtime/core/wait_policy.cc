@@ -7,7 +7,7 @@
 namespace gc3::core {
 namespace {
 
-std::string microseconds(std::int64_t ns) { return std::to_string((ns + 500) / 1000) + " us"; }
+std::string in_microseconds(std::int64_t ns) { return std::to_string((ns + 500) / 1000) + " us"; }
 
 }  // namespace
 
@@ -121,8 +121,8 @@ std::string WaitPolicy::describe() const {
     if (takes_turns()) cores += ", but other processes take turns with the ranks";
     return std::string(spins() ? "spins, then yields the core: " : "yields the core at once: ") + cores;
   }
-  return "sleeps at once: " + cores + ", and waits took " + microseconds(yield_ns_.load(std::memory_order_relaxed)) +
-         " yielding and " + microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";
+  return "sleeps at once: " + cores + ", and waits took " + in_microseconds(yield_ns_.load(std::memory_order_relaxed)) +
+         " yielding and " + in_microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";
 }
 
 }  // namespace gc3::core

@@ -98,7 +98,7 @@ class WeakAccess {
 using Words = std::vector<std::uint64_t>;
 
 // Every word of a message looks like the word of a record, so that one that is read in its place is noticed.
-Words content(std::uint64_t number, std::size_t words) {
+Words words_of(std::uint64_t number, std::size_t words) {
   Words made(words);
   for (std::size_t i = 0; i < words; ++i) {
     made[i] = (number * 16 + i) << 32U | std::uint64_t{16} << 8U | static_cast<std::uint64_t>(RecordKind::message);
@@ -149,7 +149,7 @@ class Exchange {
       offer();
       return;
     }
-    const Words data = content(number_, random_.below(15));
+    const Words data = words_of(number_, random_.below(15));
     const std::uint64_t bytes = data.size() * sizeof(std::uint64_t);
     if (!sender_.has_room(length_of(bytes))) return;
     sender_.put(RecordKind::message, static_cast<std::int32_t>(number_),
@@ -165,7 +165,7 @@ class Exchange {
     serial_[slot] = 0;
     sending_[slot] = false;
     if (!sender_.has_room(length_of(sizeof(MessageHead)))) return;
-    const Words data = content(number_, kLentWords);
+    const Words data = words_of(number_, kLentWords);
     of(kSender).write(lent(slot), data.data(), kLentWords * sizeof(std::uint64_t));
     serial_[slot] = number_ + 1;
     sender_.fill_slot(slot, serial_[slot], slot);
@@ -179,7 +179,7 @@ class Exchange {
     if (!sender_.slot_is_sending(slot, serial_[slot]) || !sender_.end_slot(slot, serial_[slot])) return false;
     sending_[slot] = false;
     const std::uint64_t number = std::exchange(serial_[slot], 0) - 1;
-    const Words data = content(number, kLentWords);
+    const Words data = words_of(number, kLentWords);
     sender_.put(RecordKind::message, static_cast<std::int32_t>(number),
                 reinterpret_cast<const std::uint8_t*>(data.data()), kLentWords * sizeof(std::uint64_t));
     expected_.push_back(number);
@@ -238,7 +238,7 @@ class Exchange {
     if (leaves_ != Leaves::read_before_done) receiver_.finish_slot(head.slot, head.serial);
   }
   void judge(std::uint64_t number, const Words& got, std::uint64_t wanted) {
-    if (number == wanted && got == content(number, got.size())) return;
+    if (number == wanted && got == words_of(number, got.size())) return;
     if (wrong_.empty()) wrong_ = "message " + std::to_string(number) + " in place of " + std::to_string(wanted);
   }
 
