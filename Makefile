@@ -1,9 +1,12 @@
 # `make demo` and `make test` install all that they need. They require only Python 3.10+, a C++20 compiler and make.
-#   make demo    compile, prove, run and time      make lint    formatters, types, layers, generated files
+#   make demo    compile, prove, run and time      make lint    formatters, types, layers, generated files, lines
 #   make test    the C++ and the Python tests      make docs    the documentation, into site/
+#   make check   format, types and the tests of what was changed since main: two minutes at most
+#   make nccl    the libraries that stand in front of NCCL
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
 #   make wheel   wheels for this processor, into build/wheels/, for the Pythons of this machine (WHEEL_PYTHONS)
-#   make test-compilers   the library through clang; the wheels of the oldest and the newest Python in empty environments
+#   make test-clang   each source alone through clang
+#   make test-wheels   the wheels of the oldest and the newest Python in empty environments
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
 #   make demo-hosts   a collective on two simulated hosts; make bench-hosts compares on such hosts, an hour (QUICK=1: a minute)
@@ -43,7 +46,7 @@ NIGHTLY_MACHINES ?= 4000
 NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: nccl wheel readme test-compilers test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check clean \
+.PHONY: nccl check check-format wheel readme test-clang test-wheels test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check cuda-check-if-changed clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -57,6 +60,13 @@ test: $(VENV)/.group-test nccl cpp-tests
 	ctest --preset release
 	$(BIN)/pytest $(PYTEST_WORKERS)
 	$(MAKE) torch-tests PYTEST_ARGS='-m "not slow" $(PYTEST_WORKERS)'
+
+# After `make build`. A commit hook calls check-format: .pre-commit-config.yaml.
+check: $(VENV)/.group-lint build
+	@$(BIN)/python tools/check.py
+
+check-format: $(VENV)/.group-lint
+	@$(BIN)/python tools/check.py --format
 
 test-browser: $(VENV)/.group-test $(VENV)/.group-browser build
 	$(BIN)/python -m pytest tests/report $(PYTEST_ARGS)
@@ -141,8 +151,10 @@ nccl: build
 wheel: $(VENV)/.group-wheel nccl
 	$(BIN)/python tools/wheel.py $(WHEEL_PYTHONS)
 
-test-compilers: $(VENV)/.group-wheel $(VENV)/.group-clang nccl
+test-clang: $(VENV)/.group-clang build
 	$(BIN)/python tools/test_clang.py
+
+test-wheels: $(VENV)/.group-wheel nccl
 	tools/test_wheel.sh $(WHEEL_TESTS)
 
 test-aarch64: $(VENV)/.group-build
@@ -170,6 +182,7 @@ lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_files.py
 	$(BIN)/python tools/check_history.py
+	$(BIN)/python tools/check_lines.py
 	$(BIN)/python tools/mutants.py --check
 
 lint-generated: build
@@ -199,6 +212,9 @@ test-tsan: $(VENV)/.group-build
 cuda-check: $(VENV)/.group-cuda build
 	cmake --build $(BUILD) --target gc3_runtime_cuda_test
 	$(BIN)/python tools/cuda_check.py
+
+cuda-check-if-changed: build
+	@$(BIN)/python tools/cuda_check.py --is-checked || $(MAKE) cuda-check
 
 # An editable installation: Python files are used in place. It is repeated only when the project file changes. `build`
 # keeps the compiled core up to date, which takes a fraction of a second if nothing has changed.

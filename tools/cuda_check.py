@@ -12,10 +12,14 @@ nvcc, from the wheels of the dependency group `cuda`, compiles the kernels for e
 
 Prints a line for each architecture, and exits with 1 if anything fails. If NVIDIA publishes no wheels for this machine,
 it says so and exits with 0.
+
+It takes minutes, so after a success it writes a digest of all that it reads to cuda_checked.txt, which belongs to the
+same commit. `--is-checked` only compares that: it exits with 0 if nothing has changed since.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -37,6 +41,18 @@ KERNELS = ROOT / "cpp" / "gc3" / "runtime" / "cuda" / "device" / "kernel.cu"
 BY_HAND = ROOT / "benchmarks" / "cuda" / "hand.cu"
 HEADERS = ROOT / "tools" / "cuda_headers.cc"
 OUT = ROOT / "build" / "cuda"
+CHECKED = ROOT / "tools" / "cuda_checked.txt"
+READ = (
+    "cpp/gc3/ir/opcodes.def",
+    "cpp/gc3/model/types.def",
+    "cpp/gc3/runtime/cuda/**/*.h",
+    "cpp/gc3/runtime/cuda/device/*",
+    "cpp/gc3/runtime/interp/*.h",
+    "benchmarks/cuda/hand.*",
+    "python/gc3/topologies/processors.py",
+    "tools/cuda_*.cc",
+    "tools/cuda_*.py",
+)
 ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
 
 THREADS = processors.GC3.threads
@@ -182,6 +198,20 @@ def check_run_time_compiler(toolkit: Path) -> list[str]:
     return []
 
 
+def digest() -> str:
+    """Returns a digest of all that is checked, and of the checks."""
+    names = sorted({path for pattern in READ for path in ROOT.glob(pattern) if path.is_file()})
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(ROOT)}" for path in names]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest() + "\n"
+
+
+def is_checked() -> bool:
+    """Says, and returns, whether all is as it was at the last success."""
+    same = CHECKED.exists() and CHECKED.read_text() == digest()
+    print("the kernels for CUDA are as they were checked last" if same else "the kernels for CUDA have changed")
+    return same
+
+
 def main() -> int:
     """Checks all architectures; returns the exit status."""
     toolkit = folder_of_toolkit()
@@ -201,8 +231,10 @@ def main() -> int:
     found = [problem for part in parts for problem in part.result()]
     for problem in found:
         print(problem)
+    if not found:
+        CHECKED.write_text(digest())
     return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(not is_checked() if "--is-checked" in sys.argv[1:] else main())

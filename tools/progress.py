@@ -1,7 +1,7 @@
 """Runs a command that takes long, and shows how far it is: python tools/progress.py "Compile" COMMAND ...
 
-On a terminal one line is renewed; elsewhere there is a line every ten seconds. The command's own output is shown only if
-it fails, and then whole; steps that ninja counts are counted. The exit status is the command's.
+On a terminal one line is renewed; elsewhere there is a line every ten seconds. The command's own output is shown only
+if it fails, and then whole; steps that ninja counts are counted. The exit status is the command's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 BETWEEN_LINES = 10.0  # seconds
@@ -36,7 +36,7 @@ class Said:
 
 
 @contextmanager
-def shown(label: str, said: Said) -> Iterator[None]:
+def shown(label: str, said: Said) -> Generator[None]:
     """Shows the label, and how far the command is, until the block ends."""
     begun = time.monotonic()
     renews = sys.stdout.isatty()

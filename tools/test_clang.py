@@ -1,7 +1,9 @@
-"""Has clang read the library and the bindings, with the warnings that are errors here.
+"""Has clang read each source of the library and the bindings alone, with the warnings that are errors here.
+
+What g++ compiles is batches of sources; this is where a source that does not include what it uses is found.
 
 clang-tidy's part of the compiler does it, since that is to be had as a wheel, and a whole compiler is not. It takes the
-commands of build/release, leaves out the tests, and generates no code.
+commands of a build without batches, leaves out the tests, and generates no code.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ALONE = ROOT / "build" / "alone"
 # Beside this Python, as the Makefile installs it.
 CLANG = Path(sys.executable).with_name("clang-tidy")
 _OF_GCC = {"-fno-stack-protector"}
@@ -35,7 +38,9 @@ def command(entry: dict[str, str]) -> list[str]:
 
 def main() -> int:
     """Checks every file, and prints what clang says of those that fail."""
-    entries = json.loads((ROOT / "build" / "release" / "compile_commands.json").read_text())
+    settings = ["-DGC3_UNITY=OFF", "-DGC3_TESTS=OFF", "-DGC3_BENCHMARKS=OFF", f"-DPython_EXECUTABLE={sys.executable}"]
+    subprocess.run(["cmake", "--preset", "release", "-B", str(ALONE), *settings], cwd=ROOT, check=True, stdout=-3)
+    entries = json.loads((ALONE / "compile_commands.json").read_text())
     ours = [
         e
         for e in entries

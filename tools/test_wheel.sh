@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The wheels in environments that have nothing else, outside the tree, without a compiler. `make test-compilers` runs this;
+# The wheels in environments that have nothing else, outside the tree, without a compiler. `make test-wheels` runs this;
 # tools/test_wheel.sh oldest newest 3.12
 #
 # For each Python named, if this machine has it: makes its wheel, installs it with what it needs from PyPI, all of it
