@@ -29,8 +29,8 @@ BUILD := build/release
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Most tests use one core, or wait, so that three keep two cores busy. The tests of a file stay together because they share what the file starts.
-PYTEST_WORKERS ?= -n 3 --dist loadfile
+# Most tests use one core, or wait, so that three keep two cores busy.
+PYTEST_WORKERS ?= -n 3 --dist worksteal
 
 PEERS := openmpi mpich gloo
 
@@ -93,7 +93,7 @@ nightly: $(VENV)/.group-test build
 
 nightly-hosts: $(VENV)/.group-test build cpp-tests
 	$(BUILD)/gc3_runtime_core_test --no-skip --test-case='64 hosts*,control traffic*'
-	LIBRARY_SHARES=1 $(BIN)/pytest tests/comm/test_hosts.py -k library
+	LIBRARY_SHARES=1 $(BIN)/pytest --nightly tests/comm/test_hosts.py -k library
 	$(BIN)/python tests/random_faults.py --count $(NIGHTLY_FAULTS) --jobs 2
 
 bench: build
