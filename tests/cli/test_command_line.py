@@ -44,6 +44,12 @@ def gc3_(line: str, code: int = 0) -> Result:
         ("compile ring_allreduce -D R=2 --protocol LL64", "'LL64' is not one of"),
         ("compile ring_allreduce -D R=2 --instances 1048576", "1048576 is not in the range"),
         ("run ring_allreduce -D R=2 --seed -1", "seed=-1"),
+        ("verify ring_allreduce -D R=2 --slots 0", "0 is not in the range x>=1"),
+        ("verify ring_allreduce -D R=2 --max-channels 0", "0 is not in the range x>=1"),
+        ("compile ring_allreduce -D R=2 --slots 0", "0 is not in the range 1<=x"),
+        ("run ring_allreduce -D R=2 --slots 0", "0 is not in the range x>=1"),
+        ("bench ring_allreduce -D R=2 --workers 0", "0 is not in the range x>=1"),
+        ("run ring_allreduce -D R=2 --slot-bytes 0", "'0' is below 1 B"),
         (
             "compile ring_allreduce -D R=2 -o /tmp/x.docx",
             "the name must end in .gc3, .xml, .plan.json, .txt, which selects",

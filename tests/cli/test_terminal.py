@@ -19,6 +19,13 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def on_terminal(*arguments: str, columns: int, rows: int, pager: str) -> str:
     """What `gc3 ARGUMENTS` prints on a terminal of that size, without colours."""
+    code, text = printed(*arguments, columns=columns, rows=rows, pager=pager)
+    assert code == 0, text
+    return COLOURS.sub("", text).replace("\r\n", "\n")
+
+
+def printed(*arguments: str, columns: int = 100, rows: int = 10_000, pager: str = "cat") -> tuple[int, str]:
+    """The exit status of `gc3 ARGUMENTS`, and what it prints on a terminal of that size."""
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "LESS")}
     environment |= {"COLUMNS": str(columns), "LINES": str(rows), "PAGER": pager, "TERM": "xterm"}
@@ -36,8 +43,7 @@ def on_terminal(*arguments: str, columns: int, rows: int, pager: str) -> str:
                 break
             text += part
         os.close(ours)
-    assert process.returncode == 0, text
-    return COLOURS.sub("", text.decode()).replace("\r\n", "\n")
+    return process.returncode, text.decode()
 
 
 @pytest.mark.parametrize("command", [("list",), ("--help",), ("run", "--help"), ("topo", "list")])
@@ -81,3 +87,10 @@ def test_a_run_that_takes_long_says_so_where_there_is_no_terminal(tmp_path: Path
         stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (0, "")
     assert json.loads(stdout)["check"]["ok"]
+
+
+@pytest.mark.parametrize("command", [("errors", "GC3-L001"), ("verify", "nothing.gc3")])
+def test_no_color(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COLOURS.search(printed(*command)[1])
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not COLOURS.search(printed(*command)[1])

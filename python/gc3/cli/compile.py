@@ -59,7 +59,7 @@ def xml_options(command: Callable[..., T]) -> Callable[..., T]:
     )
     @click.option("--min-bytes", type=Size(), default=0, help="Smallest whole buffer that the XML is for.")
     @click.option(
-        "--max-bytes", type=Size(), default=0, help="Largest whole buffer that the XML is for.  [default: any]"
+        "--max-bytes", type=Size(least=1), default=0, help="Largest whole buffer that the XML is for.  [default: any]"
     )
     @wraps(command)
     def with_xml(dialect: str | None, target: str | None, min_bytes: int, max_bytes: int, **others: object) -> T:
@@ -137,8 +137,7 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
 )
 @click.option(
     "--slots",
-    type=click.IntRange(0, MOST),
-    default=0,
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="FIFO slots per connection that the schedule may use.  [default: 2]",
 )
@@ -153,7 +152,7 @@ def _prove_on(program: Program, runtime: str, *, dialect: str, least: int, most:
 def compile_command(
     spec: str,
     path: str | None,
-    slots: int,
+    slots: int | None,
     machine: str | None,
     dump: str | None,
     as_text: bool,
@@ -181,13 +180,13 @@ def compile_command(
     if target.is_program(spec) and path is None and not as_text:
         raise click.UsageError(f"'{spec}' is already compiled: give -o FILE to write it in another form")
     if dump is not None:
-        text = target.dumped(spec, dump, how, slots=slots)
+        text = target.dumped(spec, dump, how, slots=slots or 0)
         if as_json:
             output.emit({"stage": dump, "text": text})
         else:
             click.echo(text, nl=not text.endswith("\n"))
         return
-    programs = target.modes(spec, how, slots=slots)
+    programs = target.modes(spec, how, slots=slots or 0)
     program = programs[0]
     with output.working("proving"):
         proofs = _proven(programs, how, topology)

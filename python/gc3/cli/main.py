@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.console import Console
 
 from gc3 import __version__, errors
 from gc3.cli import interrupt, output
@@ -52,10 +53,16 @@ class Guarded(click.Command):
         columns = shutil.get_terminal_size().columns
         if columns < _NARROW:
             extra.setdefault("terminal_width", columns)  # click's own help is never narrower than 50 columns
+        extra["color"] = False if Console().no_color else None  # as NO_COLOR says; None: on a terminal
+        with click.Context(self, color=extra["color"]).scope():  # for what is printed outside the command's own
+            code = self._main(given, prog_name or "gc3", extra, debug=debug, as_json=as_json)
+        sys.exit(code)
+
+    def _main(self, given: list[str], prog_name: str, extra: dict[str, Any], *, debug: bool, as_json: bool) -> int:
         for text in knobs.unknown():
             output.remark(text)
         try:
-            code: Any = super().main(given, prog_name or "gc3", **extra)
+            code: Any = super().main(given, prog_name, **extra)
             click.echo(nl=False)  # flushes standard output, if there is one
         except (_ReaderGone, BrokenPipeError):
             _forget_output()  # the reader has closed the pipe, as in `gc3 list | head`: there is nothing to print
@@ -83,7 +90,7 @@ class Guarded(click.Command):
                 problem, as_json = errors.error("FileUnwritable", f"standard output: {problem.strerror}"), False
             output.report_error(_as_error(problem), as_json=as_json)
             code = FAILED
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
 
 
 class Script(Guarded, Command):  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -279,22 +279,19 @@ _DEVICES = click.option(
 _SETTINGS = _all(
     click.option(
         "--slots",
-        type=click.IntRange(min=0),
-        default=0,
+        type=click.IntRange(min=1),
         metavar="N",
         help="FIFO slots per connection.  [default: the engine's choice]",
     ),
     click.option(
         "--slot-bytes",
-        type=Size(),
-        default=0,
+        type=Size(least=1),
         metavar="SIZE",
         help="Size of a FIFO slot, which bounds a tile.  [default: the engine's choice]",
     ),
     click.option(
         "--workers",
-        type=click.IntRange(min=0),
-        default=0,
+        type=click.IntRange(min=1),
         metavar="N",
         help="OS threads.  [default: one per core]",
     ),
@@ -371,10 +368,15 @@ def engine_settings(command: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(command)
     def with_engine(
-        slots: int, slot_bytes: int, workers: int, timeout: float | None, seed: int | None, **others: object
+        slots: int | None,
+        slot_bytes: int | None,
+        workers: int | None,
+        timeout: float | None,
+        seed: int | None,
+        **others: object,
     ) -> T:
         try:
-            engine = EngineOptions(slots, slot_bytes, workers, timeout, seed)
+            engine = EngineOptions(slots or 0, slot_bytes or 0, workers or 0, timeout, seed)
         except errors.UserError as problem:
             raise click.UsageError(problem.message) from None
         return command(engine=engine, **others)

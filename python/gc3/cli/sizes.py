@@ -32,14 +32,21 @@ class Size(_SizeType):
 
     name = "size"
 
+    def __init__(self, least: int = 0) -> None:
+        """Takes the smallest size allowed, in bytes."""
+        self._least = least
+
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Returns the bytes."""
         if isinstance(value, int):
             return value
         try:
-            return parse_size(value)
+            size = parse_size(value)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
+        if size < self._least:
+            self.fail(f"'{value}' is below {self._least} B", param, ctx)
+        return size
 
 
 class Scratch(_ScratchType):

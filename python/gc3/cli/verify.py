@@ -37,12 +37,11 @@ from gc3.support.words import counted
 @options.script_arguments
 @click.option(
     "--slots",
-    type=click.IntRange(min=0),
-    default=0,
+    type=click.IntRange(min=1),
     metavar="N",
     help="Prove freedom from deadlock for this many FIFO slots per connection.  [default: X's own]",
 )
-@click.option("--max-channels", type=click.IntRange(min=0), default=0, metavar="N", help="Most channels.")
+@click.option("--max-channels", type=click.IntRange(min=1), metavar="N", help="Most channels.  [default: any]")
 @click.option(
     "--max-findings",
     type=click.IntRange(min=1),
@@ -64,8 +63,8 @@ from gc3.support.words import counted
 @options.json_option
 def verify_command(
     spec: str,
-    slots: int,
-    max_channels: int,
+    slots: int | None,
+    max_channels: int | None,
     max_findings: int,
     machine: str | None,
     runtime: str | None,
@@ -104,9 +103,9 @@ def verify_command(
         programs = target.modes(spec, how)
         prove = partial(
             verify,
-            slots=slots,
+            slots=slots or 0,
             max_threadblocks=limit,
-            max_channels=max_channels,
+            max_channels=max_channels or 0,
             max_diagnostics=max_findings,
             check=False,
         )
