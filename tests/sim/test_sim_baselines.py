@@ -428,7 +428,7 @@ def test_columns_beside_the_times_may_hold_anything() -> None:
         "18.35      0", "18.35      \N{SUPERSCRIPT TWO}"
     )
     row = nccl_tests.parse(strange).rows[0]
-    assert row.root == -1
+    assert row.root is None
     assert row.out_of_place is not None
     assert row.out_of_place.wrong is None
 
@@ -467,6 +467,49 @@ def test_a_log_of_something_else(tmp_path: Path) -> None:
         log.check(collectives.get("allreduce").model(16))
     with pytest.raises(gc3.UserError, match="GC3-I"):
         nccl_tests.read(str(tmp_path / "absent.log"))
+
+
+def without_heading(size: int, count: int, redop: str, root: int, time: float, factor: float) -> nccl_tests.Log:
+    """A log that does not say what it is of."""
+    rate = size / time / 1e3
+    heading, units = ALLTOALL.splitlines()[1:3]
+    row = f"{size} {count} float {redop} {root} {time} {rate:.2f} {factor * rate:.2f} 0 N/A N/A N/A N/A"
+    return nccl_tests.parse(f"{heading}\n{units}\n{row}\n", "x.log")
+
+
+@pytest.mark.parametrize("name", [*nccl_tests.TESTS.values()])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_the_columns_say_the_collective(name: str, ranks: int) -> None:
+    kind = collectives.get(name)
+    redop, root = "sum" if kind.reduces else "none", 0 if kind.rooted else -1
+    count = MIB // 4 // collectives.size_blocks(kind.model(ranks))
+    log = without_heading(MIB, count, redop, root, 50.0, kind.factor(ranks))
+    log.check(kind.model(ranks))
+    alike = ({"allgather", "alltoall"}, {"gather", "scatter"})  # in all columns
+    for other in collectives.BUILTIN.values():
+        if other.name == name or {name, other.name} in alike:
+            continue
+        with pytest.raises(gc3.UserError, match="GC3-S004") as caught:
+            log.check(other.model(ranks))
+        assert "x.log" in str(caught.value)
+    assert log.collective == ("" if any(name in pair for pair in alike) else name)
+    assert log.ranks == (ranks if count * 4 < MIB else 0)
+
+
+def test_columns_that_contradict_are_refused() -> None:
+    allreduce = collectives.get("allreduce").model(8)
+    for bad, says in (
+        (without_heading(MIB, 32768, "sum", -1, 50.0, 0.875), "it is a log of reducescatter"),
+        (without_heading(MIB, 262144, "none", -1, 50.0, 1.75), "redop is none"),
+        (without_heading(MIB, 262144, "sum", -1, 50.0, 1.5), "busbw is 1.50 times algbw"),
+        (without_heading(MIB, 1000, "sum", -1, 50.0, 1.75), "1048576 bytes are no whole number of times 1000 float"),
+    ):
+        with pytest.raises(gc3.UserError, match="GC3-S004") as caught:
+            bad.check(allreduce)
+        assert says in str(caught.value)
+    for change in (("     sum", "    none"), (" 262144 ", " 131072 "), ("25.54", "14.59")):
+        with pytest.raises(gc3.UserError, match="it is a log of allreduce of 8 GPUs, which these columns cannot be"):
+            nccl_tests.parse(NEW.format(devices=DEVICES).replace(*change))
 
 
 # --- on the command line

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import gc3
-from gc3 import algorithms, sim, topologies
+from gc3 import algorithms, collectives, sim, topologies
 from gc3.cli.main import main
-from gc3.sim import calibrate, cpu, preset_file, settings
+from gc3.sim import calibrate, cpu, nccl_tests, preset_file, settings
 from gc3.sim.minimize import minimize
 from gc3.sim.nccl import Nccl
 
@@ -193,18 +193,22 @@ def test_calibrate_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert "FROM-TO" in run("--column", "t_us", "-p", "allpairs_allreduce@1KiB", *fit[4:], code=2)
 
 
-def nccl_tests_log(path: Path, test: str, nodes: int, rows: dict[int, float]) -> str:
+def nccl_tests_log(path: Path, test: str, gpus: int, rows: dict[int, float]) -> str:
     """Writes a log of nccl-tests with seconds by size, of nodes of 8 GPUs; returns its name."""
-    gpus = [f"#  Rank {r:2} Group  0 Pid  77 on  node{r // 8} device  {r % 8} [0x07] A100" for r in range(8 * nodes)]
+    places = [f"#  Rank {r:2} Group  0 Pid  77 on  node{r // 8} device  {r % 8} [0x07] A100" for r in range(gpus)]
     heading = [
         "#       size  count  type  redop  root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
         "#        (B)  (elements)                   (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
     ]
-    values = [(size, 1e6 * time, size / time / 1e9) for size, time in rows.items()]
-    lines = [
-        f"{s} {s // 4} float sum -1 {us:.3f} {bw:.2f} {bw:.2f} 0 {us:.3f} {bw:.2f} {bw:.2f} 0" for s, us, bw in values
-    ]
-    path.write_text("\n".join([*gpus, *heading, *lines, f"# {test} done", ""]))
+    kind = collectives.get(nccl_tests.TESTS[test])
+    blocks = collectives.size_blocks(kind.model(gpus))
+    lines: list[str] = []
+    for size, time in rows.items():
+        count = size // (4 * blocks)
+        algbw = 4 * count * blocks / time / 1e9
+        half = f"{1e6 * time:.3f} {algbw:.2f} {kind.factor(gpus) * algbw:.2f} 0"
+        lines.append(f"{4 * count * blocks} {count} float {'sum' if kind.reduces else 'none'} -1 {half} {half}")
+    path.write_text("\n".join([*places, *heading, *lines, f"# {test} done", ""]))
     return path.name
 
 
@@ -222,7 +226,7 @@ def test_logs_of_several_numbers_of_nodes(tmp_path: Path, monkeypatch: pytest.Mo
         p = gc3.compile(algorithms.load("two_step_alltoall"), N=nodes, G=8)
         truth = sim.Simulation(p, settings.apply(sim.platform(f"ndv4:N={nodes}"), changed))
         rows = {1 << k: truth.run(1 << k).time_s for k in (14, 18, 20, 24)}
-        files.append(nccl_tests_log(tmp_path / f"{nodes}.log", "alltoall_perf", nodes, rows))
+        files.append(nccl_tests_log(tmp_path / f"{nodes}.log", "alltoall_perf", 8 * nodes, rows))
     line = ["-t", "ndv4", "-p", "two_step_alltoall", "--fit", "nic.message,Simple.network_hop", "--evaluations", "60"]
     data = json.loads(calibrated("--from", *files, *line, "-o", "p.json", "--json"))
     assert data["held_out_nodes"] == [2, 3]
@@ -246,18 +250,18 @@ def test_logs_of_nccl_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for s in (64 * MIB, 128 * MIB, 256 * MIB, 512 * MIB)
         if (found := Nccl(slow, "allgather").run(s))
     }
-    log = nccl_tests_log(tmp_path / "g.log", "all_gather_perf", 2, rows)
+    log = nccl_tests_log(tmp_path / "g.log", "all_gather_perf", 16, rows)
     line = ["-t", "ndv4", "-p", "nccl:2.8.4", "--fit", "nic.dma_efficiency", "--splits", "1", "--evaluations", "20"]
     data = json.loads(calibrated("--from", log, *line, "--json"))
     assert data["held_out_nodes"] == []
     assert data["values"]["nic.dma_efficiency"] == pytest.approx(0.7, rel=0.02)
-    large = nccl_tests_log(tmp_path / "l.log", "all_gather_perf", 64, rows)
+    large = nccl_tests_log(tmp_path / "l.log", "all_gather_perf", 512, rows)
     assert "too large to simulate" in calibrated("--from", large, *line, code=1)
 
 
 def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    log = nccl_tests_log(tmp_path / "a.log", "all_gather_perf", 2, {MIB << k: 1e-4 for k in range(4)})
+    log = nccl_tests_log(tmp_path / "a.log", "all_gather_perf", 16, {MIB << k: 1e-4 for k in range(4)})
     line = ["-t", "ndv4", "--fit", "nic.message"]
     gathering = ["-p", "ring_allgather"]
     assert "it is a log of allgather" in calibrated("--from", log, "-p", "ring_allreduce", *line, code=1)
@@ -266,9 +270,15 @@ def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "by itself: leave out --from" in calibrated("--from", log, "--engine", "threads", code=2)
     assert "give --from or --engine" in calibrated(log, log, *gathering, *line, "--column", "t_us", code=2)
     text = (tmp_path / "a.log").read_text()
-    (tmp_path / "b.log").write_text(text.replace("#  Rank", "#  Place"))
-    assert "how many GPUs took part" in calibrated("--from", "b.log", *gathering, *line, code=1)
+    reducing = nccl_tests_log(tmp_path / "r.log", "all_reduce_perf", 16, {MIB: 1e-4})
+    (tmp_path / "b.log").write_text((tmp_path / reducing).read_text().replace("#  Rank", "#  Place"))
+    assert "how many GPUs took part" in calibrated("--from", "b.log", "-p", "ring_allreduce", *line, code=1)
     (tmp_path / "c.log").write_text("\n".join(text.splitlines()[4:]))
+    assert (
+        "it is a log of allgather of 12 GPUs, which these columns cannot be: 1048576 bytes are 16 times"
+        in calibrated("--from", "c.log", *gathering, *line, code=1)
+    )
+    nccl_tests_log(tmp_path / "c.log", "all_gather_perf", 12, {MIB: 1e-4})
     assert "'c.log' is of 12 GPUs, and 'ndv4' has 8" in calibrated("--from", "c.log", *gathering, *line, code=1)
     assert "any number of nodes" in calibrated("--from", log, *gathering, "-t", "ndv4:N=4", *line[2:], code=1)
 

@@ -3,6 +3,9 @@
 The table is found by its heading, so all versions can be read: with #wrong or error, with or without in-place columns,
 in any units that the heading gives. Prefixes of mpirun or srun are removed, and other output between the lines is
 skipped, unless it begins with a number.
+
+The columns also show the collective: S against the elements, the reduction, the root, and busbw against algbw. What the
+log says, and what it is compared with, must agree with them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import bisect
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +32,7 @@ _SHOWN = 40  # characters of what is wrong
 _TAG = re.compile(r"^(?:\[[\d,]+\]\s*<std(?:out|err)>:\s?|\d+:\s+(?=#|\d))")
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATES = {"GB/s": 1.0, "MB/s": 1e-3}
-_TESTS = {
+TESTS = {
     "all_reduce_perf": "allreduce",
     "all_gather_perf": "allgather",
     "reduce_scatter_perf": "reducescatter",
@@ -39,8 +42,16 @@ _TESTS = {
     "gather_perf": "gather",
     "scatter_perf": "scatter",
 }
+_ITEMSIZES = {
+    **dict.fromkeys(("int8", "uint8", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+_REDUCTIONS = ("sum", "prod", "min", "max", "avg", "mulsum")
 _HALVES = ("out of place", "in place")
 _MISPRINT = 0.1  # algbw may differ so much from size / time, besides what two decimals leave open
+_ROUNDED = 0.01  # two decimals, in GB/s; also the part that few digits leave open
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +80,57 @@ class Row:
         count: Elements.
         dtype: As nccl-tests spells it; empty where the log does not say.
         redop: The same for the reduction.
-        root: The root; -1 where there is none.
+        root: The root; -1 where there is none, None where the log does not say.
         out_of_place: The times of calls whose buffers do not overlap.
         in_place: Those of calls in place; None where they were not measured.
+        line: Its line in the log.
     """
 
     size: int
     count: int
     dtype: str
     redop: str
-    root: int
+    root: int | None
     out_of_place: Timing | None
     in_place: Timing | None
+    line: int = field(default=0, compare=False)
+
+    @property
+    def blocks(self) -> int:
+        """S in blocks of the elements that the row states; 0 where it does not say."""
+        block = self.count * _ITEMSIZES.get(self.dtype, 0)
+        return self.size // block if block and self.size % block == 0 else 0
+
+    def may_be(self, name: str, ranks: int) -> bool:
+        """Returns whether its columns can be those of a collective; `ranks` is 0 where they are not known."""
+        kind = collectives.get(name)
+        of_two = collectives.size_blocks(kind.model(2))
+        if self.redop in (*_REDUCTIONS, "none") and (self.redop != "none") != kind.reduces:
+            return False
+        if self.root is not None and (self.root >= 0) != kind.rooted:
+            return False
+        if self.count and self.dtype in _ITEMSIZES and self.size:
+            if of_two == 1 and self.blocks != 1:
+                return False
+            if of_two > 1 and (self.blocks != ranks if ranks else self.blocks <= 1):
+                return False
+        least, most = (kind.factor(ranks),) * 2 if ranks else sorted((kind.factor(2), kind.factor(1 << 20)))
+        for timing in (self.out_of_place, self.in_place):
+            if timing is not None and timing.algbw and timing.busbw:
+                low, high = (f * timing.algbw - (1 + f) * _ROUNDED / 2 for f in (least, most))
+                if not low * (1 - _ROUNDED) <= timing.busbw <= (high + (1 + most) * _ROUNDED) * (1 + _ROUNDED):
+                    return False
+        return True
+
+    def described(self) -> str:
+        """Says what its columns show of the collective."""
+        told = [f"{self.size} bytes are {self.blocks or 'no whole number of'} times {self.count} {self.dtype}"]
+        told = told if self.count and self.dtype in _ITEMSIZES else []
+        told += [f"redop is {self.redop}"] if self.redop else []
+        told += [f"root is {self.root}"] if self.root is not None else []
+        for timing in (self.out_of_place or self.in_place,):
+            told += [f"busbw is {timing.busbw / timing.algbw:.2f} times algbw"] if timing and timing.algbw else []
+        return ", ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +177,17 @@ class Log:
         return t0 * (t1 / t0) ** part
 
     def check(self, model: _core.Collective) -> None:
-        """Raises an error if the log is of another collective or another number of ranks."""
+        """Raises an error if by its text or its columns the log is of another collective or number of ranks."""
         if self.collective and self.collective != model.name:
             raise _bad(self.path, None, f"it is a log of {self.collective}, and the programs are {model.name}")
         if self.ranks and self.ranks != model.ranks:
             raise _bad(self.path, None, f"it is a log of {self.ranks} GPUs, and the programs have {model.ranks} ranks")
+        for row in self.rows:
+            possible = [name for name in TESTS.values() if row.may_be(name, model.ranks)]
+            if model.name not in possible and (possible or model.name in TESTS.values()):
+                found = f"those of {' or '.join(possible)}" if possible else "of no collective that nccl-tests has"
+                told = f"the columns are {found} of {model.ranks} GPUs: {row.described()}"
+                raise _bad(self.path, row.line, f"the programs are {model.name}, and {told}")
 
     def cell(self, size: int, model: _core.Collective, *, in_place: bool) -> Cell | None:
         """Returns the cell of a table; None if nothing was measured."""
@@ -175,7 +231,7 @@ def parse(text: str, path: str = "log") -> Log:
                 raise _bad(path, number, f"'{line}' does not begin with a size in bytes")
             rows.append(_row(path, number, line, columns))
         test = re.search(r"\b(\w+_perf)\b", line)
-        collective = collective or (_TESTS.get(test[1], "") if test else "")
+        collective = collective or (TESTS.get(test[1], "") if test else "")
         version = re.search(r"NCCL version (\d[\w.+-]*)|nccl-library version[: ]+(\d[\w.+-]*)", line, re.IGNORECASE)
         nccl = nccl or (version[1] or version[2] if version else "")
     if columns is None:
@@ -188,7 +244,14 @@ def parse(text: str, path: str = "log") -> Log:
             raise _bad(
                 path, None, f"{after.size} bytes were measured for several types or reductions: give one of them"
             )
-    return Log(path, tuple({row.size: row for row in rows}.values()), collective, ranks, nccl)
+    rows = list({row.size: row for row in rows}.values())
+    ranks = ranks or max((row.blocks for row in rows if row.blocks > 1), default=0)
+    for row in rows:
+        if collective and not row.may_be(collective, ranks):
+            of = f"{collective} of {ranks} GPUs" if ranks else collective
+            raise _bad(path, row.line, f"it is a log of {of}, which these columns cannot be: {row.described()}")
+    possible = [name for name in TESTS.values() if all(row.may_be(name, ranks) for row in rows)]
+    return Log(path, tuple(rows), collective or (possible[0] if len(possible) == 1 else ""), ranks, nccl)
 
 
 def _heading(line: str, following: list[str]) -> list[tuple[str, int, float]] | None:
@@ -229,7 +292,7 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
         try:
             found = float(text)
         except ValueError:
-            raise _bad(path, number, f"{name} is '{text}', which is not a number") from None
+            raise _bad(path, number, f"{name} is '{text[:_SHOWN]}', which is not a number") from None
         if not math.isfinite(found) or found < 0:
             raise _bad(path, number, f"{name} is {text}")
         return found * scales[name, half]
@@ -254,15 +317,16 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
         timings.append(Timing(time, algbw or 0.0, busbw or 0.0, _whole(wrong)))
     if timings == [None, None]:
         raise _bad(path, number, "there is no time")
-    count, root = value("count", 0), texts.get(("root", 0), "-1")
+    count, root = value("count", 0), texts.get(("root", 0), "")
     return Row(
         size,
         int(count or 0),
         texts.get(("type", 0), ""),
         texts.get(("redop", 0), ""),
-        -1 if (found := _whole(root)) is None else found,
+        -1 if root == "-1" else _whole(root),
         timings[0],
         timings[1],
+        number,
     )
 
 
