@@ -97,6 +97,13 @@ def test_wishes_that_are_none_are_refused(tmp_path: Path) -> None:
         Table.read(table_of(tmp_path, adapt="maybe"))
 
 
+def test_an_empty_table_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GC3_CACHE", str(tmp_path / "cache"))
+    assert CliRunner().invoke(main, ["table", "show", "--learned"]).stderr == (
+        "note: gc3.init(adapt=True) has learned nothing on this machine yet\n"
+    )
+
+
 def test_the_command_shows_one_table_at_a_time(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["table", "show", str(table_of(tmp_path)), "--learned"])
     assert told.exit_code == 2

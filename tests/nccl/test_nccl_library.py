@@ -164,6 +164,9 @@ def test_mistakes_of_the_command_line(tmp_path: Path, monkeypatch: pytest.Monkey
         assert (result.exit_code, text in result.output) == (code, True), result.output
     (tmp_path / "gc3-nccl-1.json").write_text('{"format": "gc3-nccl-log-1"}')
     assert "not a log" in CliRunner().invoke(main, ["nccl", "explain", str(tmp_path)]).output
+    empty = '{"format": "gc3-nccl-log-1", "process": 1, "nccl": "x.so", "served": [], "left": [], "reasons": []}'
+    (tmp_path / "gc3-nccl-1.json").write_text(empty)
+    assert "no calls\n" in CliRunner().invoke(main, ["nccl", "explain", str(tmp_path)]).output
 
 
 def test_a_file_that_is_no_library(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from gc3.sim import chakra
 from gc3.sim.chakra import COLLECTIVE, RECEIVE, SEND
 from torch_ranks import IN_CPP, IN_PYTHON, Tier, needs_torch, own_folder, run
 
-pytest.importorskip("google.protobuf")
 ROOT = Path(__file__).resolve().parents[2]
 PARAMETERS = 16 * 64 + 64 + 64 * 16 + 16
 

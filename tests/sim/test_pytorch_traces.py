@@ -333,7 +333,6 @@ def test_numbers_and_texts_outside_the_ranges_of_a_trace_are_refused() -> None:
 
 
 def test_the_command_converts_files(tmp_path: Path) -> None:
-    pytest.importorskip("google.protobuf")
     step = Recording(WORLD, PAIR)
     step.operator("aten::mm", 0, 100, tensor(1, 256))
     allreduce(step, 110, 30, 1, waits=True, group="7")

@@ -124,6 +124,8 @@ def explain(folder: str, as_json: bool) -> None:
             click.echo(f"  {s.function:<18} {counts:<32} {counted(s.calls, 'call')} by {s.by}{time}")
         for function, why, calls in log.reasons:
             click.echo(f"  {function:<18} left to NCCL in {counted(calls, 'call')}: {why}")
+        if not log.served and not log.reasons:
+            click.echo("  no calls")
 
 
 @click.command("nccl-env", cls=Command, examples=["gc3 nccl-env"])

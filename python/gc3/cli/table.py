@@ -107,6 +107,8 @@ def show(
         return
     for row in rows:
         click.echo(_line(row))
+    if not rows:
+        output.remark("no row fits" if found.rows else "gc3.init(adapt=True) has learned nothing on this machine yet")
 
 
 def _is_for(row: Row, ranks: tuple[int, ...] | None) -> bool:

@@ -97,7 +97,7 @@ def read(path: str) -> Trace:
             at = end
         if at == 0:
             raise _bad(path, "it is empty")
-    except (ValueError, _decode_error()) as problem:
+    except (ValueError, _protobuf("message").DecodeError) as problem:
         if isinstance(problem, errors.Gc3Error):
             raise
         raise _bad(path, f"{problem}") from None
@@ -186,11 +186,6 @@ def write_groups(path: str, groups: Mapping[str, Sequence[int]]) -> None:
     files.write_text(path, json.dumps({name: list(ranks) for name, ranks in groups.items()}) + "\n")
 
 
-def need_protobuf() -> None:
-    """Raises `gc3.UserError` if the package protobuf is missing, without which nothing here can be read or written."""
-    _messages()
-
-
 def _node(made: Any, path: str) -> Node:
     attributes = {a.name: getattr(a, a.WhichOneof("value")) for a in made.attr if a.WhichOneof("value")}
     numbers = {name: attributes.get(name, 0) for name in ("comm_size", "comm_src", "comm_dst", "comm_tag")}
@@ -259,15 +254,7 @@ def _bad(path: str, what: str) -> errors.Gc3Error:
 
 
 def _protobuf(module: str) -> Any:
-    try:
-        return import_module(f"google.protobuf.{module}")
-    except ImportError as problem:
-        message = "Chakra traces need protobuf: run `pip install protobuf`"
-        raise errors.error("MissingPackage", message) from problem
-
-
-def _decode_error() -> type[Exception]:
-    return _protobuf("message").DecodeError
+    return import_module(f"google.protobuf.{module}")  # it has no types for a checker
 
 
 @cache

@@ -122,7 +122,7 @@ def record(step: Callable[[], Any], path: str) -> None:
         path: The beginning of the names of the files.
 
     Raises:
-        gc3.UserError: PyTorch or protobuf is missing, there is no default group, the two steps differ, or a file cannot
+        gc3.UserError: PyTorch is missing, there is no default group, the two steps differ, or a file cannot
             be written. If the steps of one rank differ, all ranks raise it, and nothing is written.
     """
     distributed = _distributed()

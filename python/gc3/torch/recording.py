@@ -22,7 +22,6 @@ _AUTOGRAD = ("AutogradCPU", "AutogradCUDA")
 
 def record(step: Callable[[], Any], path: str) -> None:
     """See `gc3.torch.record`."""
-    chakra.need_protobuf()
     recorded: pytorch_traces.Recorded | None = None
     told: list[Any] = []
     for _ in range(_ATTEMPTS):
