@@ -13,6 +13,8 @@ to each peer of an all-to-all, and the whole buffer otherwise.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -181,9 +183,10 @@ def get(name: str) -> Collective:
     try:
         return BUILTIN[name]
     except KeyError:
-        raise errors.error(
-            "BadCollective", f"there is no collective '{name}'; expected one of {', '.join(BUILTIN)}"
-        ) from None
+        close = difflib.get_close_matches(name, BUILTIN, 1)
+        meant = f"did you mean {close[0]}? They are" if close else "expected one of"
+        told = f"there is no collective '{name}'; {meant} {', '.join(BUILTIN)}"
+        raise errors.error("BadCollective", told) from None
 
 
 def factor(model: _core.Collective) -> float:
@@ -276,6 +279,25 @@ def custom(
     >>> [shift.model().expected_terms(rank, 0) for rank in (1, 2)]
     [[(0, 0)], [(1, 0)]]
     """
+    try:
+        return _custom(name, inputs, outputs, expect, check, alias, summary)
+    except errors.UserError as problem:
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        if caller is None or caller.f_globals.get("__package__", "").partition(".")[0] == __package__:
+            raise
+        raise errors.placed(problem, caller.f_code.co_filename, caller.f_lineno) from None
+
+
+def _custom(
+    name: str,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    expect: Expect | str | None,
+    check: Check | None,
+    alias: Callable[[int], Place] | Sequence[Place] | None,
+    summary: str,
+) -> Collective:
     if len(inputs) != len(outputs):
         raise _bad(name, f"inputs names {len(inputs)} ranks and outputs {len(outputs)}")
     for which, sizes in (("inputs", inputs), ("outputs", outputs)):

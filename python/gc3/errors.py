@@ -90,6 +90,13 @@ def placed(problem: Gc3Error, file: str, line: int) -> Gc3Error:
     return type(problem)(Diagnostic(first.name, first.message, file, line, notes), *others)
 
 
+def noted(problem: Gc3Error, text: str) -> Gc3Error:
+    """Returns `problem` with a further note."""
+    first, *others = problem.diagnostics
+    notes = [*(note.text for note in first.notes), text]
+    return type(problem)(Diagnostic(first.name, first.message, first.where.file, first.where.line, notes), *others)
+
+
 def whole(value: Any, what: str, low: int = 0, high: int = 2**32 - 1, *, name: str = "BadArgument") -> int:
     """Returns `value` as an int; raises the error called `name` if it is not a whole number from `low` to `high`.
 

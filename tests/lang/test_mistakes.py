@@ -101,11 +101,34 @@ def test_a_bad_record_is_reported_at_the_algorithm(record: dict[str, Any], text:
     def nothing(R: int) -> None:  # nothing
         pass
 
-    wrong = algorithm(**({"collective": "allgather"} | record))(nothing)
     with pytest.raises(UserError) as caught:
-        gc3.compile(wrong, R=3)
+        gc3.compile(algorithm(**({"collective": "allgather"} | record))(nothing), R=3)
     assert text in caught.value.message
     assert place(caught.value) == (Path(__file__).name, line_of("nothing"))
+
+
+def test_a_wrong_collective_is_a_mistake_of_the_decorator() -> None:
+    with pytest.raises(UserError, match=r"no collective 'allgatherr'; did you mean allgather\?") as caught:
+        algorithm("allgatherr")(lambda R: None)  # decorated
+    assert place(caught.value) == (Path(__file__).name, line_of("decorated"))
+
+
+def test_a_root_is_a_parameter_or_told() -> None:
+    @algorithm("gather")
+    def to_one(R: int, root: int = 1) -> None:
+        for rank in range(R):
+            chunk(rank, "in", 0).copy(root, "out", rank)
+
+    assert gc3.compile(to_one, R=3, root=2).collective.root == 2
+
+    @algorithm("scatter")
+    def from_one(R: int) -> None:
+        for rank in range(R):
+            chunk(1, "in", rank).copy(rank, "out", 0)
+
+    with pytest.raises(UserError, match="GC3-L005") as caught:
+        gc3.compile(from_one, R=3)
+    assert caught.value.diagnostics[0].notes[0].text.startswith("the root is rank 0; root= of the decorator")
 
 
 @pytest.mark.parametrize("function", [lambda R, *more: None, lambda R, **more: None, lambda R, /: None])
@@ -217,8 +240,9 @@ def test_bad_arguments_of_verify(changes: dict[str, Any]) -> None:
 )
 def test_bad_arguments_of_custom(changes: dict[str, Any]) -> None:
     with pytest.raises(UserError) as caught:
-        collectives.custom("mine", **({"inputs": [1], "outputs": [1], "expect": {(0, 0): (0, 0)}} | changes))
+        collectives.custom("mine", **({"inputs": [1], "outputs": [1], "expect": {(0, 0): (0, 0)}} | changes))  # mine
     assert caught.value.code == "GC3-M001"
+    assert place(caught.value) == (Path(__file__).name, line_of("mine"))
 
 
 def test_the_terms_of_a_custom_collective_may_come_from_a_generator() -> None:

@@ -538,6 +538,12 @@ def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
         assert nccl["speedup"] == pytest.approx(us / nccl["time_us"])
 
 
+def test_a_baseline_that_is_nothing_is_refused() -> None:
+    result = CliRunner().invoke(main, "sim ring_allreduce -t ndv4 --baseline ncccl".split())
+    assert result.exit_code == 2
+    assert "'ncccl' is neither nccl, nccl:VERSION, nor a file with a log: did you mean nccl?" in result.stderr
+
+
 def test_a_baseline_needs_one_collective() -> None:
     gc3_sim("ring_allreduce ring_allgather -t ndv4 -b 1MiB -e 1MiB --baseline nccl", code=2)
     gc3_sim("ring_allreduce -t ndv4 -b 1MiB -e 1MiB --baseline absent.log", code=1)

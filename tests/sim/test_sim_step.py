@@ -156,6 +156,11 @@ def test_forms_of_other_tools_are_read(tmp_path: Path) -> None:
                     attribute(b"comm_type", 9, 2), attribute(b"comm_size", 9, MIB)),
             Node(0, "all_gather_4npus_1MB", COLLECTIVE, collective="allgather", size=MIB),
         ),
+        "mlcommons": (
+            message(field(1, 2), field(2, b"ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), field(3, 7),
+                    attribute(b"comm_size", 9, 8)),
+            Node(2, "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", COLLECTIVE, collective="reducescatter", size=8),
+        ),
         "text": (
             message(field(1, 3), field(3, 7), attribute(b"comm_type", 9, 6), attribute(b"comm_size", 9, 8)),
             Node(3, "", COLLECTIVE, collective="alltoall", size=8),
@@ -194,6 +199,9 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         chakra.read_all(str(tmp_path / "t"), 3)
     with pytest.raises(gc3.UserError, match="of more ranks than the machine, which has 1"):
         chakra.read_all(str(tmp_path / "t"), 1)
+    (tmp_path / "t.json").write_text('{"schema": "1.0.2-chakra.0.0.4", "nodes": []}')
+    with pytest.raises(gc3.UserError, match=r"t.json' is JSON, and gc3 sim step reads .*: gc3 sim convert reads it"):
+        chakra.read_all(str(tmp_path / "t.json"), 2)
     for text in ("[]", '{"a": []}', '{"a": [0, 0]}', '{"a": [-1]}', '{"a": 3}'):
         (tmp_path / "g.json").write_text(text)
         with pytest.raises(gc3.UserError, match="expected an object of names with lists of different ranks"):

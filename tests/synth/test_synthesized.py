@@ -223,6 +223,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ("[" * 100_000, "nested too deeply"),
     (f'{{"msccl_type": {"9" * 5000}}}', r"4300.* digits"),  # Python 3.10 words it differently
     ('{"msccl_type": "topology"}', "msccl_type is 'topology', not 'algorithm'"),
+    ('{"7-Flows": []}', "algorithms of SCCL, MSCCL and TACCL are read; it looks like a schedule of TE-CCL"),
     (edited("Allgather", "steps", to=...), "the file has no 'steps'"),
     (edited("Allgather", "steps", to={}), "steps is an object, not a list"),
     (edited("Allgather", "steps", 0, "sends", 0, to=[0, 1]), "has 2 numbers"),

@@ -291,6 +291,13 @@ def test_smi_table_with_direct_links() -> None:
     assert bare.path(0, 2) is None
 
 
+def test_other_forms_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "topo.json"
+    file.write_text('{"name": "DGX2", "gpus_per_node": 16}')
+    with pytest.raises(UserError, match=r"it is JSON, not NCCL's topology XML or .* it looks like a topology of TACCL"):
+        importing.import_file(str(file))
+
+
 @pytest.mark.parametrize(
     ("text", "message", "line"),
     [

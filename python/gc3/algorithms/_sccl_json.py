@@ -15,6 +15,7 @@ from typing import Any, NoReturn, cast
 from gc3 import errors
 from gc3.lang.stepwise import Chunk, Send, StepList
 from gc3.support import files
+from gc3.support.forms import looks_like
 
 # A short file can describe much data; these limits bound the memory and time.
 _MAX_BYTES = 32 << 20
@@ -42,7 +43,8 @@ class _Reader:
         top = self.as_object(parsed, "the file")
         kind = top.get("msccl_type", top.get("sccl_type"))
         if kind != "algorithm":
-            self.fail(f"msccl_type is {_shown(kind)}, not 'algorithm'")
+            given = f"msccl_type is {_shown(kind)}, not 'algorithm'" if kind else "it has no msccl_type"
+            self.fail(f"{given}, and algorithms of SCCL, MSCCL and TACCL are read{'' if kind else looks_like(top)}")
         collective = self.as_object(self.member(top, "collective"), "collective")
         ranks = self.as_number(self.member(collective, "nodes", "collective"), "collective.nodes", 1, _MAX_RANKS)
         links = self.links(top.get("topology"), ranks)

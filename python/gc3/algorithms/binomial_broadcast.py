@@ -9,7 +9,6 @@ from gc3.lang.formula import pow2
 @algorithm(
     "broadcast",
     chunks=lambda chunks: chunks,
-    root=lambda root: root,
     in_place=True,
     section="Thakur, Rabenseifner, Gropp 2005",
     good_for="small messages: a logarithm of steps",

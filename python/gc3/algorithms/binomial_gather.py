@@ -8,7 +8,6 @@ from gc3.lang import Cost, algorithm, chunk
 
 @algorithm(
     "gather",
-    root=lambda root: root,
     in_place=True,
     section="Thakur, Rabenseifner, Gropp 2005",
     good_for="small messages on many ranks: the root receives a logarithm of messages",

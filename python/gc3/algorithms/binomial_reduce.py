@@ -8,7 +8,6 @@ from gc3.lang import Cost, algorithm, chunk
 @algorithm(
     "reduce",
     chunks=lambda chunks: chunks,
-    root=lambda root: root,
     in_place=True,
     section="Thakur, Rabenseifner, Gropp 2005",
     good_for="small messages: a logarithm of steps, and every rank sends once",

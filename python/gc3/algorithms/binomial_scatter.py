@@ -9,7 +9,6 @@ from gc3.lang.formula import pow2
 
 @algorithm(
     "scatter",
-    root=lambda root: root,
     in_place=None,
     section="Thakur, Rabenseifner, Gropp 2005",
     good_for="small messages on many ranks: the root sends a logarithm of messages",

@@ -9,7 +9,6 @@ from gc3.lang import Cost, algorithm, chunk
 @algorithm(
     "broadcast",
     chunks=lambda chunks, rails: chunks * rails,
-    root=lambda root: root,
     in_place=True,
     section="NCCL's ring broadcast",
     good_for="large messages: every rank sends the data once, and chunks are pipelined down the chain",

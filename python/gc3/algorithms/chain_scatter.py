@@ -7,7 +7,6 @@ from gc3.lang import Cost, algorithm, chunk
 
 @algorithm(
     "scatter",
-    root=lambda root: root,
     in_place=None,
     section="textbook",
     good_for="ranks in a line: only neighbours communicate, and blocks are pipelined",

@@ -7,7 +7,6 @@ from gc3.lang import Cost, algorithm, chunk
 
 @algorithm(
     "reduce",
-    root=lambda root: root,
     in_place=True,
     section="textbook",
     good_for="small messages on a few ranks: one step, all sums at the root",

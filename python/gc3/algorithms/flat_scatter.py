@@ -7,7 +7,6 @@ from gc3.lang import Cost, algorithm, chunk
 
 @algorithm(
     "scatter",
-    root=lambda root: root,
     in_place=None,
     section="textbook",
     good_for="large messages: no block is moved twice",

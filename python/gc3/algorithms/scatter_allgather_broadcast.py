@@ -8,7 +8,6 @@ from gc3.lang import Cost, algorithm, chunk
 @algorithm(
     "broadcast",
     chunks=lambda R: R,
-    root=lambda root: root,
     in_place=True,
     section="Barnett et al. 1994; Thakur, Rabenseifner, Gropp 2005",
     good_for="large messages where ranks have several links: the root sends the data once, and all ranks forward it",

@@ -7,7 +7,6 @@ from gc3.lang import Cost, algorithm, chunk
 
 @algorithm(
     "broadcast",
-    root=lambda root: root,
     in_place=True,
     section="textbook, through a copy in shared memory",
     good_for="several ranks on one host: all of them can read scratch directly, unlike the root's own arrays",

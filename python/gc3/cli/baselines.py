@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -77,6 +78,9 @@ def make(
             partial(nccl, disturbance=disturbance),
             worth.error or 0.0,
         )
+    if not Path(spec).exists():
+        meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
+        raise click.UsageError(f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}")
     log = nccl_tests.read(spec)
     log.check(model)
     in_place = all(p.collective.in_place for p in programs)

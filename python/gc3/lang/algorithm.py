@@ -212,6 +212,10 @@ def _gpus(G: int) -> int:
     return G
 
 
+def _root(root: int) -> int:
+    return root
+
+
 def _names_of(cost: Cost | None) -> frozenset[str]:
     return cost.steps.names | cost.sent.names | cost.of.names if cost else frozenset()
 
@@ -221,7 +225,7 @@ def algorithm(
     *,
     ranks: Number | None = None,
     chunks: Number = 1,
-    root: Number = 0,
+    root: Number | None = None,
     in_place: bool | None = False,
     gpus_per_node: Number | None = None,
     scratch: Sequence[str] = (),
@@ -238,7 +242,7 @@ def algorithm(
         collective: The collective that the algorithm implements.
         ranks: Number of ranks; by default R or N*G, if the function has these parameters.
         chunks: Chunks per block of the collective's buffers.
-        root: The root of a rooted collective.
+        root: The root of a rooted collective; by default root, if the function has that parameter, else 0.
         in_place: Whether the function is written for buffers that alias; None if it is correct in both modes.
         gpus_per_node: G of (node, gpu) pairs; by default G, if the function has that parameter.
         scratch: Names of scratch buffers besides "scratch".
@@ -261,6 +265,12 @@ def algorithm(
         code = function.__code__
         names = list(inspect.signature(function).parameters.values())
         own_name = name or function.__name__
+        rooted = False
+        if isinstance(collective, str):
+            try:
+                rooted = collectives.get(collective).rooted
+            except errors.UserError as problem:
+                raise errors.placed(problem, code.co_filename, code.co_firstlineno) from None
         for p in names:
             if p.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
                 raise errors.error(
@@ -296,7 +306,7 @@ def algorithm(
             in_place=in_place,
             ranks=number_of_ranks,
             chunks=chunks,
-            root=root,
+            root=root if root is not None else (_root if rooted and "root" in {p.name for p in names} else 0),
             gpus_per_node=gpus_per_node if gpus_per_node is not None else (_gpus if has_gpus else 0),
             scratch=tuple(scratch),
             section=section,

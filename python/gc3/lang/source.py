@@ -87,6 +87,10 @@ class SourceProgram:
         _core.leave_session(self._tokens.pop())
         if isinstance(problem, TypeError) and (told := as_user_error(problem)) is not problem:
             raise told from problem
+        rooted = collectives.rooted(self.model)
+        if rooted and isinstance(problem, errors.UserError) and problem.diagnostics[0].name == "IndexOutOfRange":
+            told = f"the root is rank {self.model.root}; root= of the decorator states another"
+            raise errors.noted(problem, told) from problem
 
     def scratch_buffer(self, name: str) -> None:
         """Makes a scratch buffer called `name` if there is none.

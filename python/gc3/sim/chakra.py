@@ -2,13 +2,15 @@
 
 A file has the nodes of one rank: messages of et_def.proto (https://github.com/mlcommons/chakra, schema/protobuf), each
 after its length as a varint, first the metadata. The fields that are needed here are described below by their numbers;
-others are skipped. Sizes are in the attribute comm_size: the bytes that a rank gives to a collective. A barrier is read
-as an AllReduce of one element, as PyTorch's ProcessGroupNCCL executes it.
+others are skipped. The collective is in the attribute comm_type, or else in the name of the node. Sizes are in the
+attribute comm_size: the bytes that a rank gives to a collective. A barrier is read as an AllReduce of one element, as
+PyTorch's ProcessGroupNCCL executes it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +20,7 @@ from typing import Any, cast
 
 from gc3 import errors
 from gc3.support import files
+from gc3.support.forms import looks_like
 
 COLLECTIVES: Mapping[int, str] = {  # CollectiveCommType
     0: "allreduce",
@@ -118,6 +121,13 @@ def read_all(path: str, ranks: int) -> list[Trace]:
     """
     if path.endswith(".et"):
         return [read(path)] * ranks
+    if path.endswith(".json"):
+        try:
+            told = looks_like(files.read_json(path, "BadTrace"))
+        except errors.UserError:  # several documents, as Chakra's own converter writes them
+            told = ""
+        wanted = "traces in protobuf, FILE.et or NAME for NAME.0.et and so on"
+        raise errors.error("BadTrace", f"'{path}' is JSON, and gc3 sim step reads {wanted}{told}")
     places = [Path(f"{path}.{rank}.et") for rank in range(ranks)]
     missing = [place for place in places if not place.is_file()]
     if missing:
@@ -192,7 +202,7 @@ def _node(made: Any, path: str) -> Node:
     wrong = [name for name, value in numbers.items() if not isinstance(value, int) or value < 0]
     peer = {SEND: "comm_dst", RECEIVE: "comm_src"}.get(made.type)
     wrong += [peer] if peer and peer not in attributes else []
-    kind = attributes.get("comm_type")
+    kind = attributes.get("comm_type", _named(made.name))
     if made.type == COLLECTIVE and kind == _BARRIER:
         numbers["comm_size"] = BARRIER_BYTES
     if made.type == COLLECTIVE and kind not in COLLECTIVES:
@@ -215,6 +225,14 @@ def _node(made: Any, path: str) -> Node:
         numbers[peer or "comm_src"],
         numbers["comm_tag"],
     )
+
+
+def _named(name: str) -> int | None:
+    """The collective in the name of a node, which traces of mlcommons have in place of comm_type."""
+    plain = re.sub(r"[^a-z]", "", name.lower())
+    spelled = {**COLLECTIVES, _BARRIER: "barrier"}
+    found = [number for number, what in spelled.items() if what in plain]
+    return max(found, key=lambda number: len(spelled[number]), default=None)
 
 
 def _attribute(node: Any, name: str, **value: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gc3 import errors
 from gc3.support import files
+from gc3.support.forms import looks_like
 from gc3.topologies import nccl_xml, nvidia_smi
 from gc3.topologies.machine import assemble
 from gc3.topologies.model import Topology
@@ -44,7 +45,12 @@ def import_file(
     limit = max(nccl_xml.MAX_BYTES, nvidia_smi.MAX_BYTES)
     content = files.read_bytes(path, limit)
     if format is None:
-        format = "nccl" if content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<" else "nvidia-smi"
+        first = content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+        if first == b"{":
+            told = looks_like(files.parse_json(content.decode("utf-8", "replace"), "BadTopology", path))
+            read = "NCCL's topology XML or the output of `nvidia-smi topo -m`"
+            raise errors.error("BadTopology", f"it is JSON, not {read}{told}", file=path, line=1)
+        format = "nccl" if first == b"<" else "nvidia-smi"
     if format == "nccl":
         machine = nccl_xml.parse(content, file=path)
         source = "NCCL topology XML"

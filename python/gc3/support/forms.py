@@ -1,0 +1,31 @@
+"""Names the JSON forms that a user may give in place of the one that is read."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+# What a form is, and members that it has, of which the first that is there decides.
+_FORMS = (
+    ("a schedule of TE-CCL, which gc3 does not read", ("7-Flows", "8-Chunk paths", "1-Epoch_Duration")),
+    ("the input of TE-CCL, which gc3 does not read", ("TopologyParams", "InstanceParams")),
+    ("a sketch of TACCL, which gc3 does not read", ("intranode_sketch", "internode_sketch")),
+    ("a topology of TACCL, which gc3 does not read", ("gpus_per_node", "node_invbws_list", "node_betas_list")),
+    ("an algorithm of SCCL, MSCCL or TACCL: give it as the program", ("msccl_type", "sccl_type")),
+    ("a topology of gc3: give it as the machine", ("gc3_topology",)),
+    ("a preset of gc3: give it as --preset", ("gc3_sim_preset",)),
+    ("a selection table of gc3: see gc3 table", ("gc3_table", "rows")),
+    ("a profile of PyTorch: gc3 sim convert reads it", ("traceEvents",)),
+    ("an execution trace of PyTorch in JSON: gc3 sim convert reads it", ("nodes",)),
+    ("a plan of MSCCL++", ("gpus",)),
+)
+
+
+def looks_like(data: Any) -> str:
+    """Returns what a JSON document is by its members, after a semicolon; empty if that is not known.
+
+    >>> looks_like({"7-Flows": []})
+    '; it looks like a schedule of TE-CCL, which gc3 does not read'
+    """
+    members = cast("dict[Any, Any]", data) if isinstance(data, dict) else {}
+    found = next((what for what, names in _FORMS if any(name in members for name in names)), "")
+    return f"; it looks like {found}" if found else ""
