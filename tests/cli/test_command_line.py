@@ -69,6 +69,16 @@ def test_a_mistake_on_the_command_line_is_not_one_of_the_library(line: str, mess
     assert told.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["compile", "run", "bench -b 1KiB -e 1KiB", "show", "verify"])
+def test_what_compiles_also_runs(command: str) -> None:
+    gc3_(f"{command} alltonext -D N=2 -D G=2")
+
+
+def test_the_parameters_decide_between_an_algorithm_and_a_collective() -> None:
+    assert "the algorithm of that name takes N, G" in gc3_("run alltonext", 2).stderr
+    assert "alltonext of 3 ranks" in gc3_("run alltonext -D R=3 --check").stdout
+
+
 def test_an_impossible_parameter_of_a_custom_algorithm(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("import gc3\n@gc3.algorithm('allgather')\ndef unfinished(R):\n    pass\n")

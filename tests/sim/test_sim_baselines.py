@@ -539,7 +539,7 @@ def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
 
 
 def test_a_baseline_that_is_nothing_is_refused() -> None:
-    result = CliRunner().invoke(main, "sim ring_allreduce -t ndv4 --baseline ncccl".split())
+    result = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", "--baseline", "ncccl"])
     assert result.exit_code == 2
     assert "'ncccl' is neither nccl, nccl:VERSION, nor a file with a log: did you mean nccl?" in result.stderr
 

@@ -134,7 +134,7 @@ def _programs(
     spec: str, how: options.CompileOptions, engine: EngineOptions, engine_name: str, size: int
 ) -> tuple[list[Program], EngineOptions, Selected | None]:
     """The programs of X, and how to run them; if X is a collective, the choice of the program."""
-    if not target.is_collective(spec):
+    if not target.is_collective(spec, how):
         return target.modes(spec, how, slots=engine.slots), engine, None
     if engine_name == "cuda":
         raise click.UsageError(f"'{spec}' is a collective: tables are for CPUs, so name a program for --engine cuda")

@@ -38,9 +38,15 @@ def is_program(spec: str) -> bool:
     return not spec.endswith(".json") and ".py:" not in f"{spec}:" and Path(spec).is_file()
 
 
-def is_collective(spec: str) -> bool:
-    """Returns whether `spec` is the name of a collective, whose program a selection table has."""
-    return spec in collectives.BUILTIN and not is_program(spec)
+def is_collective(spec: str, options: CompileOptions) -> bool:
+    """Returns whether `spec` is the name of a collective, whose program a selection table has.
+
+    An algorithm of that name has the parameters of `options` if it takes them and needs no others.
+    """
+    if spec not in collectives.BUILTIN or is_program(spec):
+        return False
+    same = algorithms.catalogue().get(spec)
+    return same is None or not same.takes(options.parameters)
 
 
 def selected(spec: str, options: CompileOptions, *, size: int, engine: str) -> Selected:
@@ -53,7 +59,9 @@ def selected(spec: str, options: CompileOptions, *, size: int, engine: str) -> S
     ranks, root = given.pop("R", None), given.pop("root", 0)
     if ranks is None or given or (root and not collectives.get(spec).rooted):
         rooted = " and -D root=N" if collectives.get(spec).rooted else ""
-        raise click.UsageError(f"'{spec}' is a collective: it takes -D R=N, the number of ranks{rooted}")
+        same = algorithms.catalogue().get(spec)
+        also = f"; the algorithm of that name takes {same.signature()}" if same else ""
+        raise click.UsageError(f"'{spec}' is a collective: it takes -D R=N, the number of ranks{rooted}{also}")
     if not 0 <= root < ranks:
         raise click.UsageError(f"-D R={ranks}, root={root}: there is no such rank")
     with working(f"compiling the program for {spec}"):

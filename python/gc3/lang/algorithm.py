@@ -150,6 +150,15 @@ class Algorithm:
             self.function(**self.complete(given))
         return program
 
+    def signature(self) -> str:
+        """Returns the names of its parameters, with the defaults of those that have one."""
+        return ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in self.parameters) or "none"
+
+    def takes(self, given: Mapping[str, int]) -> bool:
+        """Returns whether it has the parameters `given`, and needs no others."""
+        needed = {p.name for p in self.parameters if p.default is None}
+        return needed <= given.keys() <= {p.name for p in self.parameters}
+
     def complete(self, given: Mapping[str, int]) -> dict[str, int]:
         """Returns the values of all parameters, including the defaults of those not given.
 
@@ -157,15 +166,14 @@ class Algorithm:
             gc3.UserError: A parameter is missing or unknown.
         """
         known = {p.name: p for p in self.parameters}
-        takes = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in self.parameters)
         for name in given:
             if name not in known:
-                raise self._error(f"'{self.name}' has no parameter '{name}'; it takes {takes or 'none'}")
+                raise self._error(f"'{self.name}' has no parameter '{name}'; it takes {self.signature()}")
         values: dict[str, int] = {}
         for name, parameter in known.items():
             value = given.get(name, parameter.default)
             if value is None:
-                raise self._error(f"'{self.name}' needs a value for '{name}'; it takes {takes}")
+                raise self._error(f"'{self.name}' needs a value for '{name}'; it takes {self.signature()}")
             values[name] = value
         return values
 
