@@ -103,9 +103,9 @@ def test_its_programs_are_files_for_other_runtimes(made: tuple[Path, dict[str, A
     found = json.loads(said.output)
     assert found["refused"] == []
     assert len(found["files"]) == len({*found["files"]}) == len(list(tmp_path.glob("*.xml")))
-    whole = Program.load(tmp_path / "allgather-3ranks-0B.xml")
+    whole = Program.load(tmp_path / "allgather-3ranks-90B.xml")
     assert whole.use is not None
-    assert whole.use.min_bytes == 0
+    assert whole.use.min_bytes == 90
     assert whole.verify().ok
     exported = gc3("table", "export", str(file), "--ranks", "3", "-o", str(tmp_path / "c++"))
     assert exported.exit_code == 0, exported.output

@@ -73,7 +73,9 @@ def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, mo
     assert status == 0, said
     (row,) = json.loads(Path("t.json").read_text())["rows"]
     assert row["program"]["algorithm"] == f"{mine}:mine"
-    program = Table.read("t.json").choose("gather", ranks=2, size=8, in_place=False, root=1).row.spec.compile(2, root=1)
+    program = (
+        Table.read("t.json").choose("gather", ranks=2, size=1024, in_place=False, root=1).row.spec.compile(2, root=1)
+    )
     assert (program.name, program.collective.root) == ("mine", 1)
     # What is known counts until the algorithm changes.
     assert "1 point known" in tune(*line)[1]

@@ -19,6 +19,7 @@ from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Search, SimulatedTuner
 from gc3.tune.guided import MOST
+from gc3.tune.space import candidates
 
 pytestmark = pytest.mark.python_only
 
@@ -168,7 +169,7 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
         (row,) = (r for r in rows if r.size[0] <= size and (r.size[1] is None or size < r.size[1]))
         assert sim.Simulation(row.spec.compile(8), on).run(size).time_s <= Nccl(on, "allgather")(size).time_s
     assert gc3(*line, "-o", str(file), "--all-sizes").exit_code == 0
-    assert read_rows(file)[0].size[0] == 0
+    assert read_rows(file)[0].size[0] == 128
     refused = gc3("tune", "--all-sizes", "-o", str(file))
     assert (refused.exit_code, "are for --engine sim" in " ".join(refused.output.split())) == (2, True)
 
@@ -274,3 +275,11 @@ def test_the_busiest_link_takes_no_less_than_is_said_of_it() -> None:
             known.bounds.update({size: truth[size] for size in seen})
             for size in sizes:
                 assert known.busy(size) <= truth[size] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("machine", "able"), [("ndv4", False), ("ndv5", True)])
+def test_programs_for_switches_are_tried_where_switches_can_run_them(machine: str, able: bool) -> None:
+    search = Search("allreduce", sim.platform(machine), 8, in_place=True)
+    tried, _ = search.fastest(64 << 20)
+    assert any(spec.algorithm.startswith("nvls_") for spec, _ in tried) == able
+    assert not any(spec.algorithm.startswith("nvls_") for spec in candidates("allreduce", 8, in_place=True))

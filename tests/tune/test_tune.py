@@ -109,7 +109,7 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     sizes = (1024, 4096, 16384)
     points = [measured(1024, a=1, b=9), measured(4096, a=9, b=1), measured(16384, a=9, b=1)]
     found = ranges(points, sizes)
-    assert [(r.first, r.end, r.spec) for r in found] == [(0, 2048, A), (2048, None, B)]
+    assert [(r.first, r.end, r.spec) for r in found] == [(512, 2048, A), (2048, 32768, B)]
     assert [r.in_place for r in found] == [None, None]
     rows = parse(json.dumps(table(each.row() for each in found)), "t.json")
     assert Table(rows).choose("allreduce", ranks=4, size=3000, in_place=False).row.spec == B
@@ -117,6 +117,9 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     # A search that ended early leaves the larger sizes to the default table.
     assert ranges(points[:1], sizes)[-1].end == 2048
     assert ranges([], sizes) == []
+    # So does one that looked at a single size.
+    (only,) = ranges(points[:1], sizes[:1])
+    assert (only.first, only.end) == (724, 1448)
 
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
@@ -341,7 +344,7 @@ def test_a_time_limit_is_shared_among_the_points(monkeypatch: pytest.MonkeyPatch
 def test_a_boundary_lies_between_measured_sizes() -> None:
     near, far = measured(1 << 10, a=1.0, b=9.0), measured(1 << 18, a=9.0, b=1.0)
     sizes = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
-    assert [(r.first, r.end) for r in ranges([near, far], sizes)] == [(0, 1 << 14), (1 << 14, 1 << 19)]
+    assert [(r.first, r.end) for r in ranges([near, far], sizes)] == [(512, 1 << 14), (1 << 14, 1 << 19)]
 
 
 def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
@@ -368,7 +371,7 @@ def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert f"1 row in {file}" in rest
     (row,) = parse(file.read_text(), "tuned.json")
-    assert row.size[0] == 0
+    assert row.size[0] == 512
 
 
 def test_invalid_options_are_refused(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_rows_lie_between_the_skews_that_were_measured(tmp_path: Path) -> None:
         (PAIRS, (6.0, None)),
     ]
     table = Table(parse(json.dumps(as_table(each.row() for each in found)), "t.json") + Table.default().rows)
-    chosen = [table.choose("alltoall", ranks=4, size=8, in_place=False, skew=s) for s in (1, 1.9, 2, 6.1)]
+    chosen = [table.choose("alltoall", ranks=4, size=1024, in_place=False, skew=s) for s in (1, 1.9, 2, 6.1)]
     assert [choice.row.spec for choice in chosen] == [PAIRS, PAIRS, TWO_STEP, PAIRS]
     assert chosen[2].passed_over == (("t.json row 1", "for a skew of less than 2"),)
     # Without other skews a row is for all.

@@ -12,6 +12,7 @@ from gc3.lang import Cost, algorithm, chunk
     section="NCCL's NVLS (src/device/all_gather.h), and rings between nodes",
     good_for="nodes whose switches multicast: a GPU's port sends each block once, however many GPUs receive it",
     cost=Cost(steps="min(G-1, 1) + N-1", sent="N*G-1", of="N*G"),
+    in_switch=True,
 )
 def nvls_allgather(G: int, N: int = 1) -> None:
     """Each block goes round the ring of nodes, and whichever GPU of a node receives it multicasts it there."""

@@ -12,6 +12,7 @@ from gc3.lang import Cost, algorithm, chunk
     section="NCCL's NVLS (src/device/all_reduce.h, RunWorkNvls), for switches that add up and multicast",
     good_for="large messages on one node whose switches add up and multicast (NVSwitch of H100 and newer)",
     cost=Cost(steps="2 * min(R-1, 1)", sent="2*(R-1)", of="R"),
+    in_switch=True,
 )
 def nvls_allreduce(R: int) -> None:
     """Rank r is sent the sum of all ranks' chunk r, and multicasts it; different channels let both overlap."""

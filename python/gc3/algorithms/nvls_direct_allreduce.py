@@ -13,6 +13,7 @@ from gc3.lang import Cost, algorithm, chunk
     section="002 section 7.1.2 between nodes, with the switches of NCCL's NVLSTree inside them",
     good_for="medium messages on several nodes whose switches add up and multicast: four steps, whatever N is",
     cost=Cost(steps="2 * min(G-1, 1) + 2 * min(N-1, 1)", sent="2*N*(G-1) + 2*(N-1)", of="N*G"),
+    in_switch=True,
 )
 def nvls_direct_allreduce(N: int, G: int) -> None:
     """Each GPU is sent its node's sum of its share; one in each node sums a part of it for all, then all multicast."""

@@ -18,6 +18,7 @@ from gc3.lang.formula import pow2
         sent="2*(G-1) + ceil_log2(N)",
         of="G",
     ),
+    in_switch=True,
 )
 def nvls_doubling_allreduce(N: int, G: int) -> None:
     """Each GPU is sent its node's sum of its share, adds up those of all nodes as partners swap, and multicasts it.

@@ -13,6 +13,7 @@ from gc3.lang import Cost, algorithm
     section="NCCL's NVLS (src/device/reduce_scatter.h), and rings between nodes",
     good_for="nodes whose switches add up: a GPU's port receives each sum once, however many GPUs send to it",
     cost=Cost(steps="min(G-1, 1) + N-1", sent="N*G-1", of="N*G"),
+    in_switch=True,
 )
 def nvls_reducescatter(G: int, N: int = 1) -> None:
     """Each GPU g is sent its node's sums of the blocks of all GPUs g, which rings across the nodes then add up."""

@@ -14,6 +14,7 @@ from gc3.lang import Cost, algorithm
     section="NCCL's NVLSTree (src/device/all_reduce.h, RunWorkNvlsTree), with rings instead of trees",
     good_for="large messages on several nodes whose switches add up and multicast: the least data on ports and NICs",
     cost=Cost(steps="2 * min(G-1, 1) + 2*(N-1)", sent="2*N*(G-1) + 2*(N-1)", of="N*G"),
+    in_switch=True,
 )
 def nvls_ring_allreduce(N: int, G: int) -> None:
     """Each GPU is sent its node's sum of its share, reduces it round the ring of nodes, and multicasts the results."""

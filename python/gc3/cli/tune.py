@@ -408,7 +408,7 @@ def _print_summary(found: Found, rows: list[Range], file: str, *, kept: bool) ->
         )
     left = [each for each in rows if each.spec == REFERENCE]
     for each in left:
-        upto = "or more" if each.end is None else f"to {each.end - 1} B"
+        upto = f"to {each.end - 1} B"
         name = each.points[0].reference or ("NCCL", 0.0)
         output.remark(
             f"{each.collective} of {each.first} B {upto} has no row: {name[0]} is faster there, as simulated; "

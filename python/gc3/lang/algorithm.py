@@ -83,6 +83,7 @@ class Algorithm:
         summary: What it does, in one line.
         good_for: When to use it.
         cost: The data that it sends; None if not given.
+        in_switch: Whether it is for switches that multicast and add up, without which it is plain messages.
         file: Source file of the function.
         line: Its first line.
     """
@@ -101,6 +102,7 @@ class Algorithm:
     summary: str
     good_for: str
     cost: Cost | None
+    in_switch: bool
     file: str
     line: int
 
@@ -240,6 +242,7 @@ def algorithm(
     section: str = "",
     good_for: str = "",
     cost: Cost | None = None,
+    in_switch: bool = False,
     name: str | None = None,
 ) -> Callable[[Callable[..., None]], Algorithm]:
     """Turns a function that writes a program into an algorithm.
@@ -257,6 +260,7 @@ def algorithm(
         section: The paper section that describes the algorithm.
         good_for: When to use it.
         cost: The data that it sends.
+        in_switch: Whether it is for switches that multicast and add up.
         name: The algorithm's name; by default the function's name.
 
     >>> from gc3._core import chunk
@@ -321,6 +325,7 @@ def algorithm(
             summary=(inspect.getdoc(function) or "").split("\n", 1)[0],
             good_for=good_for,
             cost=cost,
+            in_switch=in_switch,
             file=code.co_filename,
             line=code.co_firstlineno,
         )

@@ -137,6 +137,7 @@ def stepwise(steps: StepList, known: tuple[str, int, int] | None = None, *, step
         summary=f"A synthesized schedule of {len(steps.steps)} steps.",
         good_for="",
         cost=None,
+        in_switch=False,
         file=steps.file,
         line=1 if steps.file else 0,
     )

@@ -92,8 +92,7 @@ def trust(on: Platform, programs: Sequence[_core.Program], sizes: Sequence[int],
 
 def counts_on_switches(on: Platform, program: _core.Program) -> bool:
     """Returns whether the times of a program are with switches that multicast and add up."""
-    able = any(c.multicast_efficiency for c in on.topology.classes)
-    return able and program.in_switch and program.protocol == "Simple"
+    return on.topology.multicasts and program.in_switch and program.protocol == "Simple"
 
 
 def of_preset(on: Platform, asked: Sequence[Asked], changed: str = "", *, in_switch: bool = False) -> Trust:

@@ -83,6 +83,11 @@ class Topology(Parts):
         known = (PROCESSORS.get(name) for name in {rank.processor for rank in self.ranks})
         return min((p.threadblocks(NCCL) for p in known if p is not None), default=0)
 
+    @property
+    def multicasts(self) -> bool:
+        """Whether it has switches that multicast and add up."""
+        return any(c.multicast_efficiency for c in self.classes)
+
     @cached_property
     def all_resources(self) -> tuple[Resource, ...]:
         """The shared resources and, after them, the wire of each link that has lanes."""

@@ -118,7 +118,7 @@ def carried_once(topology: Topology, sets: Sequence[Sequence[tuple[int, int]]]) 
     """
     direct = {(link.src, link.dst) for link in topology.links}
     found: tuple[set[int], set[int]] = (set(), set())
-    if not any(c.multicast_efficiency for c in topology.classes):
+    if not topology.multicasts:
         return found
     for i, pairs in enumerate(sets):
         for end in (0, 1):

@@ -154,9 +154,12 @@ class Search:
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
         orders = dict.fromkeys(((), ring_order(on.topology) if is_symmetric(collective) else ()))
+        own = tuple(own)
         for name in (*catalogue(), *own):
             algorithm = load(name)
-            if algorithm.collective_name != collective:
+            if algorithm.collective_name != collective or (
+                algorithm.in_switch and not on.topology.multicasts and name not in own
+            ):
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
             for parameters, order in product(self._all_parameters(algorithm), orders):

@@ -32,7 +32,7 @@ class Range:
         collective: Name.
         ranks: Number of ranks.
         first: The first S in bytes.
-        end: The first that is too large; None: no end.
+        end: The first that is too large.
         in_place: The mode; None: both.
         spec: The program.
         points: The points it was chosen at.
@@ -42,7 +42,7 @@ class Range:
     collective: str
     ranks: int
     first: int
-    end: int | None
+    end: int
     in_place: bool | None
     spec: Spec
     points: tuple[Measured, ...]
@@ -122,11 +122,14 @@ def ranges(
 
     With `with_reference` the reference of the points, such as NCCL, competes; its ranges have the program REFERENCE.
 
-    A boundary lies halfway between two measured sizes, or skews, on a logarithmic scale. The range of the last of
-    `sizes` has no end. If the search ended before that size, the default table serves larger calls.
+    A boundary lies halfway between two measured sizes, or skews, on a logarithmic scale. The first of `sizes` and the
+    last are as far from the ends, or half of a factor of 2 if there is one size: nothing is known of other sizes, so
+    the default table serves them.
     """
     found: list[Range] = []
     points = list(points)
+    smaller = math.isqrt(sizes[0] ** 3 // sizes[1]) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 // 2)
+    larger = math.isqrt(sizes[-1] ** 3 // max(sizes[-2], 1)) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 * 2)
     skews: dict[tuple[str, int], set[float]] = {}
     for point in points:
         skews.setdefault((point.collective, point.ranks), set()).add(point.skew)
@@ -134,16 +137,16 @@ def ranges(
         measured = [_with_reference(point) if with_reference else point for point in group]
         between = _between(sorted(skews[collective, ranks]), skew)
         chosen = choose(measured, change, other)
-        first = 0
+        first = smaller
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)
             last = served[-1].size
             known = [point.size for point in measured if point.size > last]
             after = known[:1] or sizes[sizes.index(last) + 1 :][:1]
-            end = math.isqrt(last * after[0]) if after else None
+            end = math.isqrt(last * after[0]) if after else larger
             mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
             found.append(Range(collective, ranks, first, end, mode, spec, served, between))
-            first = end or 0
+            first = end
     return found
 
 

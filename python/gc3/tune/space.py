@@ -59,7 +59,8 @@ def candidates(
     found: list[Spec] = []
     algorithms = {**catalogue(), **{spec: load(spec) for spec in own}}
     for name, algorithm in algorithms.items():
-        if algorithm.collective_name != collective:
+        # Engines of CPUs have no such switches.
+        if algorithm.collective_name != collective or (algorithm.in_switch and name not in own):
             continue
         for parameters in _parameters(algorithm, ranks):
             first = Spec(name, parameters)
