@@ -18,7 +18,7 @@ from gc3 import _core, errors
 from gc3.comm.export import export
 from gc3.comm.selection import Table, read_rows
 from gc3.cuda.driver import compilers, nccl_libraries
-from gc3.support import files, knobs
+from gc3.support import files, knobs, schema
 
 __all__ = [
     "Log",
@@ -217,18 +217,26 @@ def read_logs(folder: str | os.PathLike[str]) -> list[Log]:
     return [_log(files.read_json(path, "FileUnreadable"), path) for path in found]
 
 
+_CALL = {"function": schema.TEXT, "calls": {**schema.COUNT, "minimum": 1}}
+_COUNTS = {"from": schema.COUNT, "to": schema.COUNT}
+_SCHEMA = schema.record(
+    format={"const": _LOG},
+    process=schema.COUNT,
+    nccl=schema.TEXT,
+    served=schema.array(schema.record(**_CALL, **_COUNTS, program=schema.TEXT, host_ns=schema.COUNT)),
+    left=schema.array(schema.record(**_CALL, **_COUNTS)),
+    reasons=schema.array(schema.record(**_CALL, why=schema.TEXT)),
+)
+
+
 def _log(data: Any, path: Path) -> Log:
-    try:
-        if data["format"] != _LOG:
-            raise KeyError(_LOG)
-        served = [
-            Served(s["function"], (s["from"], s["to"]), s["program"], s["calls"], s["host_ns"]) for s in data["served"]
-        ]
-        served += [Served(s["function"], (s["from"], s["to"]), "NCCL", s["calls"]) for s in data["left"]]
-        reasons = tuple((r["function"], r["why"], r["calls"]) for r in data["reasons"])
-        return Log(data["process"], data["nccl"], tuple(served), reasons)
-    except (KeyError, TypeError) as problem:
-        raise errors.error("FileUnreadable", f"'{path}': not a log of format {_LOG}") from problem
+    schema.check(data, _SCHEMA, "FileUnreadable", file=str(path), what="a log of NCCL's API")
+    served = [
+        Served(s["function"], (s["from"], s["to"]), s["program"], s["calls"], s["host_ns"]) for s in data["served"]
+    ]
+    served += [Served(s["function"], (s["from"], s["to"]), "NCCL", s["calls"]) for s in data["left"]]
+    reasons = tuple((r["function"], r["why"], r["calls"]) for r in data["reasons"])
+    return Log(data["process"], data["nccl"], tuple(served), reasons)
 
 
 def unknown(path: Path) -> list[str]:

@@ -87,26 +87,25 @@ def test_the_command_compares_and_draws(old: Path, tmp_path: Path) -> None:
         (lambda d: d["settings"].update(engine="processes"), "it has engine processes, not threads"),
         (lambda d: d["settings"].update(dtype="int8"), "it has dtype int8, not float32"),
         (lambda d: d["programs"]["out_of_place"].update(ranks=3), "it has ranks 3, not 2"),
-        (lambda d: d.pop("rows"), "is not what"),
-        (lambda d: d["rows"][0].update(size="large"), "is not what"),
-        (lambda d: d["rows"][0].update(out_of_place=[]), "is not what"),
-        (lambda d: d["rows"][0]["in_place"].pop("quarter_us"), "is not what"),
-        (lambda d: d.update(programs=[]), "is not what"),
-        (lambda d: d.update(programs={"a": 1}), "is not what"),
+        (lambda d: d.pop("rows"), "it is not what"),
+        (lambda d: d["rows"][0].update(size="large"), "it is not what"),
+        (lambda d: d["rows"][0].update(out_of_place=[]), "it is not what"),
+        (lambda d: d["rows"][0]["in_place"].pop("quarter_us"), "it is not what"),
+        (lambda d: d.update(programs=[]), "it is not what"),
+        (lambda d: d.update(programs={"a": 1}), "it is not what"),
     ],
 )
 def test_files_that_cannot_be_compared(change: Any, told: str, old: Path, tmp_path: Path) -> None:
     path = _changed(old, tmp_path / "other.json", change)
     result = _gc3(*_BENCH, "--compare", str(path))
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == (1 if "it is not" in told else 2), result.output
     assert told in result.output
 
 
 def test_files_of_other_kinds(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[1, 2]")
-    assert _gc3(*_BENCH, "--compare", str(tmp_path / "list.json")).exit_code == 2
     (tmp_path / "text.json").write_text("hello")
-    for name in ("text.json", "none.json"):
+    for name in ("list.json", "text.json", "none.json"):
         result = _gc3(*_BENCH, "--compare", str(tmp_path / name))
         assert result.exit_code == 1
         assert "Traceback" not in result.output

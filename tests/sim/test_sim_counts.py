@@ -64,9 +64,13 @@ def test_counts_from_a_file() -> None:
         ("[1, 2]", "ring_allgather --topology ndv4", "2 counts; allgather of 8 ranks has 8"),
         ("[1, 2]", "ring_allreduce --topology ndv4", "GC3-V012"),
         ("[0, 0, 0, 0, 0, 0, 0, 0]", "ring_allgather --topology ndv4", "all counts are 0"),
-        ('["a"]', "ring_allgather --topology ndv4", "expected a whole number"),
-        ('{"a": 1}', "ring_allgather --topology ndv4", "expected a whole number"),
-        ("[-1]", "ring_allgather --topology ndv4", "expected a whole number"),
+        ('["a"]', "ring_allgather --topology ndv4", "$[0]: 'a' is not of type 'integer', 'array'"),
+        (
+            '{"a": 1}',
+            "ring_allgather --topology ndv4",
+            "not a list of counts, or a list of such lists: $: {'a': 1}",
+        ),
+        ("[[-1]]", "ring_allgather --topology ndv4", "$[0][0]: -1 is less than the minimum of 0"),
     ],
 )
 def test_counts_that_do_not_fit(text: str, line: str, problem: str, tmp_path: Path) -> None:

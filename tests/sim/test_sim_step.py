@@ -204,7 +204,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         chakra.read_all(str(tmp_path / "t.json"), 2)
     for text in ("[]", '{"a": []}', '{"a": [0, 0]}', '{"a": [-1]}', '{"a": 3}'):
         (tmp_path / "g.json").write_text(text)
-        with pytest.raises(gc3.UserError, match="expected an object of names with lists of different ranks"):
+        with pytest.raises(gc3.UserError, match="it is not an object of names with lists of different ranks"):
             chakra.read_groups(str(tmp_path / "g.json"))
 
 

@@ -10,7 +10,7 @@ import click
 
 from gc3.cli import sizes
 from gc3.report import svg, times
-from gc3.support import files
+from gc3.support import files, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,17 @@ MODES = {"out_of_place": "out of place", "in_place": "in place"}
 # confidence of about 95 % (McGill, Tukey, Larsen: Variations of Box Plots, 1978).
 _NOTCH = 1.57
 _TIMES = ("median_us", "quarter_us", "three_quarters_us")
+_OR_NOT = {"type": ["object", "null"]}
+_PROGRAM = {**schema.record(collective=schema.TEXT, ranks=schema.COUNT), **_OR_NOT}
+_MODE = {**schema.record(**dict.fromkeys(_TIMES, schema.TIME)), **_OR_NOT}
+_SCHEMA = schema.record(
+    programs={
+        **schema.record(**dict.fromkeys(MODES, _PROGRAM)),
+        "anyOf": [{"properties": {mode: {"type": "object"}}} for mode in MODES],
+    },
+    settings=schema.record(iterations=schema.COUNT, engine=schema.TEXT, dtype=schema.TEXT, op=schema.TEXT),
+    rows=schema.array(schema.record(size=schema.COUNT, **dict.fromkeys(MODES, _MODE))),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +70,21 @@ class Earlier:
         """Reads a file.
 
         Raises:
-            gc3.UserError: It cannot be read.
-            click.UsageError: It is not such a file.
+            gc3.UserError: It cannot be read, or is not such a file.
         """
         self.path = path
-        data = files.read_json(path, "FileUnreadable")
-        try:
-            settings = data["settings"]
-            self._iterations = int(settings["iterations"])
-            self.about = self._what(data["programs"], settings)
-            self.rows: dict[tuple[int, str], Mapping[str, float]] = {
-                (int(row["size"]), mode): {name: float(row[mode][name]) for name in _TIMES}
-                for row in data["rows"]
-                for mode in MODES
-                if row[mode] is not None
-            }
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, StopIteration):
-            raise click.UsageError(f"'{path}' is not what this version of `gc3 bench --json` prints") from None
+        data = files.read_json(path, "BadMeasurements")
+        what = "what this version of `gc3 bench --json` prints"
+        schema.check(data, _SCHEMA, "BadMeasurements", file=path, what=what)
+        settings = data["settings"]
+        self._iterations = int(settings["iterations"])
+        self.about = self._what(data["programs"], settings)
+        self.rows: dict[tuple[int, str], Mapping[str, float]] = {
+            (row["size"], mode): {name: float(row[mode][name]) for name in _TIMES}
+            for row in data["rows"]
+            for mode in MODES
+            if row[mode] is not None
+        }
 
     @staticmethod
     def _what(programs: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from gc3 import errors
-from gc3.support import files
+from gc3.support import files, schema
 from gc3.support.forms import looks_like
 
 COLLECTIVES: Mapping[int, str] = {  # CollectiveCommType
@@ -144,14 +144,10 @@ def read_groups(path: str) -> dict[str, list[int]]:
         gc3.UserError: The file cannot be read, or is something else.
     """
     data = files.read_json(path, "BadTrace")
-    groups: dict[str, list[int]] = {}
-    for name, ranks in cast("dict[Any, Any]", data).items() if isinstance(data, dict) else [("", None)]:
-        numbers = cast("list[Any]", ranks) if isinstance(ranks, list) else []
-        whole = all(isinstance(r, int) and not isinstance(r, bool) and r >= 0 for r in numbers)
-        if not numbers or not whole or len(set(numbers)) < len(numbers):
-            raise errors.error("BadTrace", f"'{path}': expected an object of names with lists of different ranks")
-        groups[str(name)] = numbers
-    return groups
+    ranks = schema.array(schema.COUNT, minItems=1, uniqueItems=True)
+    what = "an object of names with lists of different ranks"
+    schema.check(data, {"type": "object", "additionalProperties": ranks}, "BadTrace", file=path, what=what)
+    return {name: [int(rank) for rank in ranks] for name, ranks in data.items()}
 
 
 def write(path: str, trace: Iterable[Node]) -> None:

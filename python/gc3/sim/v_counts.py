@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from gc3 import _core, collectives, errors
-from gc3.support import files
+from gc3.support import files, schema
 
-_MOST = 2**40
+_COUNT = {**schema.COUNT, "maximum": 2**40}
+_COUNTS = schema.array({**_COUNT, "type": ["integer", "array"], "items": _COUNT})
 
 
 def read(path: str | os.PathLike[str]) -> list[int]:
@@ -22,12 +23,10 @@ def read(path: str | os.PathLike[str]) -> list[int]:
     Raises:
         gc3.UserError: It cannot be read, or holds something else.
     """
-    data: Any = files.read_json(path, "BadSimulation")
-    rows = cast("list[Any]", data) if isinstance(data, list) else [data]
-    flat: list[Any] = []
-    for row in rows:
-        flat += cast("list[Any]", row) if isinstance(row, list) else [row]
-    return [errors.whole(count, f"{os.fspath(path)}: a count", 0, _MOST, name="BadSimulation") for count in flat]
+    data = files.read_json(path, "BadSimulation")
+    schema.check(data, _COUNTS, "BadSimulation", file=os.fspath(path), what="a list of counts, or a list of such lists")
+    rows = [cast("list[int]", row if isinstance(row, list) else [row]) for row in data]
+    return [int(count) for row in rows for count in row]
 
 
 def checked(program: _core.Program, counts: Sequence[int]) -> list[int]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gc3 import errors
 from gc3.support.files import parse_json, read_text
+from gc3.support.schema import check
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Bound, Fabric, Level, Link, LinkClass, Port, Rank, Resource
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
 
 VERSION = 1
 # A topology of 65,536 ranks on a fabric takes about 10 MB.
 MAX_BYTES = 64 << 20
-_SHOWN = 200
 
 
 @cache
@@ -126,23 +123,11 @@ def loads(text: str, *, file: str = "") -> Topology:
 
 def from_data(data: Any, *, file: str = "") -> Topology:
     """Returns the topology of a parsed JSON form; `file` is its name in errors."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415  slow to import, and few commands need it
-
-    validator: Any = Draft202012Validator(_inlined(schema()))
-    problem: ValidationError | None = next(validator.iter_errors(data), None)
-    if problem is not None:
-        raise errors.error("BadTopology", _explained(problem), file=file, line=1 if file else 0)
+    check(data, _inlined(schema()), "BadTopology", file=file)
     try:
         return _topology(data)
     except errors.UserError as defect:
         raise errors.error("BadTopology", defect.diagnostics[0].message, file=file, line=1 if file else 0) from None
-
-
-def _explained(problem: ValidationError) -> str:
-    text = problem.message
-    if len(text) > _SHOWN:
-        text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
-    return f"{problem.json_path}: {text}"
 
 
 def _topology(data: Any) -> Topology:
