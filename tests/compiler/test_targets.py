@@ -16,6 +16,7 @@ import gc3
 from gc3 import errors
 from gc3.algorithms import load
 from gc3.cli.main import main
+from gc3.comm import programs
 from gc3.runtime import targets
 
 Write = Callable[..., str]
@@ -363,3 +364,11 @@ def test_compile_proves_the_program_that_the_target_executes(write: Write, tmp_p
     assert "GC3-V005" in gc3_(f"compile {file} -o {out} --target azure", 1).stderr
     assert not out.exists()
     gc3_(f"compile {file} -o {out} --dialect rccl")
+    # So does the export of a table.
+    table = tmp_path / "t.json"
+    place = programs.place(programs.write(gc3.Program.load(file), str(table)))
+    row = {"collective": "allreduce", "in_place": False, "program": {"file": place}}
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    data = json.loads(gc3_(f"table export {table} --ranks 2 --xml azure -o {tmp_path / 'xml'} --json", 1).stdout)
+    assert data["files"] == list((tmp_path / "xml").iterdir()) == []
+    assert "deadlock" in data["refused"][0]

@@ -11,7 +11,6 @@ from gc3.comm.selection import Row, Table
 from gc3.support import files
 
 FORMAT = "gc3-programs-1"
-_REFUSED = ("TargetLimit", "LimitExceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def export_xml(
         begin: Called before each file.
 
     Returns:
-        The files, and for each program that the runtime cannot execute the reason.
+        The files, and the reason for each program that the runtime cannot execute, or would execute wrongly.
 
     Raises:
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
@@ -119,7 +118,7 @@ def export_xml(
             program.save(path, target=target, min_bytes=first, max_bytes=0 if end is None else end - 1)
             written.append(path)
         except errors.UserError as problem:
-            if problem.diagnostics[0].name not in _REFUSED:
+            if problem.diagnostics[0].name == "FileUnwritable":
                 raise
             refused.append(f"{entry.row.source}, {path.name}: {problem.message}")
     return written, refused

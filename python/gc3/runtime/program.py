@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.runtime import recording, schedule, scratch
+from gc3.runtime import for_target, recording, schedule, scratch
 from gc3.runtime.buffers import bind
 from gc3.support import files, knobs, notebook
 
@@ -169,7 +169,7 @@ class Program:
         Args:
             path: The file.
             dialect: The dialect of MSCCL XML: "msccl" or "rccl"; None: the target's, or else "msccl".
-            target: The runtime whose limits the XML must keep: "msccl", "azure" or "rccl"; None: no limits.
+            target: The runtime that the XML is for, for which it is proven: "msccl", "azure" or "rccl"; None: any.
             min_bytes: The XML is for whole buffers of at least this size.
             max_bytes: And of at most this size; 0: no limit.
 
@@ -188,6 +188,8 @@ class Program:
             else:
                 self.core.save_text(name) if ending == ".txt" else self.core.save(name)
             return
+        if target is not None:
+            for_target.prove(self.core, target, dialect or dialect_of(target), min_bytes, max_bytes)
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
     @property

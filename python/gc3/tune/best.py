@@ -19,6 +19,7 @@ from gc3 import collectives, datatypes, errors
 from gc3.comm import programs
 from gc3.comm.selection import Spec
 from gc3.lang import compile as compile_program
+from gc3.runtime import for_target
 from gc3.runtime.program import Program, dialect_of, verify
 from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, Simulation
@@ -332,7 +333,7 @@ class Best:
     def _check_target(self, program: Program) -> None:
         """Refuses a program that the target cannot execute."""
         if self._target is not None:
-            program.core.to_xml(dialect_of(self._target), self._target)
+            for_target.prove(program.core, self._target, dialect_of(self._target))
 
     def rows(self, table: str, sizes: list[int], *, complete: bool = True) -> list[dict[str, Any]]:
         """Returns the rows of a table for what was found, and writes the programs that they name beside it.

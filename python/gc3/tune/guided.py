@@ -27,6 +27,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
+from gc3.runtime import for_target
 from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
@@ -366,7 +367,7 @@ class Search:
     def _make(self, spec: Spec) -> Program:
         program = spec.compile(self._ranks, in_place=self._in_place, prove=False)
         if self._target is not None:
-            program.core.to_xml(dialect_of(self._target), self._target)
+            for_target.prove(program.core, self._target, dialect_of(self._target))
         return program
 
     def _seconds(self, known: _Known, size: int) -> float:
