@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import errors
 from gc3.sim import nccl_tests
 from gc3.sim.nccl import Nccl
 
@@ -80,7 +81,8 @@ def make(
         )
     if not Path(spec).exists():
         meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
-        raise click.UsageError(f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}")
+        told = f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}"
+        raise errors.error("BadArgument", told)
     log = nccl_tests.read(spec)
     log.check(model)
     in_place = all(p.collective.in_place for p in programs)
