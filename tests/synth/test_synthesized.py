@@ -223,10 +223,11 @@ MISTAKES: list[tuple[Any, str]] = [
     ("[" * 100_000, "nested too deeply"),
     (f'{{"msccl_type": {"9" * 5000}}}', r"4300.* digits"),  # Python 3.10 words it differently
     ('{"msccl_type": "topology"}', "msccl_type is 'topology', not 'algorithm'"),
-    ('{"7-Flows": []}', "algorithms of SCCL, MSCCL and TACCL are read; it looks like a schedule of TE-CCL"),
+    ('{"7-Flows": []}', "algorithms of SCCL and MSCCL are read; it looks like a schedule of TE-CCL"),
     (edited("Allgather", "steps", to=...), "the file has no 'steps'"),
     (edited("Allgather", "steps", to={}), "steps is an object, not a list"),
     (edited("Allgather", "steps", 0, "sends", 0, to=[0, 1]), "has 2 numbers"),
+    (edited("Allgather", "steps", 0, "sends", 0, to=[0, 0, 1, 5, 0]), "the times of TACCL's sends are not read"),
     (
         edited("Allgather", "steps", 0, "sends", 0, to=[0, 1, N]),
         r"sends\[0\]\[2\] is 4, not a whole number from 0 to 3",

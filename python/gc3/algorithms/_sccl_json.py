@@ -44,7 +44,7 @@ class _Reader:
         kind = top.get("msccl_type", top.get("sccl_type"))
         if kind != "algorithm":
             given = f"msccl_type is {_shown(kind)}, not 'algorithm'" if kind else "it has no msccl_type"
-            self.fail(f"{given}, and algorithms of SCCL, MSCCL and TACCL are read{'' if kind else looks_like(top)}")
+            self.fail(f"{given}, and algorithms of SCCL and MSCCL are read{'' if kind else looks_like(top)}")
         collective = self.as_object(self.member(top, "collective"), "collective")
         ranks = self.as_number(self.member(collective, "nodes", "collective"), "collective.nodes", 1, _MAX_RANKS)
         links = self.links(top.get("topology"), ranks)
@@ -132,7 +132,8 @@ class _Reader:
             at = f"{where}.sends[{i}]"
             parts = self.as_list(item, at)
             if len(parts) != 3:  # noqa: PLR2004
-                self.fail(f"{at} has {len(parts)} numbers, not address, source and destination")
+                timed = "; the times of TACCL's sends are not read" if len(parts) in (4, 5, 6) else ""
+                self.fail(f"{at} has {len(parts)} numbers, not address, source and destination{timed}")
             address = self.as_number(parts[0], f"{at}[0]", 0, _MAX_CHUNKS - 1)
             src, dst = (self.as_number(parts[k], f"{at}[{k}]", 0, ranks - 1) for k in (1, 2))
             if src == dst:

@@ -9,8 +9,11 @@ _FORMS = (
     ("a schedule of TE-CCL, which gc3 does not read", ("7-Flows", "8-Chunk paths", "1-Epoch_Duration")),
     ("the input of TE-CCL, which gc3 does not read", ("TopologyParams", "InstanceParams")),
     ("a sketch of TACCL, which gc3 does not read", ("intranode_sketch", "internode_sketch")),
-    ("a topology of TACCL, which gc3 does not read", ("gpus_per_node", "node_invbws_list", "node_betas_list")),
-    ("an algorithm of SCCL, MSCCL or TACCL: give it as the program", ("msccl_type", "sccl_type")),
+    (
+        "a topology of TACCL, which gc3 does not read",
+        ("gpus_per_node", "ngpus_per_node", "node_invbws_list", "node_betas_list"),
+    ),
+    ("a file of SCCL, MSCCL or TACCL: algorithms of SCCL and MSCCL are read as programs", ("msccl_type", "sccl_type")),
     ("a topology of gc3: give it as the machine", ("gc3_topology",)),
     ("a preset of gc3: give it as --preset", ("gc3_sim_preset",)),
     ("a selection table of gc3: see gc3 table", ("gc3_table", "rows")),

@@ -47,9 +47,9 @@ def import_file(
     if format is None:
         first = content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
         if first == b"{":
-            told = looks_like(files.parse_json(content.decode("utf-8", "replace"), "BadTopology", path))
+            told = looks_like(files.parse_json(content.decode("utf-8", "replace"), "BadTopologyImport", path))
             read = "NCCL's topology XML or the output of `nvidia-smi topo -m`"
-            raise errors.error("BadTopology", f"it is JSON, not {read}{told}", file=path, line=1)
+            raise errors.error("BadTopologyImport", f"it is JSON, not {read}{told}", file=path, line=1)
         format = "nccl" if first == b"<" else "nvidia-smi"
     if format == "nccl":
         machine = nccl_xml.parse(content, file=path)
