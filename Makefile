@@ -191,7 +191,7 @@ lint-generated: build
 
 lint-headers: build
 	cmake -D GC3_WARNINGS_ARE_ERRORS=ON $(BUILD) >$(BUILD)/configure.log
-	cmake --build $(BUILD) --target _core all_verify_interface_header_sets
+	$(call COMPILE,the core and each header alone) _core all_verify_interface_header_sets
 
 # --strict: a broken link is an error. The variable switches off an advertisement for the successor of the theme.
 docs: generated-docs $(VENV)/.group-docs

@@ -137,7 +137,7 @@ gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
 }
 
 gc3_message* start_message(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
-                   const gc3_errors* errors) {
+                           const gc3_errors* errors) {
   const std::uint32_t other = peer < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(peer);
   const auto operation = sends != 0 ? p2p::send_of(data, bytes, other, tag) : p2p::receive_of(data, bytes, other, tag);
   const Result<p2p::Messenger*> messages = of(comm).messages();
@@ -160,7 +160,7 @@ int test_message(void* comm, gc3_message* message) {
 }
 
 gc3_outcome wait_message(void* comm, gc3_message* message, double timeout_s, int waits_here, gc3_got* got,
-                 const gc3_errors* errors) {
+                         const gc3_errors* errors) {
   p2p::Request& request = *message->request;
   Watch watch(waits_here);
   if (!request.is_done()) {
@@ -178,7 +178,8 @@ void drop(gc3_message* message) { delete message; }
 
 void abort(void* comm) { of(comm).abort(); }
 
-constexpr gc3_calls kCalls{&number_of, &run_calls, &run_v, &agree, &barrier, &start_message, &test_message, &wait_message, &drop, &abort};
+constexpr gc3_calls kCalls{&number_of,     &run_calls,    &run_v,        &agree, &barrier,
+                           &start_message, &test_message, &wait_message, &drop,  &abort};
 
 }  // namespace
 

@@ -45,13 +45,13 @@ std::vector<T*> pointers(const std::vector<std::uintptr_t>& addresses) {
 }
 
 std::unique_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
-                                    const std::vector<int>& devices, std::uint32_t slots, std::uint64_t slot_bytes,
-                                    double timeout) {
+                                               const std::vector<int>& devices, std::uint32_t slots,
+                                               std::uint64_t slot_bytes, double timeout) {
   return without_gil([&] { return cuda::Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); });
 }
 
-void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs, const std::vector<std::uintptr_t>& outputs,
-             std::size_t count, std::string_view dtype, const Operation& op,
+void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs,
+             const std::vector<std::uintptr_t>& outputs, std::size_t count, std::string_view dtype, const Operation& op,
              const std::vector<std::uintptr_t>& streams) {
   const Reduction reduction = parse_reduction(dtype, op);
   const std::vector<const void*> in = pointers<const void>(inputs);
@@ -147,9 +147,10 @@ void bind_cuda(nb::module_& m) {
           "device_of",
           [](const Runtime& runtime, std::uintptr_t address) { return unwrap(runtime.driver().device_of(address)); },
           "address"_a, "The device whose memory an address belongs to.");
-  nb::class_<cuda::Engine, interp::Engine<interp::Call>>(m, "CudaEngine",
-                                                   "Runs a program on CUDA devices of this process; buffers of the "
-                                                   "host are copied.")
+  nb::class_<cuda::Engine, interp::Engine<interp::Call>>(
+      m, "CudaEngine",
+      "Runs a program on CUDA devices of this process; buffers of the "
+      "host are copied.")
       .def(nb::new_(&make_cuda_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
            "timeout"_a = 30.0)
       .def_prop_ro("devices", &cuda::Engine::devices)

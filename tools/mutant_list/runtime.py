@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "call-record-root-of-scatter",
         _CORE + "call_record.cc",
-        "collective == Collective::gather ||\n                      collective == Collective::scatter;",
-        "collective == Collective::gather;",
+        " || collective == Collective::scatter;",
+        ";",
         _TESTS,
     ),
     Mutant(

@@ -398,6 +398,8 @@ class TextParser {
 
 }  // namespace
 
-Result<Program> parse_text(std::string_view text, const std::string& origin) { return TextParser(text, origin).parse(); }
+Result<Program> parse_text(std::string_view text, const std::string& origin) {
+  return TextParser(text, origin).parse();
+}
 
 }  // namespace gc3::ir

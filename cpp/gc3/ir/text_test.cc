@@ -129,7 +129,7 @@ TEST_CASE("text: errors name the line and what was expected") {
 TEST_CASE("text: errors of a custom collective") {
   const auto with = [](const std::string& lines) {
     return flaw("program \"c\" version 1\ncollective custom \"mine\" ranks 1 chunks 1\n" + lines +
-                 "protocol LL instances 1 slots 1\nrank 0\n");
+                "protocol LL instances 1 slots 1\nrank 0\n");
   };
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:0\n") == "accepted");
   CHECK(with("rank 0 in 1 out 1\nout[0] = 0:0\nout[0] = 0:0\n").starts_with("5: expected chunks in order"));

@@ -33,8 +33,10 @@ Status check_numbers(const MachineData& data) {
     if (!is_time(c.latency_s) || !is_time(c.connection_message_s) || !rate) {
       return bad_simulation("a link class needs a latency, a rate and a time per message of 0 or more");
     }
-    if (!(c.in_switch >= 0 && c.in_switch <= 1)) return bad_simulation("a switch multicasts at a part of its rate, from 0 to 1");
-    if (!(c.requests >= 0 && c.requests <= 1)) return bad_simulation("requests take a part of the way back, from 0 to 1");
+    if (!(c.in_switch >= 0 && c.in_switch <= 1))
+      return bad_simulation("a switch multicasts at a part of its rate, from 0 to 1");
+    if (!(c.requests >= 0 && c.requests <= 1))
+      return bad_simulation("requests take a part of the way back, from 0 to 1");
     if (c.engines && (data.engines.size() != data.node_of.size() ||
                       std::ranges::any_of(data.engines, [](const auto& of) { return of.empty(); }))) {
       return bad_simulation("every rank needs a copy engine for a link class whose messages they move");
@@ -61,13 +63,16 @@ Result<Machine> Machine::create(MachineData data) {
   }
   GC3_CHECK(check_resources(data, data.memory));
   for (const std::vector<std::uint32_t>& of : data.engines) GC3_CHECK(check_resources(data, of));
-  if (!data.memory.empty() && data.memory.size() != ranks) return bad_simulation("expected the memory of each rank, or of none");
+  if (!data.memory.empty() && data.memory.size() != ranks)
+    return bad_simulation("expected the memory of each rank, or of none");
   m.access_.resize(ranks);
   for (std::uint32_t f = 0; f < data.fabrics.size(); ++f) {
-    if (data.fabrics[f].link_class >= data.classes.size()) return bad_simulation("a fabric names a class that does not exist");
+    if (data.fabrics[f].link_class >= data.classes.size())
+      return bad_simulation("a fabric names a class that does not exist");
     for (std::uint32_t p = 0; p < data.fabrics[f].ports.size(); ++p) {
       const Port& port = data.fabrics[f].ports[p];
-      if (port.rank >= ranks) return bad_simulation("a port names rank " + std::to_string(port.rank) + ", which does not exist");
+      if (port.rank >= ranks)
+        return bad_simulation("a port names rank " + std::to_string(port.rank) + ", which does not exist");
       GC3_CHECK(check_resources(data, port.out));
       GC3_CHECK(check_resources(data, port.into));
       std::vector<Access>& access = m.access_[port.rank];

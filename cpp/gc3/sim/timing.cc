@@ -78,7 +78,7 @@ Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>
   const model::Collective& collective = program.collective;
   if (counts.size() != collective.v_counts()) {
     return bad_simulation(std::to_string(counts.size()) + " counts; " + std::string(collective.name()) + " of " +
-               std::to_string(collective.ranks()) + " ranks has " + std::to_string(collective.v_counts()));
+                          std::to_string(collective.ranks()) + " ranks has " + std::to_string(collective.v_counts()));
   }
   const std::uint64_t most = std::ranges::max(counts);
   if (most > kMostElements) return bad_simulation("a block of " + std::to_string(most) + " elements");
@@ -105,11 +105,13 @@ Status check(const ProtocolTiming& p) {
   if (!is_time(p.op_s)) return bad_simulation("the time of an operation is" + kTimes);
   for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) {
     if (!std::isfinite(p.bytes_per_s[i]) || p.bytes_per_s[i] <= 0) {
-      return bad_simulation("the rate of " + std::string(ir::kOpcodes[i].name) + " is a number of bytes per second above 0");
+      return bad_simulation("the rate of " + std::string(ir::kOpcodes[i].name) +
+                            " is a number of bytes per second above 0");
     }
   }
   const auto traffic = [](double x) { return std::isfinite(x) && x >= 0 && x <= kMostTraffic; };
-  if (!std::ranges::all_of(p.memory_bytes, traffic)) return bad_simulation("the memory traffic of a byte is from 0 to 1000 bytes");
+  if (!std::ranges::all_of(p.memory_bytes, traffic))
+    return bad_simulation("the memory traffic of a byte is from 0 to 1000 bytes");
   if (p.lends_any() && (!std::isfinite(p.lend_bytes_per_s) || p.lend_bytes_per_s <= 0)) {
     return bad_simulation("the rate of reading lent data is a number of bytes per second above 0");
   }
@@ -120,13 +122,17 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   GC3_CHECK(check(options.protocol));
   const Start& start = options.start;
   if (!is_time(start.launch_s)) return bad_simulation("the time of a launch is" + kTimes);
-  if (!start.delay_s.empty() && start.delay_s.size() != ranks) return bad_simulation("expected one delay per rank, or none");
+  if (!start.delay_s.empty() && start.delay_s.size() != ranks)
+    return bad_simulation("expected one delay per rank, or none");
   if (!std::ranges::all_of(start.delay_s, is_time)) return bad_simulation("a delay is" + kTimes);
-  if (!start.slowdown.empty() && start.slowdown.size() != ranks) return bad_simulation("expected one slowdown per rank, or none");
+  if (!start.slowdown.empty() && start.slowdown.size() != ranks)
+    return bad_simulation("expected one slowdown per rank, or none");
   const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
-  if (!std::ranges::all_of(start.slowdown, sensible)) return bad_simulation("a slowdown is a factor above 0, 1000000 at most");
+  if (!std::ranges::all_of(start.slowdown, sensible))
+    return bad_simulation("a slowdown is a factor above 0, 1000000 at most");
   if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad_simulation("an element has from 1 to 64 bytes");
-  if (!call.copied.empty() && call.copied.size() != ranks) return bad_simulation("expected what each rank copies, or nothing");
+  if (!call.copied.empty() && call.copied.size() != ranks)
+    return bad_simulation("expected what each rank copies, or nothing");
   if (call.chunk_bytes > std::uint64_t{1} << 50U) return bad_simulation("a chunk of more than 2^50 bytes");
   return {};
 }

@@ -52,7 +52,8 @@ Result<std::uint32_t> Together::add(const Simulator& simulator, Call call, Optio
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(simulator.program().ranks.size())));
   GC3_CHECK(simulator.check_work(call, options.protocol));
   const MachineData& machine = simulator.machine().data();
-  if (machine.cores != 0) return bad_simulation("ranks of this machine share processors, which run one program at a time");
+  if (machine.cores != 0)
+    return bad_simulation("ranks of this machine share processors, which run one program at a time");
   if (machine.resources.size() > free_.size()) return bad_simulation("a machine of more resources than announced");
   if (options.sharing != Sharing::serial || options.record) {
     return bad_simulation("programs that run together use links one slice after the other, and are not recorded");
@@ -67,7 +68,7 @@ Status Together::launch(std::uint32_t job, std::uint32_t rank, Time at) {
   if (job >= jobs_.size()) return bad_simulation("program " + std::to_string(job) + " does not exist");
   if (jobs_[job] == nullptr || rank >= jobs_[job]->launched.size() || jobs_[job]->launched[rank]) {
     return bad_simulation("rank " + std::to_string(rank) + " of program " + std::to_string(job) +
-               " does not exist, or has been launched");
+                          " does not exist, or has been launched");
   }
   if (at < now_) return bad_simulation("a launch at a time that has passed");
   jobs_[job]->launched[rank] = true;

@@ -14,12 +14,12 @@ namespace {
 
 // The price of a rank is so many times that of its parent in the tree, so that the deepest ranks count most.
 constexpr double kPriceOfLevel = 1.5;
-constexpr double kLeast = 1e-6;               // of a gain, as a part of the price of what moves first
-constexpr std::size_t kStride = 7919;         // a prime
-constexpr std::uint32_t kMoves = 4;           // at the same time
-constexpr std::int64_t kOnce = 4000;          // moves to look at for a rank of a tree in a pass
+constexpr double kLeast = 1e-6;                   // of a gain, as a part of the price of what moves first
+constexpr std::size_t kStride = 7919;             // a prime
+constexpr std::uint32_t kMoves = 4;               // at the same time
+constexpr std::int64_t kOnce = 4000;              // moves to look at for a rank of a tree in a pass
 constexpr std::int64_t kMovesToTry = 20'000'000;  // moves to look at: about half a second
-constexpr std::int64_t kVain = 3'000'000;     // of these without any gain before the end
+constexpr std::int64_t kVain = 3'000'000;         // of these without any gain before the end
 
 // A tree by ranks.
 struct Shape {

@@ -46,7 +46,7 @@ Result<Inlet*> Links::begin(std::uint32_t peer, LinkId link, std::uint64_t flag,
   const bool expected = number >= inlet->taken && number - inlet->credited < inlet->slots;
   if (!expected || inlet->begun[number % inlet->slots] == number + 1) {
     return violates("message " + std::to_string(number) + " of a connection on which message " +
-                   std::to_string(inlet->taken) + " is next");
+                    std::to_string(inlet->taken) + " is next");
   }
   inlet->begun[number % inlet->slots] = number + 1;
   inlet->lengths[number % inlet->slots] = bytes;

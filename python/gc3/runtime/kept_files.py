@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from gc3 import __version__, _core, errors
+from gc3 import _core, errors
 from gc3.runtime.measure import machine
 from gc3.support import files, knobs
 
@@ -120,5 +120,7 @@ def _make(place: Path) -> None:
 @lru_cache(maxsize=1)
 def _conditions() -> str:
     """What a file holds for, made once, before this process is restricted to some cores."""
-    holds_for = json.dumps({"gc3": __version__, **machine()}, sort_keys=True)
+    from importlib import metadata  # noqa: PLC0415  slow to import, and few processes measure
+
+    holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
     return hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]

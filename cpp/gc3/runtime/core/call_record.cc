@@ -49,8 +49,8 @@ std::string CallRecord::describe() const {
                          collective == Collective::reduce || collective == Collective::custom;
     if (reduces) text += " (" + std::string(model::name_of(op)) + ")";
   }
-  const bool rooted = collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-                      collective == Collective::scatter;
+  const bool rooted = collective == Collective::broadcast || collective == Collective::reduce ||
+                      collective == Collective::gather || collective == Collective::scatter;
   if (rooted) text += ", root " + std::to_string(root);
   if (kind == CallKind::counts) return text;
   if (kind == CallKind::v_form || kind == CallKind::many) {

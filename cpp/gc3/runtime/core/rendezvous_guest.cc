@@ -18,7 +18,6 @@
 namespace gc3::core {
 namespace {
 
-
 // A packet and the descriptor that was sent with it.
 struct Received {
   std::string bytes;

@@ -26,7 +26,7 @@ namespace gc3::core {
 namespace {
 
 constexpr std::size_t kMostUnproven = 128;
-constexpr std::size_t kMostOfAProcess = 4;      // unproven guests
+constexpr std::size_t kMostOfAProcess = 4;  // unproven guests
 constexpr std::chrono::milliseconds kBetweenCensuses{100};
 constexpr double kShortestRefusal = 60;  // seconds for which late ranks get the reason
 constexpr double kLongestRefusal = 600;
@@ -97,9 +97,9 @@ class RendezvousHost {
     return met;
   }
 
-  // Runs on a thread of its own after another RendezvousHost has given up. Answers late ranks for as long as they would wait, or
-  // until this process ends. The thread has a descriptor table of its own, so that forked processes do not get the
-  // socket.
+  // Runs on a thread of its own after another RendezvousHost has given up. Answers late ranks for as long as they would
+  // wait, or until this process ends. The thread has a descriptor table of its own, so that forked processes do not get
+  // the socket.
   void answer_late_ranks(std::string told) {
     if (syscall(SYS_close_range, 3U, ~0U, kCloseRangeUnshare) != 0) return;  // before Linux 5.9 late ranks time out
     Result<FileDescriptor> listener = new_listener();
@@ -461,7 +461,7 @@ class RendezvousHost {
   JoinDeadline deadline_;
   FileDescriptor listener_;
   std::vector<Unproven> unproven_;  // oldest first
-  std::vector<Joined> joined_;   // by rank
+  std::vector<Joined> joined_;      // by rank
   TurnedAway counts_;
   std::string stranger_;                  // why the last process of another launch could not join
   Clock::time_point looked_;              // when stranger_ was last looked for

@@ -47,8 +47,9 @@ TEST_CASE("window: only parts of one segment of the file are mapped") {
   const std::uint64_t size = memory.size();
   constexpr std::uint64_t kLast = ~std::uint64_t{0} - kPageSize + 1;
   for (const Extent& wrong :
-       {Extent{size, kPageSize}, Extent{size - kPageSize, kPageSize}, Extent{size - kPageSize, 2 * kPageSize}, Extent{kLast, kPageSize},
-        Extent{kPageSize, kLast}, Extent{1, kPageSize}, Extent{0, 0}, Extent{Window::start_of(1) - kPageSize, 2 * kPageSize}}) {
+       {Extent{size, kPageSize}, Extent{size - kPageSize, kPageSize}, Extent{size - kPageSize, 2 * kPageSize},
+        Extent{kLast, kPageSize}, Extent{kPageSize, kLast}, Extent{1, kPageSize}, Extent{0, 0},
+        Extent{Window::start_of(1) - kPageSize, 2 * kPageSize}}) {
     const auto refused = window.map(memory, wrong);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().code == ErrorCode::SystemRefused);
