@@ -116,7 +116,7 @@ def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
 def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     """Every host keeps it, and jobs take it whose hosts all have it and whose ranks are placed as they were."""
     own = f"GC3_CACHE={shlex.quote(str(tmp_path))}/$GROUP_RANK {shlex.quote(sys.executable)}"
-    done = on_hosts(2, 1, [], f"{own} -m gc3 tune --hosts --collectives allreduce -b 1KiB -e 1KiB --time-limit 1")
+    done = on_hosts(2, 1, [], f"{own} -m gc3 tune --hosts --collectives allreduce -b 4KiB -e 4KiB --time-limit 1")
     assert done.returncode == 0, done.stdout
     files = sorted(tmp_path.glob("*/tuned-hosts-*.json"))
     assert [file.parent.name for file in files] == ["0", "1"]
