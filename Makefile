@@ -18,7 +18,7 @@
 #   make test-torch   all tests of the PyTorch backend, of which make test runs some; PyTorch is in build/peers/gloo, 1.5 GB
 #   make test-browser  the pages in chromium (Debian: apt-get install chromium)
 #   make readme  measures what README.md prints of this machine, and writes it there; on a quiet machine
-#   make nightly  synthesis on 4,000 random machines (NIGHTLY_MACHINES), an hour
+#   make nightly  what make test runs a share of, 4,000 random machines (NIGHTLY_MACHINES), kernels for CUDA, wheels: two hours
 #   make nightly-hosts  simulated hosts: 64 that meet, the whole library, 300 random faults (NIGHTLY_FAULTS), 40 minutes
 #   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found
 PY ?= python3
@@ -88,8 +88,10 @@ build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
 	$(BIN)/python -m venv build/peers/gloo
 	-$(BIN)/python tools/lean_torch.py build/peers/gloo && touch $@
 
-nightly: $(VENV)/.group-test build
+nightly: $(VENV)/.group-test nccl cpp-tests
+	$(BIN)/pytest $(PYTEST_WORKERS) --nightly -m nightly
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
+	$(MAKE) cuda-check test-torch test-wheels
 
 nightly-hosts: $(VENV)/.group-test build cpp-tests
 	$(BUILD)/gc3_runtime_core_test --no-skip --test-case='64 hosts*,control traffic*'

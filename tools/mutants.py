@@ -151,7 +151,9 @@ class Tree:
         targets = {"_core" if is_pytest(test) else shlex.split(test)[0] for test in tests}
         status, told = self._run(["cmake", "--build", str(BUILD), "--target", *sorted(targets)], None)
         if status == 0 and "_core" in targets:
-            status, told = self._run(["cmake", "--install", str(BUILD), "--prefix", str(TREE / "python")], None)
+            status, told = self._run(
+                ["cmake", "--install", str(BUILD), "--component", "core", "--prefix", str(TREE / "python")], None
+            )
         return None if status == 0 else told
 
     def test(self, test: str, seconds: float | None) -> tuple[str, str]:

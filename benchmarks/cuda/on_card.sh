@@ -53,7 +53,7 @@ export GC3_BENCHMARK_BUILD=$PWD/$build
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGC3_TESTS=OFF -DGC3_BENCHMARKS=ON \
   -DGC3_WARNINGS_ARE_ERRORS=OFF -DPython_EXECUTABLE="$(command -v "$python")" >$build/configure.log ||
   { cat $build/configure.log; exit 1; }
-cmake --build $build --target _core gc3_nccl_library gc3_cuda_benchmark gc3_nccl_perf >$build/build.log || { tail -50 $build/build.log; exit 1; }
+cmake --build $build --target _core gc3_nccl_library gc3_nccl_tuner_library gc3_cuda_benchmark gc3_nccl_perf >$build/build.log || { tail -50 $build/build.log; exit 1; }
 rm -rf $build/package
 mkdir -p $build/package
 cp -r python/gc3 $build/package/
