@@ -74,7 +74,8 @@ Diagnostic Group::give_up_unmapped(Extent control, const Diagnostic& problem) co
   const std::uint64_t own = kHeaderBytes + rank_ * sizeof(RankBlock);
   // What cannot be written is not told: then the others wait for the time-out.
   job_->write(control.offset + own + offsetof(RankBlock, left), &kAbsent, sizeof kAbsent);
-  job_->write(control.offset + offsetof(Header, code), &told.code, sizeof told.code + sizeof told.reason);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&told);
+  job_->write(control.offset + offsetof(Header, code), bytes + offsetof(Header, code), sizeof told.code + sizeof told.reason);
   job_->write(control.offset + offsetof(Header, given_up), &told.given_up, sizeof told.given_up);
   tell_hosts();
   return Diagnostic(problem.code, text);
