@@ -21,6 +21,20 @@ def test_sizes_go_up_as_in_nccl_tests() -> None:
     assert list(measure.sizes(8, 7, factor=2)) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("bench nothing -i 1 -b 1 -e 10000", None),
+        ("bench nothing -i 1 -b 1 -e 10001", "more than 10000 rows"),
+        (f"report nothing -t ring:R=2 -o x.html -f 2 -b 1 -e {2**59}", None),
+        (f"report nothing -t ring:R=2 -o x.html -f 2 -b 1 -e {2**60}", "more than 60 sizes"),
+    ],
+)
+def test_a_table_has_so_many_rows_and_no_more(line: str, refused: str | None) -> None:
+    told = CliRunner().invoke(main, line.split()).stderr
+    assert (refused or "there is no algorithm 'nothing'") in told
+
+
 @pytest.mark.parametrize(("first", "factor", "step"), [(1, 1, 0), (0, 2, 0)])
 def test_sizes_that_never_end_are_refused(first: int, factor: int, step: int) -> None:
     with pytest.raises(UserError, match="sizes"):

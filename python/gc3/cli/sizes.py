@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +13,6 @@ from gc3.runtime.scratch import ScratchLimit, parse_limit
 from gc3.support.sizes import format_size, parse_size
 
 __all__ = ["Scratch", "Size", "fit", "format_size", "in_range", "parse_size", "range_options"]
-
-_MOST_ROWS = 10_000
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -88,7 +85,7 @@ def in_range(min_size: int, max_size: int, factor: int) -> list[int]:
     """Returns the sizes of the rows of a table."""
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
-    return list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
+    return list(measure.sizes(min_size, max_size, factor=factor))
 
 
 def fit(model: _core.Collective, size: int, dtype: str) -> tuple[int, str | None]:
