@@ -88,9 +88,13 @@ def problems(mutants: list[Mutant]) -> list[str]:
         seen.add(m.name)
         for test in m.tests:
             if is_pytest(test):
-                file, _, name = shlex.split(test)[0].partition("::")
+                words = shlex.split(test)
+                file, _, name = words[0].partition("::")
                 text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
-                gone = f"def {name.partition('[')[0]}(" not in text if name else not text
+                pattern = re.escape(name.partition("[")[0]) if name else r"test_\w*"
+                if "-k" in words:
+                    pattern += words[words.index("-k") + 1] + r"\w*"
+                gone = not re.search(rf"def {pattern}\(", text)
             else:
                 filters = [w.partition("=")[2] for w in shlex.split(test) if w.startswith("-tc=")]
                 wanted = [pattern for f in filters for pattern in f.split(",")]

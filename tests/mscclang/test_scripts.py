@@ -137,6 +137,17 @@ def test_chunks_know_where_they_go_and_scratch_is_appended_to(script: Script) ->
     assert only(script(GATHERED)).collective.name == "alltoall"
 
 
+def test_chunks_of_a_block_go_to_places_of_their_own(script: Script) -> None:
+    body = """
+with MSCCLProgram("direct", fully_connected(3), AllToAll(3, 2, False), 1):
+    for rank in range(3):
+        for index in range(6):
+            c = chunk(rank, Buffer.input, index)
+            c.copy(c.get_dst_rank(), Buffer.output, c.get_dst_index())
+"""
+    assert only(script(body)).collective.name == "alltoall"
+
+
 def test_a_custom_collective_is_proven_against_what_its_check_accepts(script: Script) -> None:
     compiled = only(script(MIRROR % "3 - r"))
     # The instances cut each of the two chunks into two.

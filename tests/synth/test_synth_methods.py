@@ -162,6 +162,16 @@ def valid() -> tuple[Network, Demand, Schedule]:
     return network, wanted, balance.balanced(network, wanted, symmetry.trivial(network))
 
 
+def test_balance_takes_no_round_too_many() -> None:
+    """Ranks 1, 2 and 3 are joined to 0, and 4 to 3: in step 2 rank 3 gets two chunks over one of its two edges."""
+    edges = [pair for a, b in ((0, 1), (0, 2), (0, 3), (3, 4)) for pair in ((a, b), (b, a))]
+    network = Network.of_relation("tree", 5, [([edge], 1) for edge in edges])
+    wanted = demand.builtin("allgather", 5, 1)
+    found = balance.balanced(network, wanted, symmetry.trivial(network))
+    check.check(network, wanted, found)
+    assert found.rounds == (1, 2, 2)
+
+
 def test_the_checker_catches_every_mutant() -> None:
     network, wanted, good = valid()
     check.check(network, wanted, good)
@@ -221,6 +231,14 @@ def test_greedy_with_shared_bounds() -> None:
     found = next(filter(None, (greedy.greedy(network, wanted, [1, 1, 1], seed) for seed in range(99))))
     check.check(network, wanted, found)
     assert greedy.greedy(network, wanted, [1, 1], 0) is None
+
+
+def test_greedy_takes_the_rarest_chunks_first() -> None:
+    """If ranks 1 and 2 got the same chunk first, they would have nothing to exchange in the second step."""
+    edges = [(0, 1), (0, 2), (1, 2), (2, 1)]
+    network = Network.of_relation("pair with a source", 3, [([edge], 1) for edge in edges])
+    wanted = demand.builtin("broadcast", 3, 3, 0)
+    assert all(greedy.greedy(network, wanted, [1, 1], seed) for seed in range(20))
 
 
 def test_flows_by_maximum_flow() -> None:

@@ -41,6 +41,13 @@ def test_a_rank_leaves_the_switches_of_its_machine() -> None:
     assert part.path(0, 14) is not None
 
 
+def test_bounds_are_those_of_the_pairs_that_are_left() -> None:
+    part = topologies.load("z52:without=0-3+6")
+    links = {(link.src, link.dst) for link in part.links}
+    assert len(links) == 2 * 5  # a ring of 8 links has lost one, and the two of a rank
+    assert {pair for bound in part.bounds or () for pair in bound.pairs} == links
+
+
 def test_a_node_and_a_rack_without_ranks_are_lost() -> None:
     left = topologies.load("hierarchical:N=4,G=2,rack=2:without=0+1+2")
     assert left.rank_levels == (("node", (0, 1, 1, 2, 2)), ("rack", (0, 1, 1, 1, 1)))

@@ -108,4 +108,18 @@ MUTANTS = (
         "    return replace(topology, classes=topology.classes if classes else ())\n",
         ("tests/sim/test_sim.py -k alphabeta",),
     ),
+    Mutant(
+        "mscclang-blocks-of-one-chunk",
+        "python/gc3/mscclang/purpose.py",
+        "rank * self.chunk_factor + index % self.chunk_factor",
+        "rank * self.chunk_factor",
+        ("tests/mscclang/test_scripts.py -k block",),
+    ),
+    Mutant(
+        "bench-one-row-fewer",
+        "python/gc3/cli/bench.py",
+        "if len(wanted) > _MOST_ROWS:",
+        "if len(wanted) >= _MOST_ROWS:",
+        ("tests/runtime/test_measure.py -k rows",),
+    ),
 )

@@ -53,7 +53,7 @@ MUTANTS = (
         "cpp/gc3/comm/communicator.cc",
         "if (!busy()) return work();",
         "if (closed_ || !busy() || size() > 0) return work();",
-        ("tests/comm/test_communicator.py -k meanwhile",),
+        ("tests/comm/test_communicator.py -k asynchronous",),
     ),
     Mutant(
         "progress-forgets-what-waits-at-its-end",
@@ -233,7 +233,7 @@ MUTANTS = (
         "bindings/bind_processes.cc",
         "  face.forget();\n",
         "",
-        ("tests/comm/test_communicator.py -k let_go",),
+        ("tests/comm/test_communicator.py -k released",),
     ),
     Mutant(
         "spawn-output-not-on-a-page",
@@ -241,5 +241,12 @@ MUTANTS = (
         "start = 0 if first is None else -(-first.size // mmap.PAGESIZE) * mmap.PAGESIZE",
         "start = 0 if first is None else first.size",
         ("tests/comm/test_tool_ranks.py",),
+    ),
+    Mutant(
+        "tables-agree-on-other-programs",
+        "cpp/gc3/runtime/select/selection.cc",
+        "    all.update(row->recipe->text);\n",
+        "",
+        ("gc3_runtime_select_test",),
     ),
 )

@@ -333,6 +333,8 @@ TEST_CASE("a rank keeps its core until it has no work") {
     // Two slots: rank 0 sends two messages of 1.1 us each, rank 1 receives both, twice; three switches.
     CHECK(o.time == 5 * kMicrosecond + 4 * 2 * 1'100'000 + 3 * 10 * kMicrosecond);
     CHECK(sum(explain(o).on_path) == o.time);
+    // Each turn is waited for during a switch and the second of the two messages.
+    CHECK(explain(o).stalls[static_cast<int>(Cause::core)] == 3 * (10 * kMicrosecond + 1'100'000));
   }
   // Four ranks in a line on two cores. Dealt out, ranks 2 and 3 have their turn while messages are in flight.
   data = line(4, 2).data();

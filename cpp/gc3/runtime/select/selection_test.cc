@@ -52,6 +52,7 @@ TEST_CASE("rows near a call serve it, or would with another size; the nearest co
   CHECK(selection.digest() == Selection(selection).digest());
   CHECK(selection.digest() != Selection({row("mine", 100, 2048)}).digest());
   CHECK(Selection({row("mine", 100, 2048)}).digest() != Selection({row("mine", 100, {})}).digest());
+  CHECK(Selection({row("mine", 100, {})}).digest() != Selection({row("ours", 100, {})}).digest());  // other programs
   CHECK(Selection().digest() == 0);
 }
 
