@@ -68,8 +68,8 @@ TEST_CASE("in place, only the part of the input that is the output is written") 
 
 // Runs on buffers that all ranks can read, and checks the results.
 bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, std::size_t count) {
-  testing::Buffers buffers(program.plan().collective, count, DataType::int32, ReduceOp::sum);
   const std::uint32_t rank = comm.rank();
+  testing::Buffers buffers(program.plan().collective, count, DataType::int32, ReduceOp::sum, rank);
   const interp::PlanRank& has = program.plan().ranks[rank];
   const std::size_t input_bytes = has.input_blocks * count * sizeof(std::int32_t);
   const std::size_t output_bytes = has.output_blocks * count * sizeof(std::int32_t);
@@ -82,7 +82,7 @@ bool runs_right_shared(cpu::Communicator& comm, cpu::ProcessProgram& program, st
   std::memset(apart ? input.get() : output.get(), 0, apart ? input_bytes : output_bytes);  // no rank reads it any more
   if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
   std::memcpy(buffers.output_at[rank], apart ? output.get() : input.get(), output_bytes);
-  const auto difference = buffers.difference(rank);
+  const auto difference = buffers.difference();
   return expect(!difference.has_value(), rank, "count " + std::to_string(count) + ": " + difference.value_or(""));
 }
 

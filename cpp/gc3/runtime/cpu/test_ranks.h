@@ -143,11 +143,11 @@ inline std::shared_ptr<cpu::ProcessProgram> prepare(cpu::Communicator& comm, con
 // Runs on fresh buffers and checks this rank's output.
 inline bool runs_right(cpu::Communicator& comm, cpu::ProcessProgram& program, std::size_t count,
                        DataType type = DataType::int32, ReduceOp op = ReduceOp::sum) {
-  Buffers buffers(program.plan().collective, count, type, op);
   const std::uint32_t rank = comm.rank();
+  Buffers buffers(program.plan().collective, count, type, op, rank);
   const Status status = program.run({buffers.input_at[rank], buffers.output_at[rank], count, type, op});
   if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
-  const auto difference = buffers.difference(rank);
+  const auto difference = buffers.difference();
   return expect(!difference.has_value(), rank, "count " + std::to_string(count) + ": " + difference.value_or(""));
 }
 

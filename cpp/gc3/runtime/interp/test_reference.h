@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/mix64.h"
@@ -26,6 +28,10 @@ inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
+
+// Sanitizers do not check what computes the reference, which would take most of the time of the tests: it writes into
+// memory of its own. It meets the buffers in memcpy() and memcmp() alone, which sanitizers do check.
+#define GC3_UNCHECKED __attribute__((no_sanitize("address,thread,undefined")))
 
 // All types except the 8-bit floats, which have too few values for these tests; tests/runtime/test_float8.py tests all
 // pairs of their values.
@@ -48,12 +54,12 @@ inline bool is_unsigned(DataType t) {
 }
 
 // x rounded to a format of `precision` significant bits whose smallest normal exponent is `least`, to nearest even.
-inline double rounded(double x, int precision, int least) {
+GC3_UNCHECKED inline double rounded(double x, int precision, int least) {
   if (x == 0 || !std::isfinite(x)) return x;
   const double unit = std::ldexp(1.0, std::max(std::ilogb(x), least) - precision + 1);
   return std::nearbyint(x / unit) * unit;
 }
-inline std::uint16_t half_bits(double x) {
+GC3_UNCHECKED inline std::uint16_t half_bits(double x) {
   x = rounded(x, 11, -14);
   const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   x = std::abs(x);
@@ -73,15 +79,15 @@ inline double half_value(std::uint16_t h) {
 }
 inline double bfloat_value(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
 // bfloat16 has the exponents of float, so a value rounded to 8 bits is a float whose low half is zero.
-inline std::uint16_t bfloat_bits(double x) {
+GC3_UNCHECKED inline std::uint16_t bfloat_bits(double x) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(rounded(x, 8, -126))) >> 16);
 }
 
 // Stores the value as an element of the type, with an imaginary part of 0. The callers' values are small enough to be
 // exact, or to be rounded once.
-inline void store_element(DataType type, double value, void* at) {
-  const auto put = [&](auto x) { std::memcpy(at, &x, sizeof x); };
-  const auto put2 = [&](auto x) {
+GC3_UNCHECKED inline void store_element(DataType type, double value, void* at) {
+  const auto put = [&](auto x) GC3_UNCHECKED { std::memcpy(at, &x, sizeof x); };
+  const auto put2 = [&](auto x) GC3_UNCHECKED {
     put(x);
     std::memset(static_cast<std::uint8_t*>(at) + sizeof x, 0, sizeof x);
   };
@@ -122,30 +128,8 @@ inline void store_element(DataType type, double value, void* at) {
   }
 }
 
-// Input element `i` of a rank: small enough for all types and for all operations over 16 ranks.
-inline double input_value(DataType type, ReduceOp op, std::uint32_t rank, std::size_t i) {
-  const std::uint64_t random = mix64(rank * 1000003U + i);
-  if (type == DataType::boolean) return static_cast<double>(random % 2);
-  switch (op) {
-    case ReduceOp::prod:
-      return rank % 8 == random % 8 ? 3 : 1;
-    case ReduceOp::min:
-    case ReduceOp::max:
-      return static_cast<double>(random % 101) - (is_unsigned(type) ? 0 : 50);
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-      return static_cast<double>(random % 128);
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-    case ReduceOp::premulsum:
-      return static_cast<double>(random % 13) - (is_unsigned(type) ? 0 : 6);
-  }
-  return 0;
-}
-
-inline double combine_values(ReduceOp op, double a, double b) {
-  const auto bits = [](double x) { return static_cast<std::uint64_t>(x); };
+GC3_UNCHECKED inline double combine_values(ReduceOp op, double a, double b) {
+  const auto bits = [](double x) GC3_UNCHECKED { return static_cast<std::uint64_t>(x); };
   switch (op) {
     case ReduceOp::band:
       return static_cast<double>(bits(a) & bits(b));
@@ -167,21 +151,33 @@ inline double combine_values(ReduceOp op, double a, double b) {
   return 0;
 }
 
-inline double average_value(DataType type, double sum, std::size_t n) {
+GC3_UNCHECKED inline double average_value(DataType type, double sum, std::size_t n) {
   if (!is_float(type)) return std::trunc(sum / static_cast<double>(n));
   // 16-bit types divide in float and round once more, as documented.
   if (type == DataType::float64 || type == DataType::complex128) return sum / static_cast<double>(n);
   return static_cast<float>(sum) / static_cast<float>(n);
 }
 
-// The buffers of all ranks, with guards around them, filled by `input_value`.
+// The buffers of ranks, with guards around them, filled with values that are small enough for all types and for all
+// operations over 16 ranks.
 class Buffers {
  public:
-  Buffers(const model::Collective& collective, std::size_t count, DataType type, ReduceOp op)
-      : collective_(collective), count_(count), type_(type), op_(op), elem_(model::size_of(type)) {
+  // Of all ranks, or only of one.
+  Buffers(const model::Collective& collective, std::size_t count, DataType type, ReduceOp op,
+          std::optional<std::uint32_t> only = std::nullopt)
+      : collective_(collective),
+        count_(count),
+        type_(type),
+        op_(op),
+        lowest_(is_unsigned(type)                            ? 0
+                : op == ReduceOp::min || op == ReduceOp::max ? -50
+                                                             : -6),
+        elem_(model::size_of(type)),
+        expected_(kRun * elem_) {
     for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
-      const std::size_t in = collective.input_blocks(r) * count * elem_;
-      const std::size_t out = collective.output_blocks(r) * count * elem_;
+      const bool here = !only || *only == r;
+      const std::size_t in = here ? collective.input_blocks(r) * count * elem_ : 0;
+      const std::size_t out = here ? collective.output_blocks(r) * count * elem_ : 0;
       const model::Place input = collective.canonical(r, {model::Buffer::input, 0});
       const model::Place output = collective.canonical(r, {model::Buffer::output, 0});
       const std::size_t offset =
@@ -192,48 +188,45 @@ class Buffers {
       std::uint8_t* o = outputs_.back().data() + kGuard;
       if (input.buffer != model::Buffer::input) i = o + offset;
       if (output.buffer != model::Buffer::output) o = i + offset;
-      input_at.push_back(collective.input_blocks(r) == 0 ? nullptr : i);
-      output_at.push_back(collective.output_blocks(r) == 0 ? nullptr : o);
+      input_at.push_back(!here || collective.input_blocks(r) == 0 ? nullptr : i);
+      output_at.push_back(!here || collective.output_blocks(r) == 0 ? nullptr : o);
     }
     fill();
   }
 
   void fill() {
     for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
-      const std::size_t n = collective_.input_blocks(r) * count_;
+      if (input_at[r] == nullptr) continue;
+      const Terms input{{r, 0}};
       auto* at = static_cast<std::uint8_t*>(const_cast<void*>(input_at[r]));
-      for (std::size_t i = 0; i < n; ++i) store_element(type_, input_value(type_, op_, r, i), at + i * elem_);
+      const std::size_t n = collective_.input_blocks(r) * count_;
+      for (std::size_t i = 0; i < n; i += kRun) {
+        const std::size_t run = std::min(kRun, n - i);
+        expect(input, i, run);
+        std::memcpy(at + i * elem_, expected_.data(), run * elem_);
+      }
     }
   }
 
   interp::Call call() const { return {input_at, output_at, count_, type_, op_}; }
 
-  // The first difference from the postcondition, if there is one; of all ranks or only of one.
-  std::optional<std::string> difference(std::optional<std::uint32_t> only = std::nullopt) const {
+  // The first difference from the postcondition, if there is one.
+  std::optional<std::string> difference() const {
     const std::uint32_t chunks = collective_.chunks();
     const std::size_t length = (count_ + chunks - 1) / chunks;
+    const auto first = [&](std::uint32_t chunk) { return chunk / chunks * count_ + chunk % chunks * length; };
     for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
-      if (only.has_value() && r != *only) continue;
+      if (output_at[r] == nullptr) continue;
       for (std::uint32_t c = 0; c < collective_.output_chunks(r); ++c) {
-        const auto terms = collective_.expected_terms(r, c);
+        Terms terms;
+        for (const auto& term : collective_.expected_terms(r, c)) terms.emplace_back(term.rank, first(term.index));
         if (terms.empty()) continue;
-        const auto element = [&](std::uint32_t chunk, std::size_t e) {
-          return chunk / chunks * count_ + chunk % chunks * length + e;
-        };
-        for (std::size_t e = 0; e < length && c % chunks * length + e < count_; ++e) {
-          double value = 0;
-          for (std::size_t t = 0; t < terms.size(); ++t) {
-            const double x = input_value(type_, op_, terms[t].rank, element(terms[t].index, e));
-            value = t == 0 ? x : combine_values(op_, value, x);
-          }
-          if (op_ == ReduceOp::avg && terms.size() > 1) value = average_value(type_, value, terms.size());
-          std::uint8_t want[model::kMostElemBytes];
-          store_element(type_, value, want);
-          const std::size_t at = element(c, e);
-          if (std::memcmp(static_cast<const std::uint8_t*>(output_at[r]) + at * elem_, want, elem_) != 0) {
-            return "rank " + std::to_string(r) + " output element " + std::to_string(at) + " of type " +
-                   std::string(model::name_of(type_)) + " is not " + std::to_string(value);
-          }
+        const std::size_t before = std::min(count_, c % chunks * length);
+        const auto wrong = first_wrong(output_at[r], first(c), terms, std::min(length, count_ - before));
+        if (wrong) {
+          return "rank " + std::to_string(r) + " output element " + std::to_string(first(c) + *wrong) + " of type " +
+                 std::string(model::name_of(type_)) + " is not " +
+                 std::to_string(value(terms.data(), terms.size(), *wrong));
         }
       }
     }
@@ -241,29 +234,82 @@ class Buffers {
   }
 
  private:
+  // Rank and first element of each input that is combined.
+  using Terms = std::vector<std::pair<std::uint32_t, std::size_t>>;
+
   static constexpr std::size_t kGuard = 64;
   static constexpr std::uint8_t kFill = 0xa5;
+  static constexpr std::size_t kRun = 1024;  // so many elements are computed, and then compared
+
+  GC3_UNCHECKED double input_value(std::uint32_t rank, std::size_t i) const {
+    const std::uint64_t random = mix64(rank * 1000003U + i);
+    if (type_ == DataType::boolean) return static_cast<double>(random % 2);
+    switch (op_) {
+      case ReduceOp::prod:
+        return rank % 8 == random % 8 ? 3 : 1;
+      case ReduceOp::min:
+      case ReduceOp::max:
+        return static_cast<double>(random % 101) + lowest_;
+      case ReduceOp::band:
+      case ReduceOp::bor:
+      case ReduceOp::bxor:
+        return static_cast<double>(random % 128);
+      case ReduceOp::sum:
+      case ReduceOp::avg:
+      case ReduceOp::premulsum:
+        return static_cast<double>(random % 13) + lowest_;
+    }
+    return 0;
+  }
+  GC3_UNCHECKED double value(const Terms::value_type* terms, std::size_t n, std::size_t i) const {
+    double found = input_value(terms[0].first, terms[0].second + i);
+    for (std::size_t t = 1; t < n; ++t) {
+      found = combine_values(op_, found, input_value(terms[t].first, terms[t].second + i));
+    }
+    return op_ == ReduceOp::avg && n > 1 ? average_value(type_, found, n) : found;
+  }
+  // Computes elements `i` to `i + run` of the terms combined.
+  GC3_UNCHECKED void expect(const Terms& terms, std::size_t i, std::size_t run) const {
+    const Terms::value_type* at = terms.data();
+    const std::size_t n = terms.size();
+    std::uint8_t* to = expected_.data();
+    for (std::size_t k = 0; k < run; ++k) store_element(type_, value(at, n, i + k), to + k * elem_);
+  }
+  std::optional<std::size_t> first_wrong(const void* buffer, std::size_t first, const Terms& terms,
+                                         std::size_t n) const {
+    const std::uint8_t* at = static_cast<const std::uint8_t*>(buffer) + first * elem_;
+    for (std::size_t i = 0; i < n; i += kRun) {
+      const std::size_t run = std::min(kRun, n - i);
+      expect(terms, i, run);
+      if (std::memcmp(at + i * elem_, expected_.data(), run * elem_) == 0) continue;
+      for (std::size_t k = 0; k < run; ++k) {
+        if (std::memcmp(at + (i + k) * elem_, expected_.data() + k * elem_, elem_) != 0) return i + k;
+      }
+    }
+    return std::nullopt;
+  }
 
   // A description of forbidden changes: to memory around the buffers, or to input outside the output.
   std::optional<std::string> damage() const {
+    const std::vector<std::uint8_t> guard(kGuard, kFill);
     for (std::uint32_t r = 0; r < collective_.ranks(); ++r) {
       for (const auto* buffer : {&inputs_[r], &outputs_[r]}) {
-        for (std::size_t i = 0; i < kGuard; ++i) {
-          if ((*buffer)[i] != kFill || (*buffer)[buffer->size() - 1 - i] != kFill) {
-            return "rank " + std::to_string(r) + " wrote outside its buffers";
-          }
+        if (std::memcmp(buffer->data(), guard.data(), kGuard) != 0 ||
+            std::memcmp(buffer->data() + buffer->size() - kGuard, guard.data(), kGuard) != 0) {
+          return "rank " + std::to_string(r) + " wrote outside its buffers";
         }
       }
-      const auto* input = static_cast<const std::uint8_t*>(input_at[r]);
-      const auto* output = static_cast<const std::uint8_t*>(output_at[r]);
-      for (std::size_t i = 0; i < collective_.input_blocks(r) * count_; ++i) {
-        const std::uint8_t* at = input + i * elem_;
-        if (output <= at && at < output + collective_.output_blocks(r) * count_ * elem_) continue;
-        std::uint8_t want[model::kMostElemBytes];
-        store_element(type_, input_value(type_, op_, r, i), want);
-        if (std::memcmp(at, want, elem_) != 0) {
-          return "rank " + std::to_string(r) + " changed its input";
-        }
+      if (input_at[r] == nullptr) continue;
+      // The elements of the input before the output, and those after it.
+      const auto at = reinterpret_cast<std::uintptr_t>(input_at[r]);
+      const std::size_t n = collective_.input_blocks(r) * count_;
+      const auto element = [&](std::uintptr_t x) { return x <= at ? 0 : std::min(n, (x - at) / elem_); };
+      const auto output = output_at[r] == nullptr ? at : reinterpret_cast<std::uintptr_t>(output_at[r]);
+      const std::size_t begin = element(output);
+      const std::size_t end =
+          element(output + (output_at[r] == nullptr ? 0 : collective_.output_blocks(r) * count_ * elem_));
+      if (first_wrong(input_at[r], 0, {{r, 0}}, begin) || first_wrong(input_at[r], end, {{r, end}}, n - end)) {
+        return "rank " + std::to_string(r) + " changed its input";
       }
     }
     return std::nullopt;
@@ -273,7 +319,9 @@ class Buffers {
   std::size_t count_;
   DataType type_;
   ReduceOp op_;
+  int lowest_;  // of the values
   std::size_t elem_;
+  mutable std::vector<std::uint8_t> expected_;  // a run of elements
   std::vector<std::vector<std::uint8_t>> inputs_;
   std::vector<std::vector<std::uint8_t>> outputs_;
 
