@@ -111,7 +111,7 @@ def main(*, only_format: bool) -> int:
             run("compiling", *progress, "cmake", "--build", BUILD, "--target", *(f"gc3_{n}_test" for n in known))
         )
         if passed[-1]:
-            passed.append(run("C++ tests", "ctest", "--test-dir", BUILD, "-j2", "-R", f"^({'|'.join(known)})"))
+            passed.append(run("C++ tests", "ctest", "--test-dir", BUILD, "-j5", "-R", f"^({'|'.join(known)})"))
     if wanted and not only_format:
         options = ["-n", "3", "--dist", "worksteal", "-m", "not slow"]
         passed.append(run("Python tests", BIN / "python", "-m", "pytest", *options, *sorted(wanted)))

@@ -10,12 +10,14 @@
 
 #include "gc3/runtime/core/mirror_parts.h"
 #include "gc3/runtime/core/test_hosts.h"
+#include "gc3/runtime/core/test_meeting.h"
 
 namespace gc3::core {
 namespace {
 
 using testing::blocks;
 using testing::Hosting;
+using testing::Process;
 using testing::run_hosts;
 using testing::start_rank;
 
@@ -69,7 +71,8 @@ TEST_CASE("64 hosts of 4 ranks meet within 10 s" * doctest::skip()) {
   });
 }
 
-TEST_CASE("ranks wait for their leader as long as it waits for other hosts, whatever the time for a call is") {
+TEST_CASE("ranks wait for their leader as long as it waits for other hosts, whatever the time for a call is" *
+          doctest::test_suite("waits")) {
   const Hosting hosting(blocks(2, 2));
   std::vector<pid_t> ranks;
   for (const std::uint32_t r : {0U, 1U, 2U, 3U}) {
@@ -166,30 +169,33 @@ TEST_CASE("ranks of other hosts that make another call are named") {
   });
 }
 
-TEST_CASE("a lost rank, leader or rank 0 is named on all hosts") {
+TEST_CASE("a lost rank, leader or rank 0 is named on all hosts" * doctest::test_suite("waits")) {
+  std::vector<Process> worlds;  // at once, since they mostly wait
   for (const std::uint32_t victim : {3U, 2U, 0U}) {
     for (const int signal : {SIGKILL, SIGSTOP}) {
-      CAPTURE(victim);
-      CAPTURE(signal);
-      const auto survives = [&](std::uint32_t r) { return r != victim; };
-      const auto body = [&](Group& group) -> std::string {
-        auto start = std::chrono::steady_clock::now();
-        // A leader that is killed may not have sent its last words.
-        std::string said = exchanges(group);
-        if (said.empty() && group.rank() == victim) kill(getpid(), signal);
-        if (said.empty()) {
-          start = std::chrono::steady_clock::now();
-          said = exchanges(group);
-        }
-        const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        const bool named =
-            said.find("rank " + std::to_string(victim)) != std::string::npos || said.find("host ") != std::string::npos;
-        if (!named || said.find("GC3-R009") == std::string::npos) return said;
-        return took < 8 ? "" : "after " + std::to_string(took) + " s";
-      };
-      run_hosts(Hosting(blocks(2, 2)), body, survives);
+      worlds.emplace_back([victim, signal]() -> std::string {
+        const auto survives = [&](std::uint32_t r) { return r != victim; };
+        const auto body = [&](Group& group) -> std::string {
+          auto start = std::chrono::steady_clock::now();
+          // A leader that is killed may not have sent its last words.
+          std::string said = exchanges(group);
+          if (said.empty() && group.rank() == victim) kill(getpid(), signal);
+          if (said.empty()) {
+            start = std::chrono::steady_clock::now();
+            said = exchanges(group);
+          }
+          const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+          const bool named = said.find("rank " + std::to_string(victim)) != std::string::npos ||
+                             said.find("host ") != std::string::npos;
+          if (!named || said.find("GC3-R009") == std::string::npos) return said;
+          return took < 8 ? "" : "after " + std::to_string(took) + " s";
+        };
+        const bool good = run_hosts(Hosting(blocks(2, 2)), body, survives);
+        return good ? "" : "victim " + std::to_string(victim) + ", signal " + std::to_string(signal);
+      });
     }
   }
+  for (Process& world : worlds) CHECK(world.succeeds());
 }
 
 // Stands between the leaders of two hosts. After the first byte of `fails`, or after the second host has told that its
@@ -272,7 +278,7 @@ bool names_deaf_host(const std::string& said) {
          said.find("has heard nothing of this host for") != std::string::npos;
 }
 
-TEST_CASE("a host that hears another one, and is not heard, gives up") {
+TEST_CASE("a host that hears another one, and is not heard, gives up" * doctest::test_suite("waits")) {
   run_apart([](Group& group, int fails) -> std::string {
     std::string said = exchanges(group);
     if (!said.empty()) return said;
@@ -282,7 +288,7 @@ TEST_CASE("a host that hears another one, and is not heard, gives up") {
   });
 }
 
-TEST_CASE("what a rank has sent before it finished may be lost with its host") {
+TEST_CASE("what a rank has sent before it finished may be lost with its host" * doctest::test_suite("waits")) {
   const auto body = [](Group& group, int) -> std::string {
     if (Status status = group.begin({CallKind::barrier}); !status.ok()) return status.error().str();
     if (const auto all = group.exchange({}, {}); !all.ok()) return all.error().str();

@@ -82,7 +82,8 @@ bool contains() {
   return trial.succeeds();
 }
 
-TEST_CASE("a rank of another PID namespace is turned away with a reason, and the others meet") {
+TEST_CASE("a rank of another PID namespace is turned away with a reason, and the others meet" *
+          doctest::test_suite("waits")) {
   if (!contains()) {
     MESSAGE("skipped: the system does not allow a new PID namespace");
     return;
@@ -129,7 +130,7 @@ TEST_CASE("a process that pretends to be another process is turned away, and the
   CHECK(host.succeeds());
 }
 
-TEST_CASE("with a secret, a rank uses no message of a rank 0 that has given no proof") {
+TEST_CASE("with a secret, a rank uses no message of a rank 0 that has given no proof" * doctest::test_suite("waits")) {
   const std::string lie = "do as I say";
   const auto plays_host = [&](Kind kind, bool challenges) {
     return Process([=] {

@@ -97,22 +97,26 @@ inline pid_t start_rank(const Hosting& hosting, std::uint32_t rank, const Body& 
   _exit(wrong.empty() ? 0 : 1);
 }
 
-inline void run_hosts(
+// Whether all that survive pass.
+inline bool run_hosts(
     const Hosting& hosting, const Body& body,
     const std::function<bool(std::uint32_t)>& survives = [](std::uint32_t) { return true; }) {
   std::vector<pid_t> ranks;
   for (std::uint32_t r = 0; r < hosting.size(); ++r) ranks.push_back(start_rank(hosting, r, body));
+  bool good = true;
   for (std::uint32_t r = 0; r < hosting.size(); ++r) {
     if (!survives(r)) continue;
     int status = 0;
     waitpid(ranks[r], &status, 0);
     CHECK_MESSAGE(status == 0, "rank ", r);
+    good = good && status == 0;
   }
   for (std::uint32_t r = 0; r < hosting.size(); ++r) {
     if (survives(r)) continue;
     kill(ranks[r], SIGKILL);
     waitpid(ranks[r], nullptr, 0);
   }
+  return good;
 }
 
 }  // namespace gc3::core::testing

@@ -48,9 +48,9 @@ bool names(const Diagnostic& problem, std::uint32_t rank, ErrorId code, const st
                 self, problem.str());
 }
 
-TEST_CASE("a killed rank is named on all others within 5 s, whenever it dies") {
-  std::mt19937 random(20240817);
-  for (int world = 0; world < 200; ++world) {
+void kill_at_random(std::uint32_t seed, int worlds) {
+  std::mt19937 random(seed);
+  for (int world = 0; world < worlds; ++world) {
     const auto n = static_cast<std::uint32_t>(2 + random() % 4);
     const auto victim = static_cast<std::uint32_t>(random() % n);
     const std::size_t count = std::size_t{1} << random() % 17;
@@ -74,6 +74,12 @@ TEST_CASE("a killed rank is named on all others within 5 s, whenever it dies") {
     }
   }
 }
+
+TEST_CASE("a killed rank is named on all others within 5 s, whenever it dies") {
+  kill_at_random(20240817, testing::kSanitized ? 50 : 100);
+}
+
+TEST_CASE("nightly: a killed rank is named, at 500 more moments" * doctest::skip()) { kill_at_random(1, 500); }
 
 TEST_CASE("a rank that exits or closes is named, unless it has done its part") {
   run_ranks(3, [](std::uint32_t rank) {
@@ -116,7 +122,7 @@ TEST_CASE("a rank that ends after its part of a call does not make that call fai
   });
 }
 
-TEST_CASE("a stopped rank is named within 5 s") {
+TEST_CASE("a stopped rank is named within 5 s" * doctest::test_suite("waits")) {
   const testing::Moment stopped;
   Ranks ranks(3, [&](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 3));
@@ -135,7 +141,7 @@ TEST_CASE("a stopped rank is named within 5 s") {
   CHECK(ranks.succeeds(2));
 }
 
-TEST_CASE("a rank that never comes is named when the deadline has passed") {
+TEST_CASE("a rank that never comes is named when the deadline has passed" * doctest::test_suite("waits")) {
   Ranks ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2), 2);
     if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(60));

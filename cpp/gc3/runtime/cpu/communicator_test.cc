@@ -285,7 +285,7 @@ TEST_CASE("calls are refused on a closed communicator and in a fork") {
   });
 }
 
-TEST_CASE("ranks that do not fit together get the reason") {
+TEST_CASE("ranks that do not fit together get the reason" * doctest::test_suite("waits")) {
   const auto problem = [](const core::Meeting& meeting) {
     auto made = cpu::Communicator::init(meeting, {});
     return made.ok() ? std::string("none") : made.error().message;

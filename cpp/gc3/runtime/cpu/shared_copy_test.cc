@@ -161,7 +161,7 @@ TEST_CASE("after an aborted call no rank writes into its buffer") {
   }
 }
 
-TEST_CASE("a sender that was stopped at any moment does not write after it continues") {
+TEST_CASE("a sender that was stopped at any moment does not write after it continues" * doctest::test_suite("waits")) {
   void* page = mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(page != MAP_FAILED);
   auto* sender = static_cast<pid_t*>(page);

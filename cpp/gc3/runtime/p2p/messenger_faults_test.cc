@@ -126,7 +126,7 @@ TEST_CASE("withdrawn offers do not pile up, nor use up the slots") {
 // Seconds in which all ranks have begun a call after a barrier, also under a sanitizer on a crowded machine.
 constexpr double kMuchLater = 3;
 
-TEST_CASE("two sends that wait for each other are named on both sides") {
+TEST_CASE("two sends that wait for each other are named on both sides" * doctest::test_suite("waits")) {
   run({2, true, kMuchLater}, [](Rank& me) -> std::string {
     const Bytes data(kLong);
     GC3_EXPECT_OK(me.barrier());
@@ -137,7 +137,7 @@ TEST_CASE("two sends that wait for each other are named on both sides") {
   });
 }
 
-TEST_CASE("a circle of sends that wait for each other is named") {
+TEST_CASE("a circle of sends that wait for each other is named" * doctest::test_suite("waits")) {
   run({3, true, kMuchLater}, [](Rank& me) -> std::string {
     const Bytes data(kLong);
     GC3_EXPECT_OK(me.barrier());
@@ -193,7 +193,7 @@ TEST_CASE("a rank killed at any moment is named on all others") {
   }
 }
 
-TEST_CASE("a stopped rank and one that has closed are named") {
+TEST_CASE("a stopped rank and one that has closed are named" * doctest::test_suite("waits")) {
   std::vector<Process> ranks = begin({2}, [](Rank& me) -> std::string {
     if (me.rank() == 1) raise(SIGSTOP);
     std::uint8_t byte = 0;
@@ -253,7 +253,8 @@ TEST_CASE("what a rank of another host has sent before it closed is received, an
   });
 }
 
-TEST_CASE("a rank of another host that is killed, closes, or cannot be reached is named") {
+TEST_CASE("a rank of another host that is killed, closes, or cannot be reached is named" *
+          doctest::test_suite("waits")) {
   std::vector<Process> ranks = begin(testing::apart(2, 1), [](Rank& me) -> std::string {
     std::uint8_t byte = 0;
     if (me.rank() == 1) {

@@ -189,7 +189,7 @@ TEST_CASE("many long messages under way in both directions, to ranks that are th
   }
 }
 
-TEST_CASE("a sender that has answered and then does something else is not waited for") {
+TEST_CASE("a sender that has answered and then does something else is not waited for" * doctest::test_suite("waits")) {
   constexpr std::int32_t kMessages = 8;
   constexpr std::uint64_t kBytes = 4 * kMiB;
   // Rank 0 comes back after the time-out of rank 1.
