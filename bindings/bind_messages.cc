@@ -132,6 +132,7 @@ nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::opt
 
 std::function<void(const p2p::Request&)> notifier(nb::handle done) {
   if (done.is_none()) return {};
+  if (PyCallable_Check(done.ptr()) == 0) throw nb::next_overload();  // there is none: the call does not fit
   return [call = without_interpreter(done)](const p2p::Request&) { call(); };
 }
 

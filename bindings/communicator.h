@@ -84,6 +84,7 @@ inline std::function<void()> without_interpreter(nanobind::handle function) {
 
 inline comm::Communicator::Done when_done(nanobind::handle done) {
   if (done.is_none()) return {};
+  if (PyCallable_Check(done.ptr()) == 0) throw nanobind::next_overload();  // there is none: the call does not fit
   return [call = without_interpreter(done)](const Status&) { call(); };
 }
 

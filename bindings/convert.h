@@ -78,6 +78,7 @@ inline void unwrap(Status status) {
 }
 
 void bind_base(nanobind::module_& m);
+void bind_public(nanobind::module_& m);
 void bind_model(nanobind::module_& m);
 void bind_ir(nanobind::module_& m);
 void bind_compiler(nanobind::module_& m);

@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   m.doc() = "The compiled core of gc3. Use the `gc3` package; this module is its implementation.";
   bind_base(m);
+  bind_public(m);
   bind_model(m);
   bind_ir(m);
   bind_compiler(m);

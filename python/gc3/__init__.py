@@ -75,6 +75,7 @@ def __getattr__(name: str) -> _typing.Any:
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is not None:
         found = getattr(_importlib.import_module(home), name)
+        found = _importlib.import_module("gc3.support.public").public(found)
     elif name.startswith("__") or _util.find_spec(f"gc3.{name}") is None:
         raise AttributeError(f"module 'gc3' has no attribute '{name}'")
     else:

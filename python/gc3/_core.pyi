@@ -297,6 +297,16 @@ def environment_names() -> list[str]:
 def read_knobs() -> Knobs:
     """Reads the environment of this process."""
 
+def public(function: object, tell: Callable[..., BaseException]) -> Any:
+    """
+    Returns the same function, which raises what `tell` returns where `function` raises an exception.
+    """
+
+def refuse_to_construct(type: type, refuse: Callable[..., None]) -> None:
+    """
+    Lets a class without a constructor call `refuse`, which raises an error.
+    """
+
 class DataTypeInfo:
     """A row of the table of data types."""
 

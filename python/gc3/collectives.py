@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias, cast
 
 from gc3 import _core, errors
+from gc3.support.public import public_names
 
 __all__ = [
     "BUILTIN",
@@ -427,3 +428,6 @@ def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, 
         else:
             raise _bad(name, f"alias of rank {rank} is {place!r}; use ('input', k), ('output', k) or None")
     return tuple(encoded)
+
+
+public_names(__name__)

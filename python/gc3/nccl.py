@@ -19,6 +19,7 @@ from gc3.comm.export import export
 from gc3.comm.selection import Table, read_rows
 from gc3.cuda.driver import compilers, nccl_libraries
 from gc3.support import files, knobs, schema
+from gc3.support.public import public_names
 
 __all__ = [
     "Log",
@@ -293,3 +294,6 @@ def _loaded(name: str) -> Path | None:
         if path and Path(path[0]).name.startswith(name):
             return Path(path[0])
     return None
+
+
+public_names(__name__)

@@ -199,7 +199,7 @@ MISUSES: list[tuple[Callable[..., None], str, str, str]] = [
     (bad_channel, "GC3-L012", "bad channel", "ch=-2"),
     (bad_factor, "GC3-L013", "bad factor", "factor 0"),
     (bad_index, "GC3-L017", "bad index  # type: ignore[call-overload]", "index must be a whole number, not 'x'"),
-    (bad_arguments, "GC3-L017", "bad arguments  # type: ignore[call-overload]", "chunk() cannot take these arguments"),
+    (bad_arguments, "GC3-L017", "bad arguments  # type: ignore[call-overload]", "chunk(): missing a required"),
 ]
 
 

@@ -8,5 +8,7 @@
 
 from gc3.algorithms._catalogue import catalogue
 from gc3.algorithms._load import load, load_collective
+from gc3.support.public import public_names
 
 __all__ = ["catalogue", "load", "load_collective"]
+public_names(__name__)

@@ -9,5 +9,7 @@ CUDA is loaded only when a device is requested; without a driver, the error says
 from gc3.cuda.arrays import DeviceArray
 from gc3.cuda.driver import compilers, nccl, nccl_libraries, runtime
 from gc3.cuda.engine import Engine
+from gc3.support.public import public_names
 
 __all__ = ["DeviceArray", "Engine", "compilers", "nccl", "nccl_libraries", "runtime"]
+public_names(__name__)

@@ -17,6 +17,7 @@ from gc3.lang.build import compile, dump
 from gc3.lang.operations import chunk, next_step, parallelize
 from gc3.lang.source import SourceProgram
 from gc3.lang.stepwise import Chunk, StepList, stepwise
+from gc3.support.public import public_names
 
 __all__ = [
     "Algorithm",
@@ -35,3 +36,4 @@ __all__ = [
     "parallelize",
     "stepwise",
 ]
+public_names(__name__)

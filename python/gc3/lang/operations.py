@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, TypeAlias
 
 from gc3 import _core
+from gc3.support.public import public
 
 if TYPE_CHECKING:
     from gc3._core import ChunkRef
@@ -54,10 +55,9 @@ def _next_step() -> None:  # pyright: ignore[reportUnusedFunction]
 
 
 if not TYPE_CHECKING:
-    # A partial function adds no frame, so an operation is still attributed to the caller's line.
-    chunk = functools.update_wrapper(functools.partial(_core.chunk), _chunk)
-    chunk.__name__ = chunk.__qualname__ = "chunk"
-    next_step = functools.update_wrapper(functools.partial(_core.next_step), _next_step)
+    # These add no frame, so an operation is still attributed to the caller's line.
+    chunk = functools.update_wrapper(public(_core.chunk), _chunk)
+    next_step = functools.update_wrapper(public(_core.next_step), _next_step)
     next_step.__name__ = next_step.__qualname__ = "next_step"
 
 

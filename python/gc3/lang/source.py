@@ -85,8 +85,6 @@ class SourceProgram:
     def __exit__(self, kind: object, problem: BaseException | None, *_: object) -> None:
         """Restores the program that was current before."""
         _core.leave_session(self._tokens.pop())
-        if isinstance(problem, TypeError) and (told := as_user_error(problem)) is not problem:
-            raise told from problem
         rooted = collectives.rooted(self.model)
         if rooted and isinstance(problem, errors.UserError) and problem.diagnostics[0].name == "IndexOutOfRange":
             told = f"the root is rank {self.model.root}; root= of the decorator states another"
@@ -126,23 +124,3 @@ def _caller() -> tuple[str, int]:
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-
-
-def as_user_error(problem: TypeError) -> Exception:
-    """Reports a call that fits no signature of chunk(), copy(), ... as the user's mistake at the user's line."""
-    text = str(problem)
-    if "incompatible function arguments" not in text:
-        return problem
-    frame = problem.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    file, line = (frame.tb_frame.f_code.co_filename, frame.tb_lineno) if frame else ("", 0)
-    called = text.split("(", 1)[0]
-    forms = [row.strip().split(". ", 1)[-1] for row in text.splitlines() if row.lstrip()[:1].isdigit()]
-    return errors.error(
-        "BadArgument",
-        f"{called}() cannot take these arguments",
-        file=file,
-        line=line,
-        notes=[f"it is {f}" for f in forms],
-    )

@@ -14,6 +14,7 @@ from gc3.sim.platform import Platform
 from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
 from gc3.sim.presets import PRESETS
 from gc3.sim.together import Part, Together, together
+from gc3.support.public import public_names
 
 __all__ = [
     "PRESETS",
@@ -36,3 +37,4 @@ __all__ = [
     "simulate",
     "together",
 ]
+public_names(__name__)

@@ -10,6 +10,7 @@
 True
 """
 
+from gc3.support.public import public_names
 from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
 from gc3.synth.cache import Cache
 from gc3.synth.cuts import Bound
@@ -50,3 +51,4 @@ __all__ = [
     "repaired",
     "task_within",
 ]
+public_names(__name__)

@@ -14,6 +14,7 @@ import importlib
 import pkgutil
 from functools import cache
 
+from gc3.support.public import public_names
 from gc3.topologies.bounds import cut_bandwidth, diameter, egress, ingress
 from gc3.topologies.build import Builder
 from gc3.topologies.document import dumps, read
@@ -85,3 +86,6 @@ def load(spec: str, **parameters: int) -> Topology:
         gc3.UserError: There is no such preset or file, a parameter is wrong, or the file is not a topology.
     """
     return load_from(catalogue(), spec, parameters)
+
+
+public_names(__name__)

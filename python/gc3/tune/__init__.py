@@ -3,6 +3,7 @@
 Or by simulating, synthesized programs included: `gc3 synth best`.
 """
 
+from gc3.support.public import public_names
 from gc3.tune.best import Best
 from gc3.tune.guided import Search
 from gc3.tune.hosts import HostTimer, serve
@@ -32,3 +33,4 @@ __all__ = [
     "serve",
     "table",
 ]
+public_names(__name__)

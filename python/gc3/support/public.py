@@ -1,0 +1,180 @@
+"""What users call: a call with arguments that a function does not take is one clear error at the user's line."""
+
+from __future__ import annotations
+import __future__
+
+import collections.abc
+import inspect
+import os
+import re
+import sys
+import types
+import typing
+from typing import Any
+
+from gc3 import _core, errors
+
+_HERE = os.path.dirname(errors.__file__) + os.sep
+_METHOD: Any = vars(_core.Communicator)["all_reduce"].__class__
+_BOUND: Any = (classmethod, staticmethod)
+_KINDS: Any = (types.FunctionType, type(_core.chunk), _METHOD)
+_CONSTRUCTORS = ("__init__", "__new__", "__call__")
+_MOST = 60  # characters of a value in a message
+_done: set[type] = set()
+
+
+def public(offered: Any) -> Any:
+    """Returns a function or class for users, whose calls with wrong arguments raise `gc3.UserError`.
+
+    Other calls take no longer. The methods of a class are replaced in it.
+    """
+    if isinstance(offered, type):
+        for part in offered.__mro__:
+            if part.__module__.startswith("gc3") and part not in _done:
+                _done.add(part)
+                _guard(part)
+    elif isinstance(offered, _KINDS) and offered.__module__.startswith("gc3"):
+        home, name = vars(sys.modules[offered.__module__]), offered.__name__
+        made = _core.public(offered, _told)
+        if home.get(name) is offered:
+            home[name] = made  # pickle asks for the same object there
+        return made
+    return offered
+
+
+def public_names(module: str) -> None:
+    """Makes `public` what a module lists in ``__all__``."""
+    names = vars(sys.modules[module])
+    names.update({name: public(names[name]) for name in names["__all__"]})
+
+
+def _guard(part: type) -> None:
+    made_by_us = part.__module__ == _core.__name__ and not isinstance(vars(part).get("__init__"), _METHOD)
+    for name in list(vars(part)):
+        value: Any = vars(part)[name]
+        kept: Any = next((kind for kind in _BOUND if isinstance(value, kind)), None)
+        function: Any = getattr(value, "__func__", value)
+        if isinstance(function, _KINDS) and (name in _CONSTRUCTORS or not name.startswith("_")):
+            made = _core.public(function, _told)
+            kept = staticmethod if name == "__new__" else kept
+            setattr(part, name, kept(made) if kept else made)
+    if made_by_us:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise _misuse(f"{part.__name__}(): functions of gc3 return such objects; nobody else can make them")
+
+        _core.refuse_to_construct(part, refuse)
+        part.__signature__ = inspect.Signature()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem: Exception) -> Exception:
+    """Returns the exception to raise: a `gc3.UserError` if the arguments do not fit the function, else `problem`."""
+    if isinstance(problem, errors.Gc3Error) or _is_ours(_caller()):
+        return problem  # a function of gc3 that misuses another is a defect
+    forms = _forms(function)
+    reasons = [_misfit(form, getattr(function, "__globals__", {}), given, named) for form in forms]
+    if not all(reasons) and "incompatible function arguments" in str(problem):
+        reasons = ["given " + ", ".join(type(value).__name__ for value in (*given, *named.values()))]
+    if not all(reasons):
+        return problem
+    name = re.sub(r"\.__\w+__$", "", function.__qualname__)
+    notes = [f"it is {name.split('.')[-1]}{_plain(form)}" for form in forms]
+    told = _misuse(f"{name}(): {min(reasons, key=len)}", notes)
+    told.__suppress_context__ = True
+    return told
+
+
+def _caller() -> types.FrameType | None:
+    """The frame that called the function of this module that calls this."""
+    frame = inspect.currentframe()
+    return frame and frame.f_back and frame.f_back.f_back
+
+
+def _is_ours(frame: types.FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith(_HERE)
+
+
+def _misuse(message: str, notes: collections.abc.Iterable[str] = ()) -> errors.Gc3Error:
+    frame = _caller()
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    file, line = (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+    return errors.error("BadArgument", message, file=file, line=line, notes=notes)
+
+
+def _forms(function: Any) -> list[inspect.Signature]:
+    """The signatures of a function, in which types are text."""
+    if isinstance(function, types.FunctionType):
+        return [inspect.signature(function)]
+    forms: list[inspect.Signature] = []
+    for text, _, defaults in function.__nb_signature__:
+        source = re.sub(r"\\(\d+)", lambda at, of=defaults: repr(of[int(at[1])]), text) + ": ..."
+        made: dict[str, Any] = {}
+        exec(compile(source, "", "exec", __future__.annotations.compiler_flag), made)  # noqa: S102 - the text is of our own bindings
+        forms.append(inspect.signature(made[function.__name__]))
+    return forms
+
+
+class _Text(str):
+    """A type as it is written: without quotes."""
+
+    __repr__ = str.__str__
+
+
+def _plain(form: inspect.Signature) -> inspect.Signature:
+    shown = [
+        p.replace(annotation=_Text(p.annotation)) for p in form.parameters.values() if p.name not in ("self", "cls")
+    ]
+    return form.replace(parameters=shown, return_annotation=_Text(form.return_annotation))
+
+
+def _misfit(form: inspect.Signature, names: dict[str, Any], given: tuple[Any, ...], named: dict[str, Any]) -> str:
+    """Says in what a call does not fit a signature; "" if it may fit."""
+    try:
+        bound = form.bind(*given, **named)
+    except TypeError as problem:
+        return str(problem)
+    for name, value in bound.arguments.items():
+        about = form.parameters[name]
+        wanted = "" if about.annotation is about.empty else str(about.annotation)
+        is_many = about.kind in (about.VAR_POSITIONAL, about.VAR_KEYWORD)
+        for one in [*getattr(value, "values", lambda of=value: of)()] if is_many else [value]:
+            try:
+                fits = _fits(one, eval(wanted, {}, _Names(names)))  # noqa: S307 - the text is of our own source
+            except (NameError, SyntaxError, AttributeError, TypeError):
+                fits = True
+            if not fits:
+                return f"{name} is {_short(one)}; expected {wanted}"
+    return ""
+
+
+class _Names(dict[str, Any]):
+    """Names in annotations of which a module knows only while its types are checked."""
+
+    def __missing__(self, name: str) -> Any:
+        """Looks where annotations of gc3 take their names from."""
+        ours = [module for key, module in list(sys.modules.items()) if key.startswith("gc3")]
+        for names in (sys.modules, *map(vars, (collections.abc, typing, types, os, *ours))):
+            if name in names:
+                return names[name]
+        raise KeyError(name)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return f"{text} ({type(value).__name__})" if len(text) < _MOST else f"of type {type(value).__name__}"
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value may be of a type; true of types that cannot be told."""
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if kind is typing.Literal or hint is None:
+        return value in (parts or (None,))
+    if kind in (int, float):
+        return hasattr(value, "__index__" if kind is int else "__float__")
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return True
+    each = parts and issubclass(kind, collections.abc.Sequence) and (kind is not tuple or parts[-1] is ...)
+    return isinstance(value, kind) and (not each or all(_fits(element, parts[0]) for element in value))

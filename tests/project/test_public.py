@@ -1,0 +1,123 @@
+"""Calls with wrong arguments: every public name tells them as errors of gc3, at the user's line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gc3
+from gc3 import errors
+
+_PARTS = ["algorithms", "collectives", "comm", "cuda", "lang", "nccl", "sim", "synth", "topologies", "tune"]
+MODULES = ("gc3", *(f"gc3.{part}" for part in _PARTS))
+# These end the communicator, or wait for the other ranks.
+ENDS = ("close", "abort", "abort_calls", "note_fork", "shrink", "shrunk")
+
+
+class Odd:
+    """Something that no function takes."""
+
+    def __repr__(self) -> str:
+        """Is short."""
+        return "odd"
+
+
+def functions(module: str) -> Iterator[Any]:
+    """The functions and classes of a module."""
+    names = vars(importlib.import_module(module))["__all__"]
+    found = {name: getattr(importlib.import_module(module), name) for name in names}
+    for name, offered in found.items():
+        is_error = isinstance(offered, type) and issubclass(offered, BaseException)
+        if callable(offered) and not is_error and name != "Order":  # a type of a few texts
+            yield offered
+
+
+def methods(owner: Any) -> Iterator[Any]:
+    """The public methods of an object or class."""
+    for name in dir(owner):
+        method = getattr(owner, name)
+        ours = str(getattr(method, "__module__", "")).startswith("gc3")
+        if ours and not name.startswith("_") and name not in ENDS and callable(method):
+            yield method
+
+
+def told(function: Callable[..., object], *given: object, **named: object) -> errors.Gc3Error | None:
+    """The error of a call, or None; an exception that is not of gc3 fails."""
+    try:
+        function(*given, **named)
+    except errors.Gc3Error as problem:
+        return problem
+    except Exception as problem:
+        raise AssertionError(f"{function}{given[:3]}{named}: {problem!r}") from problem
+    return None
+
+
+def check(function: Callable[..., object]) -> None:
+    """Calls a function with surplus, missing and odd arguments."""
+    for problem in told(function, *[Odd()] * 40), told(function, surplus=1):
+        assert problem, function
+        assert problem.code == "GC3-L017"
+
+    told(function)
+    for count in range(1, 8):
+        told(function, *[Odd()] * count)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_wrong_calls_of_every_function_and_class(module: str) -> None:
+    for offered in functions(module):
+        check(offered)
+        for method in methods(offered) if isinstance(offered, type) else ():
+            told(method, surplus=1)
+            told(method)
+
+
+def test_wrong_calls_of_every_method_of_a_communicator() -> None:
+    with gc3.init(rank=0, size=1, job="public") as comm, comm.coalesce() as together:
+        for owner in comm, together, comm.all_reduce_async([1.0]), comm.isend([1.0], 0):
+            for method in methods(owner):
+                assert told(method, surplus=1), method
+                assert told(method, *[Odd()] * 40), method
+                told(method)
+                for count in range(1, 8):
+                    told(method, *[Odd()] * count)
+        assert comm.recv(np.empty(1)).count == 1
+
+
+def test_the_message_names_the_argument_the_signature_and_the_users_line() -> None:
+    with gc3.init(rank=0, size=1, job="public") as comm:
+        x = np.ones(1)
+        here = inspect.currentframe()
+        assert here
+        problem = told(lambda: comm.broadcast(x, out=x))  # pyright: ignore[reportCallIssue]
+        assert problem
+        assert (problem.file, problem.line) == (__file__, here.f_lineno - 2)
+        assert problem.message == "bad argument: Communicator.broadcast(): got an unexpected keyword argument 'out'"
+        assert "note: it is broadcast(x: typing.Any, root: int = 0, timeout: float | None = None)" in str(problem)
+        calls: list[tuple[Callable[..., object], str]] = [
+            (lambda: comm.broadcast(x, 0, "soon"), "broadcast(): timeout is 'soon' (str); expected float | None"),
+            (comm.split, "split(): missing a required argument: 'color'"),
+            (gc3.Handle, "Handle(): functions of gc3 return such objects"),
+            (gc3.PreMulSum, "PreMulSum(): missing a required argument: 'factor'"),
+            (lambda: gc3.chunk(0, "in", 0, 1, 2), "chunk(): too many positional arguments"),
+            (lambda: gc3.topologies.load(5), "spec is 5 (int); expected str"),
+        ]
+        for call, said in calls:
+            assert said in str(told(call))
+
+
+def test_other_exceptions_are_left_alone() -> None:
+    def refuse(_: object) -> None:
+        raise TypeError("mine")
+
+    mistaken = type("Mistaken", (), {"__dlpack__": refuse, "__dlpack_device__": refuse})()
+    with gc3.init(rank=0, size=1, job="public") as comm, pytest.raises(TypeError, match="mine"):
+        comm.all_reduce(mistaken)
+    assert b"verify" in pickle.dumps(gc3.verify)
+    assert list(inspect.signature(gc3.verify).parameters)
