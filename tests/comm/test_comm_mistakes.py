@@ -87,6 +87,20 @@ def test_mistakes_are_reported(comm: Any, call: Callable[[Any], object], code: s
     assert comm.all_reduce(2) == 2  # no harm was done
 
 
+def test_hints_lead_to_what_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("GC3_RENDEZVOUS", "nowhere"), ("RANK", "0"), ("WORLD_SIZE", "2"), ("GC3_SECRET", "ab" * 32)):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(errors.UserError, match="'nowhere': expected host:port") as caught:
+        gc3.init()
+    assert caught.value.code == "GC3-R002"
+    assert "`gc3 env`" in caught.value.hint
+    assert "docs/hosts.md" in caught.value.hint
+    with pytest.raises(errors.UserError) as caught:
+        gc3.init(rank=0)
+    assert caught.value.code == "GC3-L017"
+    assert "help(FUNCTION)" in caught.value.hint
+
+
 def test_inputs_of_every_kind(comm: Any) -> None:
     for given, want in (
         (b"ab", [97, 98]),

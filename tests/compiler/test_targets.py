@@ -149,6 +149,7 @@ def test_chains_of_nops_end_in_a_dependency(write: Write) -> None:
     for runtime in targets.NAMES:
         refused = targets.judge(file, runtime).refused
         assert [d.code for d in refused] == ["GC3-I009"]
+        assert refused[0].hint.startswith("lower what the message says is above the limit, or write for another target")
         assert (
             refused[0].where.line
             == Path(file).read_text().splitlines().index(f'      <step s="3" {step("re s0 o0 x2")}/>') + 1
