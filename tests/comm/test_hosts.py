@@ -39,7 +39,7 @@ def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("fault", "host", "survivors"),
-    [("kill", 1, 2), ("crash", 0, 2), ("cut", 1, 4), ("mute", 0, 4), ("stop", 1, 2)],
+    [("kill", 1, 2), ("crash", 0, 2), ("cut", 1, 4), ("mute", 0, 4)],
 )
 def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors: int) -> None:
     done = on_hosts(2, 2, [program("lost_hosts"), fault, host])
@@ -52,6 +52,17 @@ def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors:
         assert silence is None or 3 <= float(silence[1]) < 5, said
         assert said.startswith("GC3-R009"), said
         assert re.search(r"host node\d \(ranks [\d-]+\)", said), said
+
+
+def test_a_stopped_host_is_late_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its system answers, so it is not lost; its leader is named when the time of the call is over."""
+    monkeypatch.setenv("GC3_COMM_TIMEOUT", "6")
+    done = on_hosts(2, 2, [program("lost_hosts"), "stop", 1])
+    lost = re.findall(r"lost after [\d.]+ s: (.*)", done.stdout)
+    assert len(lost) == 2, done.stdout
+    for said in lost:
+        assert said.startswith("GC3-R003"), said
+        assert re.search(r"rank 2 \(process \d+ on node1\), which has been stopped", said), said
 
 
 @pytest.mark.parametrize(

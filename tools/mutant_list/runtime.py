@@ -138,10 +138,10 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
-        "group-stopped-rank-after-the-deadline",
-        _CORE + "group_failures.cc",
-        "waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_));",
-        "waited_s > kStoppedAfter;",
+        "group-counts-the-time-in-which-it-was-stopped",
+        _CORE + "wait_policy.h",
+        "if (now - read_ > kLongestGap) start_ += now - read_ - kLongestGap;",
+        "if (now - read_ > kLongestGap) start_ += Clock::duration::zero();",
         _TESTS,
     ),
     Mutant(

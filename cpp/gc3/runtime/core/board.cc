@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 
 #include "gc3/runtime/core/file_descriptor.h"
@@ -16,16 +15,9 @@ namespace {
 constexpr std::size_t kWakerName = 64;
 constexpr std::size_t kWhy = 248;
 
-std::uint64_t now() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
-
 }  // namespace
 
 struct Board::Words {
-  std::uint64_t beat;
   std::uint64_t announced;
   char waker[kWakerName];
   // The state of each rank of the job follows, then the reasons.
@@ -80,14 +72,6 @@ void Board::lose(std::uint32_t host, const std::string& why) {
   for (const std::uint32_t rank : hosts_->all()[host].ranks) {
     if (state(rank) != State::ended) set_state(rank, State::lost);
   }
-}
-
-void Board::beat() { store(words().beat, now()); }
-
-double Board::silent_s() const {
-  const std::uint64_t last = load(words().beat);
-  const std::uint64_t time = now();
-  return last == 0 || time < last ? 0 : static_cast<double>(time - last) * 1e-9;
 }
 
 void Board::set_waker(const std::string& name) { name.copy(words().waker, kWakerName - 1); }

@@ -25,10 +25,6 @@ class Board {
   void lose(std::uint32_t host, const std::string& why);
   bool is_lost(std::uint32_t host) const;
 
-  // The leader's thread says that it runs; the others ask how long ago it did.
-  void beat();
-  double silent_s() const;
-
   // Wakes the leader's thread, by a datagram to its socket of this name; from any thread of any process of this host.
   void set_waker(const std::string& name);
   void ring() const;

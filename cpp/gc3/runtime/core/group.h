@@ -159,9 +159,9 @@ class Group {
   };
   void announce(const Awaits& awaits);
   Awaits awaits(std::uint32_t rank) const;
-  // Whether a rank will take no more part: it has left the group, has ended without that, or has been stopped.
-  enum class Presence : std::uint8_t { here, left, ended, stopped };
-  Presence presence(std::uint32_t rank, double waited_s) const;
+  // Whether a rank will take no more part: it has left the group, or has ended without that.
+  enum class Presence : std::uint8_t { here, left, ended };
+  Presence presence(std::uint32_t rank) const;
   std::string who(std::uint32_t rank) const;  // "rank 2 (process 4711)"
   // For calls of which the group does not know. Why one that needs all ranks will not end, if the group has been given
   // up, or a rank has ended or is on a lost host; then the group is given up.

@@ -169,8 +169,7 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
   for (const std::uint32_t r : needed) {
     const bool left = load(block(r).left, std::memory_order_acquire) != 0;
     const std::optional<std::string> why = job_->lost(members_[r]);
-    const bool stopped = long_wait && job_->stopped(members_[r]);
-    // Before it ended, left or was stopped, the rank may have finished the call, since `finished` was read.
+    // Before it ended or left, the rank may have finished the call, since `finished` was read.
     if (is_over(r)) continue;
     const bool in_call = load(block(r).begun, std::memory_order_acquire) >= sequence_;
     const std::string when = (in_call ? " during call " : " before call ") + std::to_string(sequence_);
@@ -184,9 +183,6 @@ std::optional<Diagnostic> Group::loss(double waited_s) const {
       return Diagnostic(ErrorCode::RankLost,
                         *why + ", " + (in_call ? "during call " : "before call ") + std::to_string(sequence_));
     }
-    if (stopped) {
-      return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped" + when);
-    }
   }
   return {};
 }
@@ -195,7 +191,7 @@ std::optional<Diagnostic> Group::lost() {
   if (std::optional<Diagnostic> reason = given_up()) return reason;
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const Presence presence = this->presence(r, 0);
+    const Presence presence = this->presence(r);
     if (presence == Presence::left) continue;
     if (presence == Presence::ended) return give_up(Diagnostic(ErrorCode::RankLost, who(r) + " has ended"));
     if (const std::optional<std::string> why = job_->lost(members_[r])) {
@@ -211,7 +207,7 @@ Diagnostic Group::passed_deadline(double waited_s) const {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_ || load(block(r).finished, std::memory_order_acquire) >= sequence_) continue;
     std::string& list = load(block(r).begun, std::memory_order_acquire) < sequence_ ? absent : busy;
-    list += (list.empty() ? "" : ", ") + who(r);
+    list += (list.empty() ? "" : ", ") + who(r) + (runs(r) ? "" : ", which has been stopped");
   }
   Diagnostic reason(ErrorCode::Timeout,
                     "call " + std::to_string(sequence_) + " has made no progress for " + rounded_seconds(waited_s));

@@ -51,12 +51,11 @@ Group::Awaits Group::awaits(std::uint32_t rank) const {
   return found;
 }
 
-Group::Presence Group::presence(std::uint32_t rank, double waited_s) const {
+Group::Presence Group::presence(std::uint32_t rank) const {
   // acquire: what it has sent before it left, or ended, is visible afterwards.
   const auto has_left = [&] { return load(block(rank).left, std::memory_order_acquire) == kLeft; };
   if (has_left()) return Presence::left;
   if (!job_->dead({members_[rank]}).empty()) return has_left() ? Presence::left : Presence::ended;
-  if (waited_s > std::min(kStoppedAfter, timeout_s_) && job_->stopped(members_[rank])) return Presence::stopped;
   return Presence::here;
 }
 

@@ -16,16 +16,18 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
 namespace {
 
 constexpr double kTimeout = 50;  // seconds; no test waits so long
-constexpr double kShort = 2.5;   // less than the time after which a stopped rank counts as lost
+constexpr double kShort = 2.5;
 
 // The group of a job of this process alone.
 std::unique_ptr<Group> alone() {
@@ -269,20 +271,61 @@ TEST_CASE("ranks whose calls differ report the first call that differs") {
   });
 }
 
-TEST_CASE("a stopped rank is reported instead of a time-out, even with a short time-out") {
+TEST_CASE("a stopped rank has the time of every other one, and the time-out says that it was stopped") {
   run_ranks(
       2,
       [](Group& group) {
         if (group.rank() == 1) return raise(SIGSTOP) == 0;
         if (!group.begin({CallKind::barrier}).ok()) return false;
         while (group.runs(1)) usleep(1000);
-        Status status = group.check_wait(kShort - 0.1, {});
+        Status status = group.check_wait(kTimeout - 0.1, {});
         if (!status.ok()) return false;
-        status = group.check_wait(kShort + 0.1, {});
-        return !status.ok() && status.error().code == ErrorCode::RankLost &&
-               status.error().message.find("rank 1") != std::string::npos;
+        status = group.check_wait(kTimeout + 0.1, {});
+        return !status.ok() && status.error().code == ErrorCode::Timeout &&
+               status.error().str().find("not called yet by rank 1 (process ") != std::string::npos &&
+               status.error().str().find("), which has been stopped") != std::string::npos;
       },
-      1, kShort);
+      1);
+}
+
+TEST_CASE("a rank that was stopped within a wait does not count that time") {
+  int looked[2];
+  REQUIRE(pipe(looked) == 0);
+  const pid_t waits = fork();
+  if (waits == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Compares what the wait counts with what has passed between two looks.
+    struct Look final : Waiter::Check {
+      explicit Look(int tells) : to(tells) {}
+      Status look(double waited_s) override {
+        const auto now = std::chrono::steady_clock::now();
+        const std::chrono::duration<double> passed = now - std::exchange(last, now);
+        const double counted = waited_s - std::exchange(counted_s, waited_s);
+        if (write(to, "l", 1) != 1) _exit(2);
+        if (passed.count() > 0.65) _exit(counted < passed.count() - 0.3 ? 0 : 1);
+        return {};
+      }
+      int to;
+      std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+      double counted_s = 0;
+    } look(looked[1]);
+    const auto group = alone();
+    const Interrupted never;
+    Waiter waiter(*group, never, &look);
+    while (waiter.rest()) continue;
+    _exit(3);
+  }
+  char byte = 0;
+  REQUIRE(read(looked[0], &byte, 1) == 1);
+  kill(waits, SIGSTOP);
+  int status = 0;
+  waitpid(waits, &status, WUNTRACED);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  kill(waits, SIGCONT);
+  if (!WIFEXITED(status)) waitpid(waits, &status, 0);
+  CHECK(status == 0);
+  close(looked[0]);
+  close(looked[1]);
 }
 
 TEST_CASE("after a time-out, ranks that have not called and ranks that have not finished are listed separately") {

@@ -29,7 +29,6 @@
 namespace gc3::core {
 namespace {
 
-constexpr double kLeaderSilent = 3.0;  // seconds
 constexpr std::size_t kDoorbells = 256;
 
 }  // namespace
@@ -251,7 +250,7 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
 bool Job::stopped(std::uint32_t rank) const {
   if (hosts_.several() && !hosts_.is_here(rank)) return board_.state(rank) == Board::State::stopped;
   const std::optional<ProcessFacts> facts = facts_of(processes_[rank]);
-  return facts && facts->state == 'T';
+  return facts && (facts->state == 'T' || facts->state == 't');
 }
 
 Job::Job() = default;
@@ -294,14 +293,9 @@ std::optional<std::string> Job::lost(std::uint32_t rank) const {
   if (board_.state(rank) == Board::State::lost) return board_.why(host);
   // Without its leader, this host hears nothing.
   const std::uint32_t leader = hosts_.all()[hosts_.own()].ranks.front();
-  const auto text = [&](const char* what) {
-    return "rank " + std::to_string(leader) + " (process " + std::to_string(processes_[leader]) +
-           "), which connects this host to the others, has " + what;
-  };
-  if (mirror_ != nullptr) return {};
-  if (!dead({leader}).empty()) return text("ended");
-  if (board_.silent_s() > kLeaderSilent) return text("been stopped");
-  return {};
+  if (mirror_ != nullptr || dead({leader}).empty()) return {};
+  return "rank " + std::to_string(leader) + " (process " + std::to_string(processes_[leader]) +
+         "), which connects this host to the others, has ended";
 }
 
 void Job::announce_cores() {

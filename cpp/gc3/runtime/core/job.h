@@ -112,7 +112,7 @@ class Job {
   // A process of the job that runs and is no longer of this user. It can write to the memory of every communicator of
   // the job, also of those that it is not in.
   std::optional<pid_t> outsider() const;
-  // Whether the process has been stopped, as by SIGSTOP.
+  // Whether the process has been stopped, as by SIGSTOP or a debugger.
   bool stopped(std::uint32_t rank) const;
   // Whether this process is the one that joined, and not a fork of it.
   bool here() const { return own_->here(); }

@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kBeat{200};
 constexpr std::chrono::milliseconds kSilent{3000};
-constexpr std::chrono::seconds kLongestStay{10};  // for ranks of this job that have not left
+constexpr std::chrono::seconds kStoppedItself{1};  // between two looks
+constexpr std::chrono::seconds kLongestStay{10};   // for ranks of this job that have not left
 constexpr std::chrono::seconds kLastSend{1};
 constexpr std::size_t kMostMessage = 1 << 18;  // so that many small ones are read at once
 constexpr int kMostRings = 64;                 // taken at once
@@ -51,7 +52,6 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
     return refused("a Unix socket");
   }
   job.board().set_waker(name);
-  job.board().beat();
   sigset_t all;
   sigset_t before;
   sigfillset(&all);  // the program's own threads handle signals
@@ -135,7 +135,13 @@ void Mirror::look() {
   for (int i = 0; i < kMostRings && recv(waker_.get(), byte.data(), byte.size(), MSG_DONTWAIT) >= 0; ++i) {
   }
   const Clock::time_point now = Clock::now();
-  job_.board().beat();
+  if (const Clock::duration gap = now - looked_; gap > kStoppedItself) {
+    for (Line& line : lines_) {
+      line.heard += gap;
+      for (Clock::time_point& sent : line.unanswered) sent += gap;
+    }
+  }
+  looked_ = now;
   adopt_groups();
   hear();
   if (now - beaten_ >= kBeat) find_ended();  // before the blocks, so that these are the last ones of a rank that ended
@@ -165,10 +171,15 @@ void Mirror::beat(Clock::time_point now) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     Line& line = lines_[i];
     if (!line.frames.valid()) continue;
+    if (line.stopped && now - line.unanswered.back() < kSilent) continue;  // its system can only keep so many
     put(line, bytes_of(MessageHead{What::beat, own, kEverybody, line.beats}));
     line.unanswered.push_back(now);
     if (now - line.heard > kSilent) {
-      lose(i, "has not been heard of for 3.0 s");
+      if (!line.frames.acknowledged()) {
+        lose(i, "has not been heard of for 3.0 s");
+      } else if (!line.stopped) {
+        set_stopped(line, true);
+      }
     } else if (now - line.unanswered.front() > kSilent + kBeat) {
       // The link fails in one direction, and the other host's TCP repeats what is not acknowledged, so it is still
       // heard. An answer waits for the next beat.
@@ -291,6 +302,7 @@ void Mirror::hear() {
     const bool goes_on = line.frames.fill(kMostMessage);
     while (std::optional<std::string> message = line.frames.next()) {
       line.heard = Clock::now();
+      if (line.stopped) set_stopped(line, false);
       if (!receive(line.host, *message)) {
         lose(i, "has sent a malformed message");
         break;
@@ -325,6 +337,16 @@ void Mirror::send_except(std::uint32_t host, std::string_view message) {
   for (Line& line : lines_) {
     if (line.host != host) put(line, message);
   }
+}
+
+void Mirror::set_stopped(Line& line, bool stopped) {
+  line.stopped = stopped;
+  if (!stopped) std::ranges::fill(line.unanswered, line.heard);  // it may say something else before it answers
+  const std::uint32_t leader = job_.hosts().all()[line.host].ranks.front();
+  const Board::State state = stopped ? Board::State::stopped : Board::State::here;
+  job_.board().set_state(leader, state);
+  if (!is_hub()) return;
+  send_except(line.host, message_of(What::state, line.host, StateOf{leader, static_cast<std::uint32_t>(state)}));
 }
 
 // `what` has happened to the host at the other end; empty: it has closed the connection without a word.

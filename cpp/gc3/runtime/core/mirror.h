@@ -7,7 +7,8 @@
 // when it also sends a sign of life.
 //
 // A host of which nothing is heard for 3 s is lost, as are one that has heard nothing of this host for so long, and one
-// whose leader has ended. Who loses it tells the others.
+// whose leader has ended. Who loses it tells the others. If a silent host's system still acknowledges what is sent,
+// only its leader has been stopped, and is late like any other rank; nor does the time count in which this leader was.
 #pragma once
 
 #include <array>
@@ -75,6 +76,8 @@ class Mirror {
   void send_to(std::uint32_t host, std::string_view message);
   void send_except(std::uint32_t host, std::string_view message);
   void lose(std::size_t line, const std::string& what);
+  // Tells all that the leader at the other end has been stopped, or goes on.
+  void set_stopped(Line& line, bool stopped);
   bool is_hub() const;
 
   Job& job_;
@@ -85,6 +88,7 @@ class Mirror {
   std::vector<Board::State> found_;
   std::vector<Board::State> told_;
   Clock::time_point beaten_;
+  Clock::time_point looked_ = Clock::now();
   std::atomic<bool> stopping_ = false;
   std::thread thread_;  // the last member, because it uses the rest
 };

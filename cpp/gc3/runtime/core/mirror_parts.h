@@ -77,6 +77,7 @@ struct Mirror::Line {
   std::uint32_t answered = 0;                // of the beats that were sent: so many have come there
   std::deque<Clock::time_point> unanswered;  // when the others were sent
   bool broken = false;                       // a message to it was dropped
+  bool stopped = false;                      // see set_stopped
 };
 
 // A group, as the leader's thread sees it. The leader need not be one of its ranks.

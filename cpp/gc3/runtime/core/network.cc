@@ -3,10 +3,12 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <array>
@@ -308,6 +310,11 @@ bool Frames::queue(std::string_view payload) {
   out_ += bytes_of(FrameHead{kVersion, static_cast<std::uint32_t>(payload.size())});
   out_ += payload;
   return true;
+}
+
+bool Frames::acknowledged() const {
+  int left = 0;  // bytes in the system's queue
+  return ioctl(socket_.get(), SIOCOUTQ, &left) == 0 && left == 0;
 }
 
 bool Frames::flush() {

@@ -72,6 +72,8 @@ class Frames {
   bool flush();
   bool put(std::string_view payload) { return queue(payload) && flush(); }
   bool has_unsent() const { return !out_.empty(); }
+  // Whether the other end's system has acknowledged what the system here has sent, which it does for a stopped process.
+  bool acknowledged() const;
   void close() { socket_ = FileDescriptor(); }
 
  private:

@@ -78,8 +78,8 @@ std::string receive_packet(int socket, std::size_t most) {
 
 JoinDeadline::JoinDeadline(const Meeting& meeting)
     : meeting_(meeting),
-      deadline_(start_ + std::chrono::duration_cast<Clock::duration>(
-                             std::chrono::duration<double>(std::min(meeting.timeout_s, 1e9)))) {}
+      limit_(std::chrono::duration_cast<Clock::duration>(
+          std::chrono::duration<double>(std::min(meeting.timeout_s, 1e9)))) {}
 
 Status JoinDeadline::check() {
   const Clock::time_point now = Clock::now();
@@ -89,11 +89,11 @@ Status JoinDeadline::check() {
   return {};
 }
 
-void JoinDeadline::pause() const {
+void JoinDeadline::pause() {
   constexpr std::chrono::milliseconds kShortest{2};
   constexpr std::chrono::milliseconds kLongest{20};
   std::this_thread::sleep_for(
-      std::clamp<Clock::duration>((Clock::now() - start_) / 64, Clock::duration(kShortest), Clock::duration(kLongest)));
+      std::clamp<Clock::duration>(waited_.waited() / 64, Clock::duration(kShortest), Clock::duration(kLongest)));
 }
 
 std::string seconds(double s) {

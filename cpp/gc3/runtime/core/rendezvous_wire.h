@@ -15,6 +15,7 @@
 #include "gc3/runtime/core/file_descriptor.h"
 #include "gc3/runtime/core/handshake.h"
 #include "gc3/runtime/core/rendezvous.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::core {
 
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kNames = 16;
 // A rank 0 that has given up listens on the last name, and tells late ranks the reason.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633305;  // of the layout of shared memory, and of these messages
+constexpr std::uint32_t kVersion = 0x67633306;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
 constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
 constexpr std::chrono::seconds kAfterRank0{2};  // rank 0 gives up first, and says which ranks are missing
@@ -117,17 +118,17 @@ std::optional<T> unpacked(std::string_view packet) {
 class JoinDeadline {
  public:
   explicit JoinDeadline(const Meeting& meeting);
-  bool over() const { return Clock::now() > deadline_; }
-  void extend(Clock::duration by) { deadline_ += by; }
+  bool over() { return waited_.waited() > limit_; }
+  void extend(Clock::duration by) { limit_ += by; }
   // Fails if the user has interrupted the meeting; asks only from time to time.
   Status check();
   // Sleeps for a short time, which grows with the duration of the wait.
-  void pause() const;
+  void pause();
 
  private:
   const Meeting& meeting_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point deadline_;
+  WaitClock waited_;
+  Clock::duration limit_;
   Clock::time_point asked_{};
 };
 

@@ -22,6 +22,27 @@ enum class WaitMode : std::uint8_t { automatic, spin, yield, block };
 // Reads "auto", "spin", "yield" or "block".
 Result<WaitMode> parse_wait_mode(std::string_view text);
 
+// How long something takes, without the times in which this process has been stopped, as by a batch system or a
+// debugger: a limit that passes meanwhile must end nothing, for the other ranks may have been stopped as well. Such a
+// time shows as a gap between two readings, so whoever waits reads often.
+class WaitClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLongestGap{250};  // so much of a gap counts
+
+  explicit WaitClock(Clock::time_point start = Clock::now()) : start_(start), read_(start) {}
+  Clock::duration waited(Clock::time_point now = Clock::now()) {
+    if (now - read_ > kLongestGap) start_ += now - read_ - kLongestGap;
+    read_ = now;
+    return now - start_;
+  }
+  double waited_s(Clock::time_point now = Clock::now()) { return std::chrono::duration<double>(waited(now)).count(); }
+
+ private:
+  Clock::time_point start_;
+  Clock::time_point read_;
+};
+
 class WaitPolicy {
  public:
   using Duration = std::chrono::nanoseconds;

@@ -14,6 +14,16 @@ namespace {
 using First = WaitPolicy::First;
 using std::chrono::microseconds;
 
+TEST_CASE("a limit does not count the time in which the process was stopped, but for a short part") {
+  using std::chrono::milliseconds;
+  const WaitClock::Clock::time_point start{std::chrono::hours(1)};
+  WaitClock clock(start);
+  CHECK(clock.waited(start + milliseconds(200)) == milliseconds(200));
+  CHECK(clock.waited(start + milliseconds(400)) == milliseconds(400));
+  CHECK(clock.waited(start + milliseconds(60'400)) == milliseconds(400) + WaitClock::kLongestGap);
+  CHECK(clock.waited(start + milliseconds(60'500)) == milliseconds(500) + WaitClock::kLongestGap);
+}
+
 // A machine on which waits have these durations, by the way in which they begin. A trial ends after a limit.
 struct Machine {
   microseconds yielding;

@@ -64,17 +64,18 @@ Waiter::Next Waiter::go_on() {
   const bool told_to_spin = group_.wait_policy().mode() == WaitMode::spin;
   const std::uint32_t regular = told_to_spin ? kRelaxed : kPausesPerLook;
   if (pauses == 1) {
-    looked_after_ = since_ = Clock::now();
+    looked_after_ = Clock::now();
+    since_ = WaitClock(looked_after_);
     late_.reset();
     lost_ = elsewhere_ != nullptr && group_.wait_policy().has_lost_core();
     first_ = lost_ ? WaitPolicy::First::sleep : group_.wait_policy().first();
-    if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(since_);
+    if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(looked_after_);
     yields_ = first_ != WaitPolicy::First::sleep;
     if (!yields_) late_ = !group_.all_here();
   } else if (!yields_ || pauses % regular == 0 || (pauses & (pauses - 1)) == 0) {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return Next::fail;
-    const auto waited = now - since_;
+    const auto waited = since_.waited(now);
     if (!late_ && waited > WaitPolicy::kLong) late_ = !group_.all_here();
     yields_ = yields_ && waited < (first_ == WaitPolicy::First::trial ? Clock::duration(WaitPolicy::kLong) : kAwake);
   }
@@ -106,14 +107,15 @@ bool Waiter::pause() {
   }
   const std::uint32_t pauses = looks_ - spins_;
   if (pauses == 1) {
-    looked_after_ = since_ = Clock::now();
+    looked_after_ = Clock::now();
+    since_ = WaitClock(looked_after_);
     WaitPolicy& policy = group_.wait_policy();
     lost_ = policy.has_lost_core();
     yields_ = !lost_ && !policy.blocks_messages();
   } else if (!yields_ || pauses % kPausesPerLook == 0) {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return false;
-    const Clock::duration waited = now - since_;
+    const Clock::duration waited = since_.waited(now);
     if (pending_.go_on()) return true;
     if (!yields_ || waited > kAwake) {
       looks_ = spins_ + kPausesPerLook - 1;  // read the clock again afterwards
@@ -141,10 +143,11 @@ bool Waiter::pause() {
 }
 
 bool Waiter::check_wait(Clock::time_point now) {
-  const auto between = std::clamp<Clock::duration>((now - since_) / kPart, kBetweenChecks, kRareChecks);
+  const Clock::duration waited = since_.waited(now);
+  const auto between = std::clamp<Clock::duration>(waited / kPart, kBetweenChecks, kRareChecks);
   if (now - looked_after_ <= between) return true;
   looked_after_ = now;
-  const double waited_s = std::chrono::duration<double>(now - since_).count();
+  const double waited_s = std::chrono::duration<double>(waited).count();
   Status status = check_ != nullptr ? check_->look(waited_s) : group_.check_wait(waited_s, interrupted_);
   if (!status.ok()) problem_ = std::move(status.error());
   return status.ok();
@@ -155,7 +158,7 @@ Waiter::Clock::duration Waiter::longest_sleep() const { return pending_.any() ? 
 
 void Waiter::sleep(std::uint32_t awaited) {
   Bells& bells = group_.bells();
-  const Clock::duration part = std::clamp<Clock::duration>((Clock::now() - since_) / kPart, kShortestSleep, kRareLooks);
+  const Clock::duration part = std::clamp<Clock::duration>(since_.waited() / kPart, kShortestSleep, kRareLooks);
   if (elsewhere_ != nullptr && elsewhere_->sleep(std::min<Clock::duration>(part, longest_sleep()))) return;
   if (!armed_) {
     bells.prepare(awaited);
@@ -174,7 +177,7 @@ void Waiter::end() {
   cancel();
   WaitPolicy& policy = group_.wait_policy();
   if (looks_ > spins_ && !lost_) {
-    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, Clock::now() - since_);
+    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, since_.waited());
     if ((check_ != nullptr || elsewhere_ != nullptr) && yields_) policy.note_kept_core();
   }
   start();

@@ -122,25 +122,6 @@ TEST_CASE("a rank that ends after its part of a call does not make that call fai
   });
 }
 
-TEST_CASE("a stopped rank is named within 5 s" * doctest::test_suite("waits")) {
-  const testing::Moment stopped;
-  Ranks ranks(3, [&](std::uint32_t rank) {
-    const auto comm = join(meeting_of(rank, 3));
-    if (rank == 1) {
-      std::thread([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // all are at work
-        stopped.note();
-        kill(getpid(), SIGSTOP);
-      }).detach();
-    }
-    const Diagnostic problem = call_until_failure(*comm, 1000);
-    return expect(stopped.seconds_since() < 5, rank, "late") &&
-           names(problem, 1, ErrorCode::RankLost, "has been stopped", rank);
-  });
-  CHECK(ranks.succeeds(0));
-  CHECK(ranks.succeeds(2));
-}
-
 TEST_CASE("a rank that never comes is named when the deadline has passed" * doctest::test_suite("waits")) {
   Ranks ranks(2, [](std::uint32_t rank) {
     const auto comm = join(meeting_of(rank, 2), 2);

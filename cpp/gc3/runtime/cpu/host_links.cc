@@ -146,11 +146,11 @@ Status HostLinks::connect(const std::vector<std::uint32_t>& peers, const core::I
     if (!begun.ok()) return group_.give_up(begun.error());
   }
   core::Waiter waiter(group_, interrupted);
-  const Clock::time_point until = Clock::now() + kConnecting;
+  core::WaitClock connecting;
   for (const std::uint32_t peer : peers) {
     while (!transport_->connected(peer)) {
       if (progress ? progress() : transport_->progress()) waiter.renew();
-      if (Clock::now() > until) {
+      if (connecting.waited() > kConnecting) {
         const std::string why = transport_->why_not(peer);
         return group_.give_up(Diagnostic(ErrorCode::RankLost, group_.who(group_.rank()) + " (" +
                                                                   transport_->describe() + ") and " + group_.who(peer) +

@@ -9,10 +9,6 @@ namespace gc3::p2p {
 
 using Clock = std::chrono::steady_clock;
 
-inline double seconds_since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
-}
-
 // A thread that is in a call, which close() waits for.
 class Messenger::Inside {
  public:

@@ -186,7 +186,7 @@ class Messenger final : public core::Pending::Work {
   bool withdraw(Request& request);
   // Takes it back after the group was given up: nobody uses its buffer then.
   void abandon(Request& request, const Diagnostic& problem);
-  std::optional<Diagnostic> loss(const Request& request, double waited_s) const;
+  std::optional<Diagnostic> loss(const Request& request) const;
   std::optional<Diagnostic> broken(const Request& request) const;
   bool arm();
   // What was sent to ranks on other hosts moves while this rank does something else: carry() is a thread's, which
@@ -199,7 +199,7 @@ class Messenger final : public core::Pending::Work {
   std::string circle_through(std::uint32_t peer) const;
   Diagnostic overdue(const Request& request, double waited_s) const;
   std::string wish(const Request& request) const;
-  Status look_at(std::span<Request* const> requests, double waited_s, const core::Interrupted& interrupted);
+  Status look_at(std::span<Request* const> requests, const core::Interrupted& interrupted);
   void serve();
 
   core::Group& group_;

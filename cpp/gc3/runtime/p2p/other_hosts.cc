@@ -67,7 +67,7 @@ std::optional<Diagnostic> Messenger::broken(const Request& request) const {
   for (std::uint32_t r = any ? 0 : peer; r < (any ? group_.size() : peer + 1); ++r) {
     if (!apart(r)) continue;
     std::optional<Diagnostic> problem = hosts_->problem(r);
-    if (problem && group_.presence(r, 0) == core::Group::Presence::here) return problem;
+    if (problem && group_.presence(r) == core::Group::Presence::here) return problem;
   }
   return {};
 }
@@ -135,7 +135,7 @@ void Messenger::hand_over(const core::Interrupted& interrupted) {
   const auto still_waits_for = [this](std::uint32_t rank) {
     const Outgoing& out = out_[rank];
     if (!apart(rank) || !out.pipe.is_open() || (out.replies.empty() && hosts_->has_all(rank))) return false;
-    return group_.presence(rank, 0) == core::Group::Presence::here && !hosts_->problem(rank);
+    return group_.presence(rank) == core::Group::Presence::here && !hosts_->problem(rank);
   };
   for (bool first = true;; first = false) {
     bool moved = false;

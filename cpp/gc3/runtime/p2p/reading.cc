@@ -85,7 +85,7 @@ bool Messenger::read_piece(Reading& reading) {
   if (request.moved < request.got.bytes) return true;
   // What was read is the message if its sender is still there: a process id is used again, and a sender that gives up
   // takes its memory back.
-  if (!group_.check().ok() || group_.presence(reading.source, 0) != core::Group::Presence::here) return false;
+  if (!group_.check().ok() || group_.presence(reading.source) != core::Group::Presence::here) return false;
   pipe.finish_slot(request.slot, request.serial);
   ring(reading.source);
   reading.request = nullptr;

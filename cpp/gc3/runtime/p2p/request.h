@@ -13,6 +13,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::p2p {
 
@@ -75,10 +76,10 @@ class Request {
   const Operation call;
   Envelope got;
   State state = State::waiting;
-  std::uint32_t slot = ~std::uint32_t{0};       // of an offer
-  std::uint64_t serial = 0;                     // of an offer
-  std::uint64_t moved = 0;                      // bytes
-  std::chrono::steady_clock::time_point since;  // of one that was started
+  std::uint32_t slot = ~std::uint32_t{0};  // of an offer
+  std::uint64_t serial = 0;                // of an offer
+  std::uint64_t moved = 0;                 // bytes
+  core::WaitClock since{{}};               // of one that was started, with a `notify`
   std::optional<Diagnostic> problem;
   std::function<void(const Request&)> notify;  // called by the Messenger's thread once it is done
   std::atomic<bool> done = false;

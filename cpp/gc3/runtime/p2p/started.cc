@@ -28,7 +28,7 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
     if (hosts_ != nullptr) carry_on();
   }
   if (notify) {
-    request->since = Clock::now();
+    request->since = core::WaitClock();
     request->notify = std::move(notify);
     to_notify_.push_back(request);
     if (!lane_.joinable()) lane_ = std::thread([this] { serve(); });
@@ -61,12 +61,11 @@ bool Messenger::test(Request& request) {
     advance(&request);
     if (request.is_done()) return true;
     const Clock::time_point now = Clock::now();
-    if (request.since == Clock::time_point()) request.since = now;
     if (now - looked_ < kBetweenLooks) return false;
     looked_ = now;
   }
   Request* const one = &request;
-  const Status status = look_at({&one, 1}, seconds_since(request.since), {});
+  const Status status = look_at({&one, 1}, {});
   if (status.ok()) return request.is_done();
   const std::lock_guard lock(mutex_);
   abandon(request, status.error());
@@ -99,8 +98,8 @@ class Messenger::LaneWatch : public core::Waiter::Check {
     }
     for (const auto& r : all) {
       Request* const one = r.get();
-      const double waited_s = seconds_since(r->since);
-      Status status = m.look_at({&one, 1}, waited_s, {});
+      const double waited_s = r->since.waited_s();
+      Status status = m.look_at({&one, 1}, {});
       const std::lock_guard lock(m.mutex_);
       if (status.ok() && waited_s > m.group_.timeout_s() && !r->is_done()) {
         status = m.group_.give_up(m.overdue(*r, waited_s));

@@ -57,13 +57,14 @@ class Messenger::Watch : public core::Waiter::Check {
   // `idle_s`: since anything has moved, of these requests or others.
   Status look(double idle_s) override {
     Messenger& m = messenger_;
-    if (!since_)
-      since_ = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(idle_s));
-    const double waited_s = seconds_since(*since_);
+    if (!since_) {
+      since_.emplace(Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(idle_s)));
+    }
+    const double waited_s = since_->waited_s();
     if (m.closing_ && m.inside_ != 0) {  // else it is close() that waits
       return Diagnostic(ErrorCode::CommunicatorClosed, "while a call was under way");
     }
-    GC3_CHECK(m.look_at(requests_, waited_s, limits_.interrupted));
+    GC3_CHECK(m.look_at(requests_, limits_.interrupted));
     const auto late = std::ranges::find_if(requests_, [](const Request* r) { return !r->is_done(); });
     if (late == requests_.end()) return {};
     m.group_.announce(awaited(**late));
@@ -91,7 +92,7 @@ class Messenger::Watch : public core::Waiter::Check {
   const WaitLimits& limits_;
   bool withdraws_;
   bool announced_ = false;
-  std::optional<Clock::time_point> since_;  // when it was first seen that they do not move
+  std::optional<core::WaitClock> since_;  // when it was first seen that they do not move
 };
 
 Messenger::~Messenger() { close(); }
@@ -230,14 +231,14 @@ Status Messenger::complete(std::span<Request* const> requests, const WaitLimits&
 }
 
 // Whether the requests can still go well.
-Status Messenger::look_at(std::span<Request* const> requests, double waited_s, const core::Interrupted& interrupted) {
+Status Messenger::look_at(std::span<Request* const> requests, const core::Interrupted& interrupted) {
   GC3_CHECK(group_.check());
   if (interrupted && interrupted()) {
     return group_.give_up(Diagnostic(ErrorCode::Aborted, group_.who(rank_) + " was interrupted"));
   }
   for (Request* const r : requests) {
     if (r->is_done()) continue;
-    std::optional<Diagnostic> reason = loss(*r, waited_s);
+    std::optional<Diagnostic> reason = loss(*r);
     const std::lock_guard lock(mutex_);
     if (!reason) reason = broken(*r);
     if (!reason) continue;
@@ -256,17 +257,15 @@ std::string Messenger::wish(const Request& request) const {
   return "for a message with " + tag + " from " + (call.peer == kAnySource ? "any rank" : group_.who(call.peer));
 }
 
-std::optional<Diagnostic> Messenger::loss(const Request& request, double waited_s) const {
+std::optional<Diagnostic> Messenger::loss(const Request& request) const {
   const auto gone = [&](std::uint32_t rank, Presence presence) {
-    const char* const how = presence == Presence::left    ? " has closed the communicator"
-                            : presence == Presence::ended ? " has ended"
-                                                          : " has been stopped";
+    const char* const how = presence == Presence::left ? " has closed the communicator" : " has ended";
     return Diagnostic(ErrorCode::RankLost,
                       group_.who(rank) + how + "; " + group_.who(rank_) + " waits " + wish(request));
   };
   if (request.call.peer != kAnySource) {
     if (request.call.peer == rank_) return {};
-    const Presence presence = group_.presence(request.call.peer, waited_s);
+    const Presence presence = group_.presence(request.call.peer);
     if (presence == Presence::here) return {};
     return gone(request.call.peer, presence);
   }
@@ -274,8 +273,8 @@ std::optional<Diagnostic> Messenger::loss(const Request& request, double waited_
   std::uint32_t left = 0;
   for (std::uint32_t r = 0; r < group_.size(); ++r) {
     if (r == rank_) continue;
-    const Presence presence = group_.presence(r, waited_s);
-    if (presence == Presence::ended || presence == Presence::stopped) return gone(r, presence);
+    const Presence presence = group_.presence(r);
+    if (presence == Presence::ended) return gone(r, presence);
     left += presence == Presence::left ? 1 : 0;
   }
   if (left == 0 || left + 1 < group_.size()) return {};
@@ -302,6 +301,10 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
   Diagnostic reason(ErrorCode::Timeout,
                     group_.who(rank_) + " has waited " + in_seconds(waited_s) + " " + wish(request));
   const std::uint32_t peer = request.call.peer;
+  for (std::uint32_t r = 0; r < group_.size(); ++r) {
+    const bool awaited = r != rank_ && (r == peer || peer == kAnySource);
+    if (awaited && !group_.runs(r)) reason.note(group_.who(r) + " has been stopped");
+  }
   if (peer == kAnySource) return reason;
   const Awaits theirs = peer == rank_ || apart(peer) ? Awaits{} : group_.awaits(peer);
   if (theirs.what != Awaits::What::nothing) {
