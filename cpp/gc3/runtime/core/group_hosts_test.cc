@@ -155,6 +155,38 @@ TEST_CASE("groups of some ranks") {
   });
 }
 
+TEST_CASE("what a process at rank 0's port says without a proof ends nothing") {
+  const Hosting hosting(blocks(2, 1));
+  const int listener = hosting.meeting_of(0).route->listener->get();
+  const pid_t visitor = start_rank(hosting, 1, exchanges);
+  for (const int lie : {0, 1, 2}) {
+    pollfd waiting{listener, POLLIN, 0};
+    poll(&waiting, 1, -1);
+    FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (lie == 0) {
+      const std::uint32_t words[] = {kVersion ^ 0x80U, 0};  // a frame of another version
+      CHECK(send(socket.get(), words, sizeof words, MSG_NOSIGNAL) == sizeof words);
+      continue;
+    }
+    Frames line(std::move(socket));
+    Challenge challenge;
+    challenge.nonce = Handshake::new_nonce().value();
+    CHECK(line.put(bytes_of(challenge)));
+    for (std::optional<std::string> opening; !opening; opening = line.next()) {
+      pollfd coming{line.descriptor(), POLLIN, 0};
+      poll(&coming, 1, -1);
+      if (!line.fill(1 << 16)) break;
+    }
+    CHECK(line.put(lie == 1 ? bytes_of(Head{Kind::unproven}) : bytes_of(Answer())));
+  }
+  const pid_t host = start_rank(hosting, 0, exchanges);
+  for (const pid_t rank : {visitor, host}) {
+    int status = 0;
+    waitpid(rank, &status, 0);
+    CHECK(status == 0);
+  }
+}
+
 TEST_CASE("ranks of other hosts that make another call are named") {
   run_hosts(Hosting(blocks(2, 2)), [](Group& group) -> std::string {
     CallRecord record;

@@ -325,7 +325,7 @@ class Visitor {
       GC3_ASSIGN(std::optional<LeadersMet> met, enter(line, here));
       if (met) return std::move(*met);
       GC3_CHECK(pause());
-      if (deadline_.over()) return not_met(where_ + " has not answered within " + seconds(meeting_.timeout_s));
+      if (deadline_.over()) return not_met(where_ + said_);
     }
   }
 
@@ -364,8 +364,9 @@ class Visitor {
   }
 
   // The next frame; empty: the other end has closed, does not follow the protocol, or the time is over.
-  Result<std::string> wait_for(Frames& line, std::size_t most) {
-    while (!deadline_.over()) {
+  Result<std::string> wait_for(Frames& line, std::size_t most, std::optional<Clock::duration> a_while = {}) {
+    const Clock::time_point start = Clock::now();
+    while (!deadline_.over() && (!a_while || Clock::now() - start < *a_while)) {
       pollfd waiting{line.descriptor(), POLLIN, 0};
       if (poll(&waiting, 1, static_cast<int>(kLook.count())) < 0 && errno != EINTR) return refused("poll");
       if (waiting.revents != 0 && !line.fill(most)) return std::string();
@@ -375,11 +376,12 @@ class Visitor {
     return std::string();
   }
 
-  // None if that was no rank 0 of this job, or not yet.
+  // None if that was no rank 0 of this job, or not yet. Before its proof anybody may have its port, and rank 0 may
+  // still come: what is said until then is kept for a later message.
   Result<std::optional<LeadersMet>> enter(Frames& line, const Host& here) {
-    GC3_ASSIGN(const std::string first, wait_for(line, sizeof(Challenge)));
-    if (line.has_other_version())
-      return not_met(where_ + " has another version of gc3 than this rank, " + release_of(meeting_));
+    said_ = " has not answered within " + seconds(meeting_.timeout_s);
+    GC3_ASSIGN(const std::string first, wait_for(line, sizeof(Challenge), kSilenceLimit));
+    if (line.has_other_version()) said_ = " has another version of gc3 than this rank, " + release_of(meeting_);
     const std::optional<Challenge> challenge = unpacked<Challenge>(first);
     if (!challenge) return std::optional<LeadersMet>();
     const std::string said = claim_of(meeting_, here);
@@ -388,18 +390,15 @@ class Visitor {
     const Handshake handshake(meeting_.secret, purpose(meeting_), challenge->nonce, opening.nonce);
     opening.proof = handshake.proof(Handshake::Role::guest, said);
     if (!line.put(std::string(bytes_of(opening)) + said)) return std::optional<LeadersMet>();
-    GC3_ASSIGN(const std::string second, wait_for(line, sizeof(Answer)));
-    if (second == bytes_of(Head{Kind::unproven})) {
-      return not_met(
-          where_ +
-          " has another GC3_SECRET than this rank, or only one of the two has one, or it is of another job than " +
-          meeting_.job);
-    }
+    GC3_ASSIGN(const std::string second, wait_for(line, sizeof(Answer), kSilenceLimit));
     const std::optional<Answer> answer = unpacked<Answer>(second);
-    if (!answer) return std::optional<LeadersMet>();
-    if (!handshake.proven(Handshake::Role::host, said, answer->proof)) {
-      return not_met(where_ + " has not proven that it knows this rank's GC3_SECRET");
+    if (second == bytes_of(Head{Kind::unproven})) {
+      said_ = " has another GC3_SECRET than this rank, or only one of the two has one, or it is of another job than " +
+              meeting_.job;
+    } else if (answer && !handshake.proven(Handshake::Role::host, said, answer->proof)) {
+      said_ = " has not proven that it knows this rank's GC3_SECRET";
     }
+    if (!answer || !handshake.proven(Handshake::Role::host, said, answer->proof)) return std::optional<LeadersMet>();
     // Rank 0 has proven itself, so its messages are used from here on.
     deadline_.extend(kAfterRank0);
     GC3_ASSIGN(const std::string last, wait_for(line, most_table(meeting_.size)));
@@ -429,6 +428,7 @@ class Visitor {
   JoinDeadline deadline_;
   std::string where_;
   std::string why_ = "rank 0 does not answer";
+  std::string said_;  // what the last one that took the connection lacks
 };
 
 }  // namespace
