@@ -93,6 +93,10 @@ def reductions(op: str, dtype: np.dtype) -> None:
         ),
     ):
         check((what, op, str(dtype)), got, wanted)
+    out = np.empty_like(mine)
+    for what in ("once", "again"):  # the same buffers, after a list of others
+        check((what, op, str(dtype)), comm.all_reduce(mine, op, out), whole)
+        comm.all_reduce_many([mine, mine[:3]], op)
 
 
 def factors(dtype: np.dtype) -> None:

@@ -361,11 +361,13 @@ Status ProcessProgram::run_v_locked(const VRankCall& call, const core::Interrupt
     return status;
   }
   v_memory_->copy_out();
-  // The output of a collective that reduces is one block, of a length or of arrays.
+  // The output of a collective that reduces is one block, of a length or of arrays. What bind() has bound stays.
+  void* const bound = outputs_[rank_];
   for (std::size_t a = 0; a < call.output.size() && call.op == model::ReduceOp::avg; ++a) {
     outputs_[rank_] = call.output[a];
     average({inputs_, outputs_, call.arrays.empty() ? call.counts[rank_] : call.arrays[a], call.type, call.op});
   }
+  outputs_[rank_] = bound;
   group().finish();
   return {};
 }
