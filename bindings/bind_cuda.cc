@@ -124,8 +124,8 @@ nb::tuple describe_dlpack(const nb::object& capsule) {
   }
   for (std::size_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
   return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), nb::tuple(shape),
-                        static_cast<int>(array.dtype().code), static_cast<int>(array.dtype().bits), array.device_id(),
-                        contiguous || stride == 0);
+                        static_cast<int>(array.dtype().code), array.dtype().bits * array.dtype().lanes,
+                        array.device_id(), contiguous || stride == 0);
 }
 
 }  // namespace

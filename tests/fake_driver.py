@@ -131,10 +131,10 @@ class _Tensor(ctypes.Structure):
 class DlpackArray:
     """An array on a device that presents itself like PyTorch's, and makes new ones likewise."""
 
-    def __init__(self, content: np.ndarray, kind: int) -> None:
-        """Copies `content` to the device; `kind` is DLPack's number of its type."""
+    def __init__(self, content: np.ndarray, kind: int, lanes: int = 1) -> None:
+        """Copies `content` to the device; `kind` is DLPack's number of its type, an element of `lanes` numbers."""
         self.memory = Memory(content)
-        self.kind = kind
+        self.kind, self.lanes = kind, lanes
 
     def new_empty(self, shape: tuple[int, ...]) -> DlpackArray:
         """The protocol of a tensor."""
@@ -150,8 +150,9 @@ class DlpackArray:
         content = self.memory.like
         shape = (ctypes.c_int64 * content.ndim)(*content.shape)
         self._kept = _Tensor(
-            self.memory.address, 2, 0, content.ndim, self.kind, content.itemsize * 8, 1, shape, None, 0, None, None
-        )
+            self.memory.address, 2, 0, content.ndim, self.kind, content.itemsize * 8 // self.lanes, self.lanes, shape,
+            None, 0, None, None,
+        )  # fmt: skip
         self._shape = shape
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

@@ -147,6 +147,16 @@ class PreMulSum:
             raise errors.error("BadReduceOp", f"{self}: a factor of {name(spec)} is one of its numbers")
         return np.ascontiguousarray(np.broadcast_to(made, (size,)))
 
+    def times(self, array: Array) -> Array:
+        """Returns the elements of an array, each multiplied by the one factor.
+
+        Raises:
+            gc3.UserError: As `elements`; or the type is not multiplied.
+        """
+        if not takes("premulsum", array.dtype):
+            raise errors.error("BadReduceOp", f"premulsum of {name(array.dtype)}")
+        return array * self.elements(array.dtype, 1)
+
 
 Op: TypeAlias = "str | PreMulSum"
 

@@ -81,6 +81,13 @@ def test_every_operation(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None
 
 @needs_torch
 @both
+def test_every_type_is_reduced_right_or_refused(tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for status, text in run("torch_types", 2, tmp_path, tiers(tier)):
+        assert (status, text.split()[-1]) == (0, "walked"), text  # after warnings of PyTorch
+
+
+@needs_torch
+@both
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "programs"), [(2, 200), (3, 60)])
 def test_random_calls_do_what_gloo_does(n: int, programs: int, tmp_path: Path, tiers: Tier, tier: str) -> None:

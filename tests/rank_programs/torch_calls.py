@@ -149,6 +149,13 @@ def memory() -> None:
     sparse = torch.sparse_coo_tensor(places, torch.tensor([1.0, 2.0]), (SIZE + 1,), check_invariants=True)
     dist.all_reduce(sparse)
     same(sparse.to_dense(), torch.tensor([1.0] * SIZE + [2.0 * SIZE]))
+    negated = torch.tensor([1 + 2j]).conj().imag
+    try:
+        gc3.torch.communicator().all_reduce(negated)
+    except gc3.UserError as problem:
+        assert "a Tensor that is a negated view of another" in str(problem)
+    else:
+        raise AssertionError
 
 
 def messages() -> None:

@@ -144,6 +144,7 @@ def _shared(x: Any) -> Array | None:
     except TypeError:
         pass
     if hasattr(x, "__dlpack__"):
+        device_arrays.refuse_negated(x)
         try:
             return np.from_dlpack(x)
         except (BufferError, RuntimeError, TypeError) as problem:

@@ -123,7 +123,14 @@ def find(x: Any) -> DeviceArray | None:
     return _from_dlpack(x) if hasattr(x, "__dlpack__") else _from_interface(x)
 
 
+def refuse_negated(x: Any) -> None:
+    """Raises for a view of PyTorch that is negated when it is read: DLPack gives its memory, and does not tell."""
+    if hasattr(x, "is_neg") and x.is_neg():
+        raise errors.error("BadBuffer", f"a {type(x).__name__} that is a negated view of another: pass .resolve_neg()")
+
+
 def _from_dlpack(x: Any) -> DeviceArray:
+    refuse_negated(x)
     source = x.detach() if getattr(x, "requires_grad", False) else x
     try:
         capsule = source.__dlpack__(stream=_NO_SYNCHRONIZATION)

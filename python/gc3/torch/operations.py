@@ -111,7 +111,7 @@ class Operations:
         return self._all_reduce(tensors, options)
 
     def _all_reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
-        target, op = Target(tensors), operation(options.reduceOp)
+        target, op = Target(tensors), operation(options.reduceOp, tensors)
         arrays = [flat(memory) for memory in target.memory]
 
         def run() -> None:
@@ -125,7 +125,7 @@ class Operations:
     def allreduce_sparse(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Sums a sparse tensor in place on all ranks, which may have different elements."""
         tensor = only(tensors, "all_reduce")
-        if operation(options.reduceOp) != "sum":
+        if operation(options.reduceOp, tensors) != "sum":
             raise as_torch(errors.error("BadReduceOp", "a sparse tensor; only the sum of sparse tensors is supported"))
 
         def run() -> None:
@@ -150,7 +150,7 @@ class Operations:
 
     def reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Overwrites the root's tensor with the reduction."""
-        target, op, root = Target(tensors), operation(options.reduceOp), options.rootRank
+        target, op, root = Target(tensors), operation(options.reduceOp, tensors), options.rootRank
         memory = flat(only(target.memory, "reduce"))
         out = memory if self.rank() == root else None
         return self._into(target, "reduce", lambda: self.communicator.reduce(memory, op, root, out), options)
@@ -206,10 +206,11 @@ class Operations:
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
         """Leaves the reduction of all ranks' tensors r on rank r."""
-        target, op = Target([only(outputs, "reduce_scatter")]), operation(options.reduceOp)
+        target, op = Target([only(outputs, "reduce_scatter")]), operation(options.reduceOp, outputs)
         given = [flat(contiguous(tensor)) for tensor in only(inputs, "reduce_scatter")]
         if isinstance(op, datatypes.PreMulSum):  # which calls with blocks of any lengths do not have
-            given, op = [a * a.dtype.type(op.factor) for a in given], "sum"
+            with told:
+                given, op = [op.times(a) for a in given], "sum"
         out = flat(target.memory[0])
         return self._into(
             target, "reduce_scatter", lambda: self.communicator.reduce_scatter_v(given, None, op, out=out), options
@@ -217,7 +218,7 @@ class Operations:
 
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
-        target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp)
+        target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp, [output])
         out = flat(target.memory[0])
         return self._into(
             target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
@@ -227,7 +228,7 @@ class Operations:
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
     ) -> Any:
         """Does `reduce_scatter_single` with each pair of tensors, those of a type in one call."""
-        target, op = Target(outputs), operation(options.reduceOp)
+        target, op = Target(outputs), operation(options.reduceOp, outputs)
         given = [flat(contiguous(tensor)) for tensor in inputs]
         arrays = [flat(memory) for memory in target.memory]
 

@@ -20,6 +20,7 @@ _SHARED_AS = {
     torch.float8_e4m3fn: (torch.uint8, datatypes.DTYPES["float8_e4m3fn"]),
     torch.float8_e5m2: (torch.uint8, datatypes.DTYPES["float8_e5m2"]),
 }
+_REDUCED = {getattr(torch, name) for name in datatypes.DTYPES}  # other types can only be moved
 _OPS = {
     torch.distributed.ReduceOp.SUM: "sum",
     torch.distributed.ReduceOp.AVG: "avg",
@@ -32,13 +33,17 @@ _OPS = {
 }
 
 
-def operation(op: Any) -> datatypes.Op:
-    """Returns the reduction of a call's options.
+def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:
+    """Returns the reduction of a call's options, for tensors of one type.
 
     Raises:
-        torch.distributed.DistBackendError: It is not supported.
+        torch.distributed.DistBackendError: It is not supported, or the type cannot be reduced.
     """
     kind = op.op
+    for tensor in tensors:
+        if tensor.dtype not in _REDUCED:
+            wrong = f"{tensor.dtype} in a reduction; expected one of {', '.join(datatypes.DTYPES)}"
+            raise as_torch(errors.error("BadDataType", wrong))
     found = _OPS.get(kind)
     if found is not None:
         return found
@@ -73,8 +78,8 @@ def array(tensor: torch.Tensor) -> Array:
     else:
         try:
             found = tensor.numpy()
-        except TypeError:  # a type that NumPy does not have; its bytes can be moved, and not reduced
-            found = tensor.reshape(*tensor.shape, 1).view(torch.uint8).numpy()
+        except TypeError:  # a type that NumPy does not have: its elements are bytes of no type
+            found = tensor.reshape(*tensor.shape, 1).view(torch.uint8).numpy().view(f"V{tensor.itemsize}")[..., 0]
     return found.reshape(1) if found.ndim == 0 else found
 
 
