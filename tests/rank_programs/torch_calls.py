@@ -149,6 +149,19 @@ def memory() -> None:
     sparse = torch.sparse_coo_tensor(places, torch.tensor([1.0, 2.0]), (SIZE + 1,), check_invariants=True)
     dist.all_reduce(sparse)
     same(sparse.to_dense(), torch.tensor([1.0] * SIZE + [2.0 * SIZE]))
+    woven = torch.full((8,), RANK + 1.0).as_strided((3, 2), (2, 3))  # of places 0, 3, 2, 5, 4 and 7
+    dist.all_reduce(woven)
+    same(woven, torch.full((3, 2), float(TOTAL)))
+    for shared in (torch.ones(1, 3).expand(4, 3), torch.ones(6).as_strided((3, 2), (1, 1))):
+        calls = [partial(dist.all_reduce, shared), partial(dist.broadcast, shared, 0), partial(dist.irecv, shared, 0)]
+        for call in calls:
+            try:
+                call()
+            except dist.DistBackendError as problem:
+                assert "a tensor whose elements share memory" in str(problem)
+            else:
+                raise AssertionError
+        dist.all_gather([torch.empty(shared.shape) for _ in range(SIZE)], shared)  # which is only read
     negated = torch.tensor([1 + 2j]).conj().imag
     try:
         gc3.torch.communicator().all_reduce(negated)

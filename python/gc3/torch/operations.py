@@ -323,7 +323,8 @@ class Operations:
 
     def memory_of(self, tensors: Tensors, call: str) -> torch.Tensor:
         """Returns the contiguous memory of the one tensor of a send or receive."""
-        return contiguous(only(tensors, call))
+        tensor = only(tensors, call)
+        return contiguous(tensor) if call == "send" else Target([tensor]).memory[0]
 
     def wrong_size(self, source: int, count: int, tag: int, expected: int) -> str:
         """Returns the text of the error for a message of another size than the tensor that receives it."""

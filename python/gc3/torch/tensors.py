@@ -93,12 +93,32 @@ class Target:
     """Tensors that a call writes, each through a contiguous copy where its own memory is not contiguous."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Holds `tensors` until the call is done."""
+        """Holds `tensors` until the call is done.
+
+        Raises:
+            torch.distributed.DistBackendError: As `contiguous`; or elements of a tensor share memory.
+        """
         self.tensors = list(tensors)
         self.memory = [contiguous(tensor) for tensor in tensors]
+        for tensor, memory in zip(self.tensors, self.memory, strict=True):
+            if memory is not tensor and _overlaps(tensor):
+                wrong = "a tensor whose elements share memory, as those of expand() do, cannot be written: clone() it"
+                raise as_torch(errors.error("BadBuffer", wrong))
 
     def finish(self) -> None:
         """Copies the results of the call to the tensors."""
         for tensor, memory in zip(self.tensors, self.memory, strict=True):
             if memory is not tensor and memory.data_ptr() != tensor.data_ptr():
                 tensor.detach().copy_(memory)
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Whether several elements have one place in memory."""
+    axes = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    reach = 0
+    for stride, size in axes:
+        if stride <= reach:  # not nested, which is rare
+            places = torch.arange(reach + sum(step * (length - 1) for step, length in axes) + 1)
+            return bool(places.as_strided(tensor.shape, tensor.stride()).unique().numel() < tensor.numel())
+        reach += stride * (size - 1)
+    return False
