@@ -291,7 +291,7 @@ Result<Extent> Group::take_shared(std::uint64_t bytes, const std::string& purpos
     if (offers[ranks.front()][1] != 0) continue;
     if (mine[1] != 0 && rank_ == ranks_here().front()) job_->discard({mine[0], mine[1]});
     return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose +
-                                                  (is_here(ranks.front()) ? "" : ", on another host"));
+                                                  ": refused to " + who(ranks.front()) + ", which says why");
   }
   return Extent{mine[0], mine[1]};
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -269,6 +270,20 @@ TEST_CASE("ranks whose calls differ report the first call that differs") {
            told.find("rank 0: broadcast of 0 float32, root 0") != std::string::npos &&
            told.find("rank 1: broadcast of 0 float32, root 1") != std::string::npos;
   });
+}
+
+TEST_CASE("memory beyond the limit on the size of a file is refused by the name of that limit") {
+  const pid_t limited = fork();
+  if (limited == 0) {
+    const rlimit most{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &most);
+    const auto part = alone()->job()->allocate(2 << 20, "a test");
+    const bool named = !part.ok() && part.error().str().find("1048576 bytes (`ulimit -f` raises") != std::string::npos;
+    _exit(named ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(limited, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("a stopped rank has the time of every other one, and the time-out says that it was stopped") {

@@ -185,9 +185,12 @@ Result<Extent> Job::take(std::uint64_t bytes, const std::string& purpose) const 
   GC3_CHECK(SharedMemory::afford(bytes, purpose));
   const std::optional<Extent> part = own_->heap.take(own_->window, memory_, bytes);
   if (!part) {
-    return Diagnostic(ErrorCode::OutOfMemory, std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
-                                                  std::to_string(memory_.size()) +
-                                                  " bytes of addresses are used up, or this process may map no more");
+    const std::string size = std::to_string(memory_.size()) + " bytes";
+    const bool limited = memory_.size() < SharedMemory::kMostAddresses;
+    return Diagnostic(ErrorCode::OutOfMemory,
+                      std::to_string(bytes) + " bytes of shared memory for " + purpose + ": " +
+                          (limited ? "it is a file, of which rank 0 may have " + size + " (`ulimit -f` raises that)"
+                                   : size + " of addresses are used up, or this process may map no more"));
   }
   return *part;
 }
@@ -230,7 +233,7 @@ Result<std::shared_ptr<std::uint8_t>> Job::allocate_shared(std::uint64_t bytes) 
 
 std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) const {
   std::vector<pollfd> watched;
-  for (const std::uint32_t r : ranks) watched.push_back({pidfds_[r].get(), POLLIN, 0});
+  for (const std::uint32_t r : ranks) watched.push_back(watch_for_end(pidfds_[r].get()));
   std::vector<std::uint32_t> found;
   if (hosts_.several()) {
     std::ranges::copy_if(ranks, std::back_inserter(found),
@@ -242,7 +245,7 @@ std::vector<std::uint32_t> Job::dead(const std::vector<std::uint32_t>& ranks) co
   } while (answered < 0 && errno == EINTR);
   if (answered <= 0) return found;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (watched[i].revents != 0) found.push_back(ranks[i]);
+    if (has_ended(watched[i])) found.push_back(ranks[i]);
   }
   return found;
 }

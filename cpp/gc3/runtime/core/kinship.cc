@@ -32,6 +32,11 @@ std::string program_of(pid_t process) {
   return fs::read_symlink("/proc/" + std::to_string(process) + "/exe", error).string();
 }
 
+std::string control_group_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/cgroup");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 template <class Use>
 void each_process(Use use) {
   std::error_code error;
@@ -127,6 +132,7 @@ Origin Kinship::origin_of(pid_t process, std::optional<std::uint32_t> rank) cons
     origin.session = facts->session;
     origin.started = facts->started;
   }
+  if (origin.launcher <= 0) origin.control_group = control_group_of(origin.top);
   for (pid_t next = origin.launcher; next > 0 && origin.ancestors.size() < kMostAncestors;) {
     origin.ancestors.push_back(next);
     const std::optional<ProcessFacts> facts = facts_of(next);
@@ -159,9 +165,16 @@ bool Kinship::may_be_left_over(const Origin& origin, const Origin& from) {
   return adopted && from.launcher != origin.process && origin.started + ticks(kTogether) < from.started;
 }
 
+bool Kinship::are_unknown_together(const Origin& a, const Origin& b) {
+  if (a.launcher > 0 || b.launcher > 0 || a.started == 0 || b.started == 0) return false;
+  return std::max(a.started, b.started) - std::min(a.started, b.started) <= ticks(kTogether) &&
+         a.control_group == b.control_group;
+}
+
 bool Kinship::kin(const Origin& a, const Origin& b) {
   if ((a.launcher > 0 && a.launcher == b.process) || (b.launcher > 0 && b.launcher == a.process)) return true;
   if (may_be_left_over(a, b) || may_be_left_over(b, a)) return false;
+  if (are_unknown_together(a, b)) return true;
   return a.launcher == b.launcher && a.launcher > 0 && a.left == b.left && (!a.left || a.session == b.session);
 }
 
@@ -184,6 +197,13 @@ std::string Kinship::difference(const Origin& a, const Origin& b) const {
     return "rank " + std::to_string(o.rank) + " (process " + std::to_string(o.process) + ") was started by process " +
            std::to_string(o.launcher);
   };
+  if (!secret_ && (a.launcher <= 0 || b.launcher <= 0)) {
+    const Origin& unknown = a.launcher <= 0 ? a : b;
+    return "rank " + std::to_string(unknown.rank) + " (" + named(unknown.process) +
+           ") was started from outside of its PID namespace, or /proc does not show by whom; such ranks need the same "
+           "GC3_SECRET, or one control group and a start within " +
+           std::to_string(kTogether) + " s";
+  }
   if (may_be_left_over(a, b) || may_be_left_over(b, a)) {
     const Origin& first = a.started < b.started ? a : b;
     const Origin& second = a.started < b.started ? b : a;
@@ -208,6 +228,8 @@ std::optional<std::string> Kinship::ambiguity(const std::vector<Origin>& members
     const std::optional<Claim> claim = claim_of(process);
     if (!claim || claim->job != job_) return;
     const Origin origin = origin_of(process, claim->rank);
+    const bool unknown = !secret_ && origin.launcher <= 0 && members.front().launcher <= 0;
+    if (unknown && !are_unknown_together(origin, members.front())) return;
     if (!may_be_left_over(origin, members.front())) by_rank[claim->rank].insert(origin.top);
   };
   const bool together = launchers.size() == 1 && *launchers.begin() > 0;

@@ -11,6 +11,8 @@
 //   its other ranks.
 // - Process 1 may have started its children or adopted them. Among its children, and among ranks whose launchers have
 //   ended, those that started long before the others are of an earlier launch.
+// - A launcher in an outer PID namespace (docker exec) is unknown. Ranks with unknown launchers belong together if they
+//   are in one control group and have started together.
 // - If each rank has a different launcher, the launchers must be of one session, like the subshells of a script. If the
 //   ranks were started in several terminals, they must share a secret. In both cases there may be only one process for
 //   each rank.
@@ -39,6 +41,7 @@ struct Origin {
   pid_t launcher = 0;  // the parent of `top`; 0: this process cannot see it
   bool left = false;   // the launcher has ended, and the system has given `top` another parent
   pid_t session = 0;
+  std::string control_group;     // without a launcher only
   std::uint64_t started = 0;     // of `top`: see ProcessFacts
   std::vector<pid_t> ancestors;  // the launcher, its parent, and so on within their session
   bool declared = true;          // whether the environment says which rank of which job the process is
@@ -52,7 +55,7 @@ class Kinship {
   // Without `rank`, the rank is taken from the process's environment.
   Origin origin_of(pid_t process, std::optional<std::uint32_t> rank = {}) const;
 
-  // Whether one process has started both, or one of the two has started the other.
+  // Whether one process has started both, or one of the two has started the other, or unknown ones both together.
   static bool kin(const Origin& a, const Origin& b);
   // Whether the two processes may be of one launch, by the rules that concern only these two.
   bool may_join(const Origin& a, const Origin& b) const;
@@ -87,6 +90,7 @@ class Kinship {
   std::vector<pid_t> children_of(pid_t process) const;
   // Whether a crashed launch before that of `from` may have left the process behind.
   static bool may_be_left_over(const Origin& origin, const Origin& from);
+  static bool are_unknown_together(const Origin& a, const Origin& b);
   static bool have_common_ancestor(const Origin& a, const Origin& b);
   bool has_other_ranks(const Origin& origin) const;
 

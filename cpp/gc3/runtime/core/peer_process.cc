@@ -1,12 +1,14 @@
 #include "gc3/runtime/core/peer_process.h"
 
-#include <poll.h>
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -66,22 +68,56 @@ bool is_this_user(const std::optional<Users>& users) {
   return users && users->real == geteuid() && users->effective == geteuid();
 }
 
-bool has_ended(const FileDescriptor& pidfd) {
-  pollfd watched{pidfd.get(), POLLIN, 0};
-  return poll(&watched, 1, 0) != 0;
+std::optional<ProcessFacts> facts_in(const std::string& stat) {
+  const std::size_t name_end = stat.rfind(')');  // the name before it may contain anything
+  if (name_end == std::string::npos) return {};
+  std::istringstream fields(stat.substr(name_end + 1));
+  ProcessFacts facts;
+  std::string skipped;
+  fields >> facts.state >> facts.parent >> skipped >> facts.session;
+  constexpr int kBetween = 15;  // fields from the seventh to the 21st
+  for (int i = 0; i < kBetween; ++i) fields >> skipped;
+  fields >> facts.started;
+  if (!fields) return {};
+  return facts;
+}
+
+FileDescriptor open_pidfd(pid_t process) {
+  FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (pidfd.valid() || (errno != EPERM && errno != EACCES && errno != ENOSYS)) return pidfd;
+  const int refusal = errno;
+  FileDescriptor directory(open(proc(process, "").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid() && errno != EMFILE && errno != ENFILE) errno = refusal;
+  return directory;
+}
+
+std::optional<ProcessFacts> facts_without_proc(pid_t process) {
+  const FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  PidfdInfo info{};
+  if (!pidfd.valid() || ioctl(pidfd.get(), kGetInfo, &info) != 0) return {};
+  ProcessFacts facts;
+  facts.parent = static_cast<pid_t>(info.parent);
+  facts.session = std::max(getsid(process), 0);
+  return facts;
 }
 
 Diagnostic ended(pid_t process) {
   return Diagnostic(ErrorCode::RankLost, "process " + std::to_string(process) + " has ended while joining");
 }
 
-Diagnostic no_pidfd(pid_t process) { return errno == ESRCH ? ended(process) : refused("pidfd_open"); }
+Diagnostic no_pidfd(pid_t process) {
+  if (errno == ESRCH) return ended(process);
+  if (errno != EPERM && errno != EACCES && errno != ENOSYS) return refused("pidfd_open");
+  return refused("the container's seccomp profile must allow pidfd_open, or /proc must show process " +
+                 std::to_string(process));
+}
 
 // The pidfd is checked after /proc was read: if its process has not ended by then, /proc described that process.
 Result<PeerProcess> checked(pid_t process, FileDescriptor pidfd) {
   const std::optional<Users> users = users_of(process, pidfd);
   const std::optional<ProcessFacts> facts = facts_of(process);
-  if (has_ended(pidfd)) return ended(process);
+  pollfd watched = watch_for_end(pidfd.get());
+  if (poll(&watched, 1, 0) > 0 && has_ended(watched)) return ended(process);
   if (!users || !facts) {
     return Diagnostic(ErrorCode::SystemRefused,
                       "the system does not tell the user of process " + std::to_string(process));
@@ -107,18 +143,20 @@ std::uint64_t ticks_since_boot() {
 
 std::optional<ProcessFacts> facts_of(pid_t process) {
   std::ifstream file(proc(process, "stat"));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t name_end = text.rfind(')');  // the name before it may contain anything
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 1));
-  ProcessFacts facts;
-  std::string skipped;
-  fields >> facts.state >> facts.parent >> skipped >> facts.session;
-  constexpr int kBetween = 15;  // fields from the seventh to the 21st
-  for (int i = 0; i < kBetween; ++i) fields >> skipped;
-  fields >> facts.started;
-  if (!fields) return {};
-  return facts;
+  if (!file.is_open() && access("/proc/self/stat", R_OK) != 0) return facts_without_proc(process);
+  return facts_in({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+}
+
+// A pidfd cannot be written, so it is never ready for that; a directory always is.
+bool has_ended(const pollfd& polled) {
+  if ((polled.revents & POLLOUT) == 0) return polled.revents != 0;
+  const FileDescriptor file(openat(polled.fd, "stat", O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return errno == ESRCH || errno == ENOENT;
+  std::array<char, 1024> text{};
+  const ssize_t got = read(file.get(), text.data(), text.size());
+  if (got <= 0) return got == 0 || errno == ESRCH;
+  const std::optional<ProcessFacts> facts = facts_in({text.data(), static_cast<std::size_t>(got)});
+  return facts && (facts->state == 'Z' || facts->state == 'X');
 }
 
 Result<PeerUser> user_at(int socket) {
@@ -150,13 +188,11 @@ Result<PeerProcess> process_at(int socket) {
   }
   int descriptor = -1;
   socklen_t length = sizeof descriptor;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) != 0) {
-    // An older system. If another process has got the id since, the first one has ended and its socket is closed, which
-    // is checked below.
-    descriptor = static_cast<int>(syscall(SYS_pidfd_open, who.process, 0));
-    if (descriptor < 0) return no_pidfd(who.process);
-  }
-  FileDescriptor pidfd(descriptor);
+  const bool given = getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &length) == 0;
+  // An older system. If another process has got the id since, the first one has ended and its socket is closed, which
+  // is checked below.
+  FileDescriptor pidfd = given ? FileDescriptor(descriptor) : open_pidfd(who.process);
+  if (!pidfd.valid()) return no_pidfd(who.process);
   pollfd end{socket, 0, 0};
   if (poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR)) != 0) return ended(who.process);
   return checked(who.process, std::move(pidfd));
@@ -167,7 +203,7 @@ bool is_own(pid_t process, const FileDescriptor& pidfd) { return is_this_user(us
 
 Result<PeerProcess> process_named(pid_t process, std::uint64_t started) {
   if (process <= 0) return Diagnostic(ErrorCode::NotMet, "there is no process " + std::to_string(process));
-  FileDescriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  FileDescriptor pidfd = open_pidfd(process);
   if (!pidfd.valid()) return no_pidfd(process);
   GC3_ASSIGN(PeerProcess found, checked(process, std::move(pidfd)));
   if (found.started != started) return ended(process);  // another process has its id now

@@ -1,7 +1,9 @@
 // The process at the other end of a socket, or one that another rank has named: its user, and whether it is still the
-// same process. Process ids are reused, so an id does not identify a process; a pidfd does.
+// same process. Process ids are reused, so an id does not identify a process; a pidfd does. Where the system or a
+// container's profile refuses pidfds, a descriptor of /proc/PID takes its place.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -12,12 +14,12 @@
 
 namespace gc3::core {
 
-// From /proc/PID/stat.
+// From /proc/PID/stat; without /proc from Linux 6.13 or newer, which tells the parent and the session only.
 struct ProcessFacts {
   pid_t parent = 0;  // 0: none in this PID namespace
   pid_t session = 0;
-  std::uint64_t started = 0;  // in ticks since the system was booted
-  char state = 0;             // 'T': stopped
+  std::uint64_t started = 0;  // in ticks since the system was booted; 0: unknown
+  char state = 0;             // 'T': stopped; 't': by a debugger
 };
 std::uint64_t ticks_since_boot();
 // None if there is no such process, or this process cannot see it.
@@ -27,8 +29,12 @@ struct PeerProcess {
   pid_t process = 0;
   uid_t user = 0;
   std::uint64_t started = 0;
-  FileDescriptor pidfd;
+  FileDescriptor pidfd;  // or a descriptor of /proc/PID
 };
+// To be polled; -1 is never ready.
+inline pollfd watch_for_end(int pidfd) { return {pidfd, POLLIN | POLLOUT, 0}; }
+// Whether the process of a polled one has ended.
+bool has_ended(const pollfd& polled);
 
 // The process and user at the other end of a Unix socket, as the system recorded them when that end connected or
 // listened.

@@ -1,10 +1,11 @@
-// The rendezvous under unusual conditions: processes of other PID namespaces, a kernel without SO_PEERPIDFD, a rank 0
-// without a valid proof, and a process that was forked from a rank.
+// The rendezvous under unusual conditions: processes of other PID namespaces, a system without SO_PEERPIDFD, pidfds or
+// /proc, a rank 0 without a valid proof, and a process that was forked from a rank.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/kinship.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/core/rendezvous.h"
 #include "gc3/runtime/core/test_meeting.h"
@@ -24,11 +26,14 @@ using namespace std::chrono_literals;
 
 constexpr std::uint32_t kPeerPidfd = 77;  // SO_PEERPIDFD
 
-// From here on, SO_PEERPIDFD fails in this process as on a kernel that does not have it.
-bool forget_peer_pidfd() {
+// From here on, SO_PEERPIDFD fails in this process as on a kernel that does not have it, and `refused` as in a
+// container whose profile does not allow it.
+bool forget_peer_pidfd(std::uint32_t refused = ~0U) {
   const auto loads = [](std::size_t at) { return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, static_cast<__u32>(at)}; };
   sock_filter code[] = {
       loads(offsetof(seccomp_data, nr)),
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, refused},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, static_cast<__u32>(SYS_getsockopt)},
       loads(offsetof(seccomp_data, args) + 2 * sizeof(__u64)),
       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, kPeerPidfd},
@@ -66,6 +71,117 @@ TEST_CASE("without SO_PEERPIDFD the ranks meet as well, and a closed end is dete
     return !gone.ok() && gone.error().code == ErrorCode::RankLost ? "" : "a closed end was not noticed";
   });
   CHECK(looks.succeeds());
+}
+
+TEST_CASE("where pidfds are refused, the ranks meet as well, and the end of a process is noticed") {
+  const auto without = [](const std::function<std::string()>& body) {
+    return Process([body] { return forget_peer_pidfd(SYS_pidfd_open) ? body() : "no filter"; });
+  };
+  Process trial = without([] { return std::string(); });
+  if (!trial.succeeds()) {
+    MESSAGE("skipped: the system does not allow filters of system calls");
+    return;
+  }
+  Process host = without([] { return meets(meeting_of(0, 2)); });
+  Process guest = without([] { return meets(meeting_of(1, 2)); });
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+  Process looks = without([]() -> std::string {
+    if (syscall(SYS_pidfd_open, getpid(), 0) >= 0) return "the system gives pidfds";
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    const Result<PeerProcess> found = process_named(child, facts_of(child).value().started);
+    if (!found.ok()) return found.error().str();
+    const auto ended = [&] {
+      pollfd watched = watch_for_end(found.value().pidfd.get());
+      return poll(&watched, 1, 0) > 0 && has_ended(watched);
+    };
+    if (ended()) return "it lives";
+    kill(child, SIGKILL);
+    siginfo_t about{};
+    if (waitid(P_PID, static_cast<id_t>(child), &about, WEXITED | WNOWAIT) != 0) return "waitid";
+    if (!ended()) return "it has ended";
+    waitpid(child, nullptr, 0);
+    return ended() ? "" : "it is gone";
+  });
+  CHECK(looks.succeeds());
+}
+
+TEST_CASE("without /proc the ranks of one launcher meet, where the system tells it otherwise") {
+  const auto without = [](const std::function<std::string()>& body) {
+    return Process([body] {
+      const bool hidden = unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0 &&
+                          mount("none", "/proc", "tmpfs", 0, "") == 0;
+      return hidden && facts_of(getpid()) ? body() : "no";
+    });
+  };
+  Process trial = without([] { return std::string(); });
+  if (!trial.succeeds()) {
+    MESSAGE("skipped: the system does not tell it, or does not allow a new mount namespace");
+    return;
+  }
+  Process host = without([] { return meets(meeting_of(0, 2)); });
+  Process guest = without([] { return meets(meeting_of(1, 2)); });
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+}
+
+TEST_CASE("ranks whose launcher is not in their PID namespace meet") {
+  const auto meet_in_there = [](bool only_try) {
+    return Process([=] {
+      if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0 || mount("", "/", "", MS_REC | MS_PRIVATE, "") != 0) {
+        return std::string("unshare");
+      }
+      const Signal mounted;
+      const Process first([&] {  // process 1, with which the namespace ends
+        if (mount("proc", "/proc", "proc", 0, "") == 0) mounted.give();
+        pause();
+        return std::string();
+      });
+      mounted.await();
+      if (only_try) return std::string();
+      Process host([] { return getppid() == 0 ? meets(meeting_of(0, 2)) : "a parent"; });
+      Process guest([] { return getppid() == 0 ? meets(meeting_of(1, 2)) : "a parent"; });
+      const bool met = guest.succeeds() && host.succeeds();
+      return std::string(met ? "" : "not met");
+    });
+  };
+  Process trial = meet_in_there(true);
+  if (!trial.succeeds()) {
+    MESSAGE("skipped: the system does not allow a new PID namespace");
+    return;
+  }
+  Process both = meet_in_there(false);
+  CHECK(both.succeeds());
+}
+
+TEST_CASE("ranks with unknown launchers of different times or control groups are of different launches") {
+  const auto second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  Origin one;
+  one.process = one.top = 10;
+  one.started = 100 * second;
+  one.control_group = "0::/a";
+  Origin other = one;
+  other.rank = 1;
+  other.process = other.top = 11;
+  const Kinship open("a job", false);
+  const Kinship closed("a job", true);
+  const auto may_join = [&](const Kinship& kinship) { return kinship.may_join(one, other); };
+  CHECK(may_join(open));
+  other.started += 3 * second;
+  CHECK_FALSE(may_join(open));
+  CHECK(open.difference(one, other).find("a start within 2 s") != std::string::npos);
+  CHECK(may_join(closed));
+  other.started = one.started;
+  other.control_group = "0::/b";
+  CHECK_FALSE(may_join(open));
+  other.control_group = one.control_group;
+  one.started = other.started = 0;  // nothing is known
+  CHECK_FALSE(may_join(open));
+  CHECK(may_join(closed));
 }
 
 // A process in a PID namespace of its own, where it is process 1.

@@ -31,13 +31,12 @@ constexpr unsigned kNotExecutable = MFD_NOEXEC_SEAL;
 #endif
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Of addresses, which cost nothing: more than any machine has memory, and at most the maximum size of a file, beyond
-// which the system sends a signal.
+// At most the maximum size of a file, beyond which the system sends a signal.
 std::uint64_t addresses() {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 46U;
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
-  return std::max(std::min<std::uint64_t>(kMost, limit.rlim_cur) / kPage, std::uint64_t{1}) * kPage;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SharedMemory::kMostAddresses;
+  return std::max(std::min<std::uint64_t>(SharedMemory::kMostAddresses, limit.rlim_cur) / kPage, std::uint64_t{1}) *
+         kPage;
 }
 
 }  // namespace

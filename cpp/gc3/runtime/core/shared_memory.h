@@ -56,8 +56,10 @@ class SharedMemory {
   bool contains(Extent extent) const;
 
   int descriptor() const { return file_.get(); }
-  // Of addresses; memory exists only for allocated parts.
+  // Of addresses, which cost nothing: more than any machine has memory, unless the process that made it may make no
+  // larger file. Memory exists only for allocated parts.
   std::uint64_t size() const { return size_; }
+  static constexpr std::uint64_t kMostAddresses = std::uint64_t{1} << 46U;
 
  private:
   SharedMemory(FileDescriptor file, std::uint64_t size) : file_(std::move(file)), size_(size) {}

@@ -22,6 +22,7 @@
 
 #include "gc3/base/thresholds.h"
 #include "gc3/runtime/core/job.h"
+#include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"
@@ -193,8 +194,8 @@ class LendingBlock : public CpuBlock {
     }
   }
   bool lives(std::uint32_t rank) const {
-    pollfd watched{access_.pidfds[rank], POLLIN, 0};
-    return poll(&watched, 1, 0) == 0;
+    pollfd watched = core::watch_for_end(access_.pidfds[rank]);
+    return poll(&watched, 1, 0) == 0 || !core::has_ended(watched);
   }
 
   static constexpr std::uint64_t kShared = std::uint64_t{1} << 62U;
