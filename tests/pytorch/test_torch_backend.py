@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import ranks
 from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, mainly_cpp, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
@@ -130,6 +131,14 @@ def test_faults_are_errors_on_the_other_ranks(fault: str, message: str, tmp_path
         assert first.startswith(f"refused: {message}"), text
         assert (again, left) == ("refused again", "left")
     assert status == {"killed": -9, "interrupted": -2, "raised": 1}.get(fault.split(maxsplit=1)[0], 0)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_every_survivor_of_a_random_kill_names_the_victim(tmp_path: Path) -> None:
+    words = [sys.executable, str(ranks.program("mixed_faults")), "4", "7", "torch"]
+    done = subprocess.run(words, env=os.environ | own_folder(tmp_path), capture_output=True, text=True, check=False)
+    assert "4 kills, 0 wrong" in done.stdout, done.stdout + done.stderr
 
 
 @needs_torch

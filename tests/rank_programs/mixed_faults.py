@@ -1,6 +1,8 @@
 """Ranks that are killed at random moments of mixed calls: every other rank is told which, and none hangs.
 
-mixed_faults.py KILLS SEED    Blocks of different lengths, messages, groups and many arrays in one call, on 3 ranks.
+mixed_faults.py KILLS SEED          Collectives, blocks of different lengths, messages, groups and many arrays in one
+                                    call, on 3 ranks.
+mixed_faults.py KILLS SEED torch    The same through PyTorch.
 """
 
 import os
@@ -8,17 +10,43 @@ import random
 import select
 import signal
 import sys
+import tempfile
 import time
 import uuid
+from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 
 import gc3
 
+if "torch" in sys.argv[3:]:  # before the ranks are forked
+    import torch
+    import torch.distributed as dist
+
 KILLS, SEED = int(sys.argv[1]), int(sys.argv[2])
+TORCH = "torch" in sys.modules
 SIZE = 3
 LONGEST = 60.0  # seconds until every rank must have been told
 SIZES = (1, 30, 2_000, 60_000, 400_000)
+
+
+def collectives(comm: gc3.Communicator, rng: random.Random) -> None:
+    """Equal blocks, now or later."""
+    size, kind = rng.choice(SIZES), rng.randrange(6)
+    x = np.full(size * SIZE, comm.rank, np.int32)
+    if kind == 0:
+        assert comm.all_gather(x[:size]).sum() == size * sum(range(SIZE))
+    elif kind == 1:
+        assert (comm.reduce_scatter(x) == sum(range(SIZE))).all()
+    elif kind == 2:
+        assert comm.all_to_all(x).sum() == size * sum(range(SIZE))
+    elif kind == 3:
+        comm.broadcast(x, root=rng.randrange(SIZE))
+    elif kind == 4:
+        assert (comm.all_reduce_async(x).wait() == sum(range(SIZE))).all()
+    else:
+        comm.barrier()
 
 
 def blocks(comm: gc3.Communicator, rng: random.Random) -> None:
@@ -60,15 +88,58 @@ def coalesced(comm: gc3.Communicator, rng: random.Random) -> None:
     assert all((x == SIZE).all() for x in results)
 
 
+def torch_calls(rank: int, rng: random.Random, told: int, file: Path) -> None:
+    """The calls of a rank through PyTorch."""
+    limit = timedelta(seconds=LONGEST)
+    dist.init_process_group("gc3", init_method=f"file://{file}", rank=rank, world_size=SIZE, timeout=limit)
+    pair = dist.new_group([0, 1])
+    os.write(told, b"ready\n")
+    while True:
+        size, kind = rng.choice(SIZES), rng.randrange(6)
+        x = torch.full((size * SIZE,), rank)
+        counts = [[rng.choice(SIZES[:4]) for _ in range(SIZE)] for _ in range(SIZE)]
+        if kind == 0:
+            dist.all_reduce(x)
+            assert (x == sum(range(SIZE))).all()
+        elif kind == 1:
+            dist.all_gather_into_tensor(torch.empty(size * SIZE * SIZE, dtype=x.dtype), x)
+        elif kind == 2:
+            received = [counts[source][rank] for source in range(SIZE)]
+            out, sent = torch.empty(sum(received), dtype=x.dtype), torch.full((sum(counts[rank]),), rank)
+            dist.all_to_all_single(out, sent, received, counts[rank])
+        elif kind == 3:
+            works = [dist.irecv(torch.empty_like(x), (rank - 1) % SIZE), dist.isend(x, (rank + 1) % SIZE)]
+            for work in works:
+                work.wait()
+        elif kind == 4:
+            if rank < 2:
+                dist.broadcast(x, 0, group=pair)
+            dist.barrier()
+        else:
+            works = [dist.all_reduce(torch.ones(rng.choice(SIZES)), async_op=True) for _ in range(rng.randrange(1, 9))]
+            for work in works:
+                work.wait()
+
+
+def _file_of(job: str) -> Path:
+    return Path(tempfile.gettempdir(), job)
+
+
 def run(rank: int, job: str, seed: int, told: int) -> None:
     """A rank: calls until it is told that another has ended, which it passes on."""
+    if TORCH:
+        try:
+            torch_calls(rank, random.Random(seed), told, _file_of(job))  # noqa: S311
+        except RuntimeError as problem:
+            os.write(told, f"{problem}".encode())
+        return
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(SIZE), MASTER_ADDR=job, MASTER_PORT="1")
     rng = random.Random(seed)  # noqa: S311
     try:
         comm = gc3.init(timeout=LONGEST)
         os.write(told, b"ready\n")
         while True:
-            rng.choice((blocks, messages, grouped, coalesced))(comm, rng)
+            rng.choice((collectives, blocks, messages, grouped, coalesced))(comm, rng)
     except gc3.CommError as problem:
         os.write(told, f"{problem}".encode())
 
@@ -107,6 +178,7 @@ def kill_one(number: int) -> str | None:
         os.waitpid(process, 0)
     for read, _ in pipes:
         os.close(read)
+    _file_of(job).unlink(missing_ok=True)
     if open_ends:
         return f"rank {victim} was killed; ranks {sorted(open_ends.values())} hang: {texts}"
     return judged(victim, ranks, texts)
