@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import signal
@@ -42,6 +43,50 @@ def test_objects_reach_their_ranks(size: int) -> None:
         assert all(same(g, r) for r, g in enumerate(comm.all_gather_object(own)))
 
     gc3.spawn(body, size)
+
+
+def test_objects_from_rank_to_rank() -> None:
+    def body(comm: gc3.Communicator) -> Any:
+        if comm.rank == 0:
+            return [comm.recv_object(2), *sorted(comm.recv_object(tag=7) for _ in range(2))]
+        if comm.rank == 2:
+            comm.send_object({"text": "é" * 100_000}, 0)
+        with pytest.raises(gc3.UserError, match="GC3-R023"):
+            comm.send_object(threading.Lock(), 0)
+        return comm.send_object(comm.rank, 0, tag=7)
+
+    assert gc3.spawn(body, 3) == [[{"text": "é" * 100_000}, 1, 2], None, None]
+
+
+def test_what_mpi_has_and_gc3_has_not() -> None:
+    """The ways of docs/coming_from.md."""
+
+    def body(comm: gc3.Communicator) -> None:
+        r, n = comm.rank, comm.size
+        x = np.array([r, (r + 1) % n, 1 - r])
+        everything = np.array([[k, (k + 1) % n, 1 - k] for k in range(n)])
+        every = comm.all_gather(x[None])
+        assert (every.min(0).tolist(), every.argmin(0).tolist()) == ([0, 0, 2 - n], [0, n - 1, n - 1])
+        assert np.array_equal(np.add.accumulate(every)[r], everything[: r + 1].sum(0))
+        assert np.array_equal(every[:r].sum(0), everything[:r].sum(0))
+        assert np.array_equal(functools.reduce(lambda a, b: a - b, every), everything[0] - everything[1] - everything[2])
+        b = (x != 0).astype("int32")
+        truth = everything != 0
+        assert np.array_equal(comm.all_reduce(b, op="min"), truth.all(0))
+        assert np.array_equal(comm.all_reduce(b, op="max"), truth.any(0))
+        assert np.array_equal(comm.all_reduce(b, op="sum") % 2, np.logical_xor.reduce(truth))
+        comm.all_reduce_async(np.zeros(1)).wait()
+        counts = [3, 1, 2]
+        part = comm.scatter_v(np.arange(6.0) if r == 0 else None, counts, out=np.empty(counts[r]))
+        assert part.tolist() == [[0, 1, 2], [3], [4, 5]][r]
+        grid = np.zeros((2, 2))
+        comm.send(np.arange(4.0)[::2], (r + 1) % n)
+        part = np.empty(9)
+        got = comm.recv(part)
+        grid[:, 0] = part[: got.count]
+        assert (got.source, grid[:, 0].tolist()) == ((r - 1) % n, [0, 2])
+
+    gc3.spawn(body, 3)
 
 
 def test_one_large_object_among_small_ones_is_not_padded_for_all() -> None:

@@ -155,6 +155,14 @@ class Communicator(VForms):
         """Returns the root's ``objs[r]`` on rank r; raises the errors of `broadcast_object`. Other ranks give None."""
         return objects.scatter(self, objs, root)
 
+    def send_object(self, obj: Any, to: int, tag: int = 0) -> None:
+        """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle."""
+        objects.send(self, obj, to, tag)
+
+    def recv_object(self, source: int | None = None, tag: int | None = None) -> Any:
+        """Returns the first object that rank `source`, or any, has sent with tag `tag`, or any, by `send_object`."""
+        return objects.recv(self, source, tag)
+
     # Programs of the caller, and the choice among programs.
 
     def load(

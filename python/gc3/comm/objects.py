@@ -113,6 +113,23 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
     return given[root] if own else _read(comm, part, root)
 
 
+def send(comm: _core.Communicator, obj: Any, to: int, tag: int) -> None:
+    """Implements `Communicator.send_object`: a message with the length, and one with the bytes."""
+    own = _Pickled(obj)
+    _agreed(_lengths([own], 1), [own], [comm.rank])
+    comm.send(_lengths([own], 1), to, tag)
+    comm.send(own.bytes, to, tag)
+
+
+def recv(comm: _core.Communicator, source: int | None, tag: int | None) -> Any:
+    """Implements `Communicator.recv_object`."""
+    length = np.empty(1, np.int64)
+    first = comm.recv(length, source, tag)
+    part = np.empty(length[0], np.uint8)
+    comm.recv(part, first.source, first.tag)
+    return _read(comm, part, first.source)
+
+
 def _lengths(own: Sequence[_Pickled], number: int) -> Array:
     return np.array([o.length for o in own] or [0] * number, np.int64)
 
