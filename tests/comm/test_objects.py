@@ -69,7 +69,8 @@ def test_what_mpi_has_and_gc3_has_not() -> None:
         assert (every.min(0).tolist(), every.argmin(0).tolist()) == ([0, 0, 2 - n], [0, n - 1, n - 1])
         assert np.array_equal(np.add.accumulate(every)[r], everything[: r + 1].sum(0))
         assert np.array_equal(every[:r].sum(0), everything[:r].sum(0))
-        assert np.array_equal(functools.reduce(lambda a, b: a - b, every), everything[0] - everything[1] - everything[2])
+        alternating = everything[0] - everything[1] - everything[2]
+        assert np.array_equal(functools.reduce(lambda a, b: a - b, every), alternating)
         b = (x != 0).astype("int32")
         truth = everything != 0
         assert np.array_equal(comm.all_reduce(b, op="min"), truth.all(0))

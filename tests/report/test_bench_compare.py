@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -11,13 +12,16 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from gc3.cli.bench_compare import Earlier
+from gc3.cli.bench_compare import Earlier, difference
 from gc3.cli.main import main
 from gc3.runtime.measure import Measurement, Row
 
 pytestmark = pytest.mark.python_only
 
 _BENCH = ["bench", "ring_allreduce", "-D", "R=2", "-b", "1KiB", "-e", "4KiB", "-f", "4", "-n", "4", "--no-check"]
+
+
+_STEADY = [100, 101, 99, 100, 100] * 2
 
 
 def _gc3(*command: str) -> Result:
@@ -41,38 +45,69 @@ def _changed(old: Path, to: Path, change: Any) -> Path:
     return to
 
 
-def _now(median: float, scatter: float) -> list[Row]:
-    measured = Measurement(median, median, median, median, 1.0, 1.0, 0, median - scatter / 2, median + scatter / 2)
+def _timed(median: float) -> Any:
+    return lambda data: data["rows"][0]["out_of_place"].update(median_us=median)
+
+
+def _now(median: float) -> list[Row]:
+    measured = Measurement(median, median, median, median, 1.0, 1.0, 0)
     return [Row(1024, 256, "float32", "sum", -1, measured, None)]
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "scatter", "told"),
+    ("before", "times", "told"),
     [
-        (100.0, 103.0, 1.0, "3.0% slower at 1 KiB out of place, outside the noise (103 us, was 100 us)"),
-        (100.0, 97.0, 1.0, "3.0% faster at 1 KiB out of place, outside the noise (97 us, was 100 us)"),
-        (100.0, 103.0, 8.0, "+3.0% at 1 KiB out of place, within the noise (103 us, was 100 us)"),
-        (100.0, 100.0, 0.0, "+0.0% at 1 KiB out of place, within the noise (100 us, was 100 us)"),
+        (
+            _STEADY,
+            [105, 105, 106, 105],
+            "slower at 1 KiB out of place, outside the noise (105 us, was 100 us)",
+        ),
+        (
+            _STEADY,
+            [95, 95, 94, 95],
+            "faster at 1 KiB out of place, outside the noise (95 us, was 100 us)",
+        ),
+        (_STEADY, [102], "+2.0% at 1 KiB out of place, within the noise (102 us, was 100 us)"),
+        ([100, 104, 96, 100, 100] * 2, [105], "at 1 KiB out of place, within the noise (105 us, was 99.97 us)"),
+        # What was slow only once, or faster at another time, is noise.
+        (_STEADY, [105, 105, 105, 100], "0.0% at 1 KiB out of place, within the noise (100 us"),
+        (_STEADY, [200, 50], "-50.0% at 1 KiB out of place, within the noise (50 us"),
+        ([100] * 9, [200], "+100.0% at 1 KiB out of place, noise unknown (200 us, was 100 us)"),
+        ([100] * 10, [100], "0.0% at 1 KiB out of place, within the noise (100 us, was 100 us)"),
     ],
 )
-def test_differences(before: float, now: float, scatter: float, told: str, old: Path, tmp_path: Path) -> None:
-    def change(data: Any) -> None:
-        data["settings"]["iterations"] = 16
-        row = data["rows"][0]["out_of_place"]
-        row |= {"median_us": before, "quarter_us": before - scatter / 2, "three_quarters_us": before + scatter / 2}
+def test_differences(before: list[float], times: list[float], told: str, old: Path, tmp_path: Path) -> None:
+    paths = [str(_changed(old, tmp_path / f"{i}.json", _timed(time))) for i, time in enumerate(before)]
+    earlier = Earlier(paths)
+    left = iter(times)
+    (found,) = earlier.differences(_now(next(left)), lambda *_: next(left))
+    assert told in str(found)
+    assert list(left) == []
+    assert bool(earlier.advice()) == (len(before) < 10)
 
-    earlier = Earlier(str(_changed(old, tmp_path / "then.json", change)))
-    # The medians of samples of 16 differ beyond the noise by more than 2 * 1.57 / 4 of their middle halves.
-    (found,) = earlier.differences(_now(now, scatter), 16)
-    assert str(found) == told
+
+def test_few_of_many_equal_runs_differ() -> None:
+    """Runs of one program under load, which differ by a few percent, and now and then by half."""
+    chance = random.Random(1)  # noqa: S311
+
+    def run(*_: object) -> float:
+        return chance.gauss(100, 4) * (1.5 if chance.random() < 0.3 else 1)
+
+    alarms = 0
+    for _ in range(300):
+        before = [run() for _ in range(10)]
+        outside = [difference(1024, "in_place", before, run()).outside_noise for _ in range(4)]
+        alarms += all(outside)
+    assert alarms <= 3
 
 
 def test_the_command_compares_and_draws(old: Path, tmp_path: Path) -> None:
     drawing = tmp_path / "times.svg"
     result = _gc3(*_BENCH, "--compare", str(old), "--plot", str(drawing))
     assert result.exit_code == 0, result.output
-    rows = [row for row in result.output.splitlines() if " the noise (" in row]
+    rows = [row for row in result.output.splitlines() if " noise unknown (" in row]
     assert len(rows) == 4
+    assert "to tell differences from noise, compare with 9 or more further runs" in result.output
     titles = [t.text or "" for t in ET.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}title")]  # noqa: S314
     assert len([t for t in titles if t.startswith(("in place", "out of place"))]) == 8
     data = json.loads(_gc3(*_BENCH, "--compare", str(old), "--json").stdout)
@@ -90,7 +125,7 @@ def test_the_command_compares_and_draws(old: Path, tmp_path: Path) -> None:
         (lambda d: d.pop("rows"), "it is not what"),
         (lambda d: d["rows"][0].update(size="large"), "it is not what"),
         (lambda d: d["rows"][0].update(out_of_place=[]), "it is not what"),
-        (lambda d: d["rows"][0]["in_place"].pop("quarter_us"), "it is not what"),
+        (lambda d: d["rows"][0]["in_place"].pop("median_us"), "it is not what"),
         (lambda d: d.update(programs=[]), "it is not what"),
         (lambda d: d.update(programs={"a": 1}), "it is not what"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -30,8 +30,8 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
     cls=Command,
     examples=[
         "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2",
-        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json",
-        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --compare old.json --plot times.svg",
+        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json --plot times.svg",
+        "gc3 bench ring_allreduce -D R=8 -b 1MiB --compare 1.json --compare 2.json",
         "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
         "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
     ],
@@ -50,7 +50,12 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
 @options.engine_options
-@click.option("--compare", metavar="OLD.json", help="Say what is faster or slower than in this output of --json.")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="OLD.json",
+    help="Say what is faster or slower than in these outputs of --json; ten or more tell how much runs differ.",
+)
 @click.option("--plot", type=Picture(), metavar="FILE.svg|png", help="Draw the median times.")
 @options.json_option
 def bench(
@@ -66,7 +71,7 @@ def bench(
     check: bool,
     engine: EngineOptions,
     engine_name: str,
-    compare: str | None,
+    compare: tuple[str, ...],
     plot: str | None,
     as_json: bool,
     how: options.CompileOptions,
@@ -84,7 +89,7 @@ def bench(
     wanted = _sizes(min_size, min_size if max_size is None else max_size, factor, step)
     out_of_place, in_place = _programs(spec, how, engine.slots)
     settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
-    earlier = None if compare is None else Earlier(compare)
+    earlier = Earlier(compare) if compare else None
     infos = {"out_of_place": out_of_place, "in_place": in_place}
     programs = {mode: None if p is None else p.info() for mode, p in infos.items()}
     if earlier is not None:
@@ -98,12 +103,17 @@ def bench(
             rows.append(row)
             if not as_json:
                 click.echo(_line(row))
+
+        def again(row: Row, mode: str) -> float:
+            plain: dict[str, Any] = {**settings, "check": False}
+            return measure.measure(cast("Program", infos[mode]), row.count, timer=timer, **plain).median_us
+
+        compared = [] if earlier is None else list(earlier.differences(rows, again))
     modes = [m for row in rows for m in row.modes]
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)
     if plot is not None:
         bench_compare.plot(rows, earlier, plot)
-    compared = [] if earlier is None else list(earlier.differences(rows, iters))
     if as_json:
         data = {
             "programs": programs,
@@ -111,7 +121,7 @@ def bench(
             "rows": [asdict(row) for row in rows],
             "average_busbw": average,
             "wrong": wrong,
-            **({} if earlier is None else {"compared": [asdict(d) for d in compared]}),
+            **({"compared": [asdict(d) for d in compared]} if compare else {}),
         }
         output.emit(data)
     else:
@@ -119,8 +129,10 @@ def bench(
         click.echo(f"# Avg bus bandwidth    : {average:g}")
         for difference in compared:
             click.echo(f"# {difference}")
-        if earlier is not None and not compared:
-            click.echo(f"# '{compare}' has none of these sizes")
+        if earlier is not None and (
+            advice := earlier.advice() if compared else f"'{earlier.path}' has none of these sizes"
+        ):
+            click.echo(f"# {advice}")
     return 0 if wrong == 0 else 1
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+import statistics
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,18 +14,21 @@ from gc3.report import svg, times
 from gc3.support import files, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gc3.runtime.measure import Measurement, Row
 
 MODES = {"out_of_place": "out of place", "in_place": "in place"}
-# Half the width of the notch of a box plot: the medians of two samples whose notches do not overlap differ with a
-# confidence of about 95 % (McGill, Tukey, Larsen: Variations of Box Plots, 1978).
-_NOTCH = 1.57
-_TIMES = ("median_us", "quarter_us", "three_quarters_us")
+# Runs at other times differ by more than the iterations of one run do, so the noise is how the earlier runs differ: a
+# further run lies in the interval of prediction of their logarithms with a confidence of 99.5 % (Student's t for ten
+# runs). On a machine under load runs are fast or slow by turns: what lies outside is measured again, and must lie
+# outside on the same side each time.
+_STUDENT = 3.690
+_ENOUGH = 10
+_AGAIN = 3
 _OR_NOT = {"type": ["object", "null"]}
 _PROGRAM = {**schema.record(collective=schema.TEXT, ranks=schema.COUNT), **_OR_NOT}
-_MODE = {**schema.record(**dict.fromkeys(_TIMES, schema.TIME)), **_OR_NOT}
+_MODE = {**schema.record(median_us=schema.TIME), **_OR_NOT}
 _SCHEMA = schema.record(
     programs={
         **schema.record(**dict.fromkeys(MODES, _PROGRAM)),
@@ -42,16 +46,16 @@ class Difference:
     Attributes:
         size: S in bytes.
         mode: "out_of_place" or "in_place".
-        before_us: The median iteration then.
+        before_us: The median iteration then: the geometric mean of the runs.
         now_us: And now.
-        outside_noise: Whether the medians differ by more than the iterations scatter.
+        outside_noise: Whether it differs by more than the earlier runs do; None if they are too few to tell.
     """
 
     size: int
     mode: str
     before_us: float
     now_us: float
-    outside_noise: bool
+    outside_noise: bool | None
 
     def __str__(self) -> str:
         """Describes it, as "3.0% slower at 1 MiB out of place, outside the noise (51.5 us, was 50 us)"."""
@@ -59,38 +63,39 @@ class Difference:
         change = self.now_us / self.before_us - 1 if self.before_us else 0.0
         told = f"({self.now_us:.4g} us, was {self.before_us:.4g} us)"
         if not self.outside_noise:
-            return f"{change:+.1%} {where}, within the noise {told}"
+            return (
+                f"{change:+.1%} {where}, {'noise unknown' if self.outside_noise is None else 'within the noise'} {told}"
+            )
         return f"{abs(change):.1%} {'slower' if change > 0 else 'faster'} {where}, outside the noise {told}"
 
 
 class Earlier:
-    """What `gc3 bench --json` printed earlier."""
+    """What `gc3 bench --json` printed earlier, in one or more runs."""
 
-    def __init__(self, path: str) -> None:
-        """Reads a file.
+    def __init__(self, paths: Sequence[str]) -> None:
+        """Reads the files of the runs.
 
         Raises:
-            gc3.UserError: It cannot be read, or is not such a file.
+            gc3.UserError: One cannot be read, or is not such a file.
         """
-        self.path = path
-        data = files.read_json(path, "BadMeasurements")
-        what = "what this version of `gc3 bench --json` prints"
-        schema.check(data, _SCHEMA, "BadMeasurements", file=path, what=what)
-        settings = data["settings"]
-        self._iterations = int(settings["iterations"])
-        self.about = self._what(data["programs"], settings)
-        self.rows: dict[tuple[int, str], Mapping[str, float]] = {
-            (row["size"], mode): {name: float(row[mode][name]) for name in _TIMES}
-            for row in data["rows"]
-            for mode in MODES
-            if row[mode] is not None
-        }
+        self.path = ", ".join(paths)
+        self._about: dict[str, dict[str, Any]] = {}
+        self.rows: dict[tuple[int, str], list[float]] = {}
+        for path in paths:
+            data = files.read_json(path, "BadMeasurements")
+            what = "what this version of `gc3 bench --json` prints"
+            schema.check(data, _SCHEMA, "BadMeasurements", file=path, what=what)
+            self._about[path] = self._what(data["programs"], data["settings"])
+            for row in data["rows"]:
+                for mode in MODES:
+                    if row[mode] is not None:
+                        self.rows.setdefault((row["size"], mode), []).append(float(row[mode]["median_us"]))
 
     @staticmethod
     def _what(programs: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         info: Mapping[str, Any] = next(p for p in programs.values() if p is not None)
         found: dict[str, Any] = {key: info[key] for key in ("collective", "ranks")}
-        return found | {key: settings[key] for key in ("engine", "dtype", "op")}
+        return found | {key: settings[key] for key in ("engine", "dtype", "op", "iterations")}
 
     def check(self, programs: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
         """Refuses to compare what is not alike.
@@ -99,33 +104,65 @@ class Earlier:
             click.UsageError: With what differs.
         """
         now = self._what(programs, settings)
-        other = [f"{key} {self.about[key]}, not {value}" for key, value in now.items() if self.about[key] != value]
-        if other:
-            raise click.UsageError(f"'{self.path}' cannot be compared: it has {', '.join(other)}")
+        for path, about in self._about.items():
+            other = [f"{key} {about[key]}, not {value}" for key, value in now.items() if about[key] != value]
+            if other:
+                raise click.UsageError(f"'{path}' cannot be compared: it has {', '.join(other)}")
 
-    def differences(self, rows: Sequence[Row], iterations: int) -> Iterator[Difference]:
-        """Yields what can be compared: the sizes and modes that both have."""
+    def differences(self, rows: Sequence[Row], again: Callable[[Row, str], float]) -> Iterator[Difference]:
+        """Yields what can be compared: the sizes and modes that both have.
+
+        Args:
+            rows: The rows of this run.
+            again: Measures a row once more in a mode; returns the median iteration in microseconds.
+        """
         for row in rows:
             for mode in MODES:
                 measured: Measurement | None = getattr(row, mode)
                 before = self.rows.get((row.size, mode))
-                if measured is None or before is None:
-                    continue
-                now = asdict(measured)
-                scatter = _notch(before, self._iterations) + _notch(now, iterations)
-                outside = abs(now["median_us"] - before["median_us"]) > scatter
-                yield Difference(row.size, mode, before["median_us"], now["median_us"], outside)
+                if measured is not None and before is not None:
+                    found = difference(row.size, mode, before, measured.median_us)
+                    for _ in range(_AGAIN if found.outside_noise else 0):
+                        other = difference(row.size, mode, before, again(row, mode))
+                        same = other.outside_noise and (other.now_us > other.before_us) == (
+                            found.now_us > found.before_us
+                        )
+                        if not same:
+                            found = replace(other, outside_noise=False)
+                            break
+                    yield found
+
+    def advice(self) -> str:
+        """Says how many further runs are needed to tell differences from noise; "" if there are enough."""
+        fewest = min(map(len, self.rows.values()), default=_ENOUGH)
+        more = (
+            f"{_ENOUGH - fewest} or more further runs: they tell how much runs differ (--compare takes several files)"
+        )
+        return f"to tell differences from noise, compare with {more}" if fewest < _ENOUGH else ""
 
     def series(self) -> dict[str, list[tuple[int, float]]]:
         """Returns the median times in seconds by mode, for a chart."""
         found: dict[str, list[tuple[int, float]]] = {}
-        for (size, mode), row in sorted(self.rows.items()):
-            found.setdefault(f"{MODES[mode]}, {self.path}", []).append((size, row["median_us"] * 1e-6))
+        for (size, mode), runs in sorted(self.rows.items()):
+            found.setdefault(f"{MODES[mode]}, {self.path}", []).append((size, statistics.median(runs) * 1e-6))
         return found
 
 
-def _notch(row: Mapping[str, float], iterations: int) -> float:
-    return _NOTCH * (row["three_quarters_us"] - row["quarter_us"]) / math.sqrt(max(iterations, 1))
+def difference(size: int, mode: str, before: Sequence[float], now: float) -> Difference:
+    """Compares the time of a run with those of earlier runs, all in microseconds.
+
+    >>> difference(1024, "in_place", [100, 101, 99, 100, 100] * 2, 102).outside_noise
+    False
+    >>> difference(1024, "in_place", [100, 101, 99, 100, 100] * 2, 103).outside_noise
+    True
+    """
+    logs = [math.log(max(time, 1e-6)) for time in before]
+    centre = statistics.fmean(logs)
+    outside = None
+    if len(logs) >= _ENOUGH:
+        width = _STUDENT * statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs))
+        outside = abs(math.log(max(now, 1e-6)) - centre) > width + 1e-9  # rounding, where the runs are equal
+    return Difference(size, mode, math.exp(centre), now, outside)
 
 
 def plot(rows: Sequence[Row], earlier: Earlier | None, path: str) -> None:
