@@ -274,18 +274,18 @@ static void copy_data(void* to, const void* from, std::size_t bytes) {
   const auto all = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
   (all % sizeof(std::uint64_t) == 0 ? copy_words<std::uint64_t> : copy_words<char>)(to, from, bytes);
 }
-// The next copy that is longer than flags takes so long before it reads.
-static std::atomic<int> next_delay_ms{0};
-extern "C" __attribute__((visibility("default"))) void delay_next_copy(int ms) { next_delay_ms = ms; }
+// After hold_next_copy(1), the next copy that is longer than flags reads nothing before hold_next_copy(0).
+static std::atomic<bool> next_is_held{false};
+static std::atomic<bool> is_holding{false};
+extern "C" __attribute__((visibility("default"))) void hold_next_copy(int hold) { is_holding = next_is_held = hold != 0; }
 static int copy(void* to, const void* from, std::size_t bytes, void* stream) {
   constexpr std::size_t kFlags = 16;
   if (bytes <= kFlags) {
     stream_of(stream).add([=] { copy_flags(to, from, bytes); });
     return kSuccess;
   }
-  const std::chrono::milliseconds delay(next_delay_ms.exchange(0));
-  stream_of(stream).add([=] {
-    std::this_thread::sleep_for(delay);
+  stream_of(stream).add([=, held = next_is_held.exchange(false)] {
+    while (held && is_holding) std::this_thread::yield();
     copy_data(to, from, bytes);
   });
   return kSuccess;

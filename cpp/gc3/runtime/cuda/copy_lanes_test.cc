@@ -225,13 +225,13 @@ TEST_CASE("copies: a rank that is stopped ends, and no other takes what it sends
 }
 
 TEST_CASE("copies: a rank that is stopped does not change what it sent before, unless the receiver learns of it") {
-  using Delay = void (*)(int);
-  const auto delay = reinterpret_cast<Delay>(dlsym(dlopen(GC3_FAKE_CUDA_LIBRARY, RTLD_NOW), "delay_next_copy"));
-  REQUIRE((delay != nullptr));
+  using Hold = void (*)(int);
+  const auto hold = reinterpret_cast<Hold>(dlsym(dlopen(GC3_FAKE_CUDA_LIBRARY, RTLD_NOW), "hold_next_copy"));
+  REQUIRE((hold != nullptr));
   Ranks ranks(line(), 0.5, 1);
   std::iota(ranks.data[0].begin(), ranks.data[0].end(), 0);
   std::vector<std::int32_t> other(Ranks::kMost, -1);
-  delay(200);  // the copy by which rank 2 takes the first message out of the only slot
+  hold(1);  // the copy by which rank 2 takes the first message out of the only slot
   CHECK(ranks.enqueue(2, Ranks::kMost).ok());
   CHECK(ranks.enqueue(0, Ranks::kMost).ok());
   CHECK(ranks.engines[0]
@@ -242,6 +242,7 @@ TEST_CASE("copies: a rank that is stopped does not change what it sent before, u
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ranks.engines[1]->abort();  // while it waits for the slot
   CHECK(ranks.engines[1]->synchronize().error().code == ErrorCode::Aborted);
+  hold(0);
   const Status status = ranks.engines[2]->synchronize();
   CHECK((!status.ok() || ranks.data[2] == ranks.data[0]));
   CHECK(!status.ok());
