@@ -407,11 +407,7 @@ std::uint64_t resident_pages() {
 
 // AddressSanitizer keeps freed memory for a while, up to 256 MiB, to find uses of it. ThreadSanitizer keeps something
 // of each word that was written atomically, and of what its threads did last. Without them the test is exact.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kPagesOfTools = 1U << 16U;
-#else
-constexpr std::uint64_t kPagesOfTools = 0;
-#endif
+constexpr std::uint64_t kPagesOfTools = testing::kSanitized ? 1U << 16U : 0;
 
 TEST_CASE("100,000 messages leave nothing behind") {
   run({2}, [](Rank& me) -> std::string {

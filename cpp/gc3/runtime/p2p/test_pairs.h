@@ -21,6 +21,13 @@ using core::testing::Process;
 
 using Bytes = std::vector<std::uint8_t>;
 
+// Under a sanitizer long tests do less.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 // The smallest that may be set: messages that are long enough are read at once.
 constexpr std::uint64_t kAtOnce = 4096;
 
