@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,39 @@ def test_overlapping_groups_have_their_own_order_of_calls() -> None:
 
     found = gc3.spawn(body, 4)
     assert found == [[1, 2, 1, 6], [1, 4, 1, 6], [5, 2, 3, 6], [5, 4, 3, 6]]
+
+
+def test_groups_with_names_are_made_and_used_in_any_order_by_any_thread() -> None:
+    def body(comm: gc3.Communicator) -> list[list[float]]:
+        values = {"tp": 1.0, "dp": 100.0}
+        order = list(values) if comm.rank == 0 else list(reversed(values))
+        made = {name: comm.group([0, 1], name=name) for name in order}
+        with futures.ThreadPoolExecutor(2) as threads:
+            by_threads = dict(zip(order, threads.map(lambda name: comm.group([1, 0], name=name), order), strict=True))
+        found: list[list[float]] = []
+        for groups in (made, by_threads):
+            under_way = {name: groups[name].all_reduce_async(np.array([values[name]])) for name in reversed(order)}
+            found.append([float(under_way[name].wait()[0]) for name in values])
+        return found
+
+    assert gc3.spawn(body, 2) == [[[2, 200], [2, 200]]] * 2
+
+
+def test_ranks_that_call_something_else_than_a_group_without_a_name_learn_it_at_once() -> None:
+    def body(comm: gc3.Communicator) -> str:
+        try:
+            if comm.rank == 0:
+                comm.group([0, 1])
+            else:
+                comm.all_reduce(np.ones(3))
+        except gc3.CommError as problem:
+            return str(problem)
+        return ""
+
+    for said in gc3.spawn(body, 3):
+        assert said.startswith("GC3-R010 the ranks make different calls: some make a group")
+        assert "rank 0: group of ranks 0, 1" in said
+        assert "rank 1: call 2 of the communicator, allreduce of 3 float64 (sum)" in said
 
 
 def test_a_thousand_groups_are_made_and_freed_without_other_ranks() -> None:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "gc3/base/errors/runtime.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/mix64.h"
+#include "gc3/base/sha256.h"
 #include "gc3/ir/blocks.h"
 #include "gc3/runtime/core/peer_process.h"
 #include "gc3/runtime/interp/call.h"
@@ -425,8 +427,27 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std:
                                                           std::optional<double> timeout_s,
                                                           const Interrupted& interrupted) {
   GC3_CHECK(usable());
-  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->subgroup(ranks, std::move(name), timeout_s, interrupted));
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
+             core_->subgroup(ranks, std::move(name), timeout_s, interrupted, !busy()));
   return make(std::move(core), selection(), adaptation_.options(), interrupted);
+}
+
+Status Communicator::describe(std::string_view text) {
+  core::CallRecord record{.kind = core::CallKind::named};
+  const Digest digest = sha256(text);
+  std::memcpy(&record.count, digest.data(), sizeof record.count);
+  return in_turn({}, [&] { return core_->note(record, text); });
+}
+
+void Communicator::refuse(const Diagnostic& problem) {
+  if (error_info(problem.code).kind != ErrorKind::User || size() == 1 || !usable().ok() || !core_->check_thread().ok())
+    return;
+  const core::CallRecord record{.kind = core::CallKind::refused, .count = static_cast<std::uint64_t>(problem.code)};
+  auto note = [this, record, text = problem.message] { return core_->note(record, text); };
+  if (busy())
+    progress_.start(std::move(note));
+  else
+    static_cast<void>(note());
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,

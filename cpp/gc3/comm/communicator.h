@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -137,7 +138,7 @@ class Communicator {
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
   // Collective among `ranks` only, which become ranks 0, 1, ... of the new communicator. It has the rows of this one,
-  // and without `timeout_s` its time-out. Calls of this communicator may be running. `name` is part of error messages.
+  // and without `timeout_s` its time-out. Calls of this communicator may be running. `name`: see core::Group.
   Result<std::unique_ptr<Communicator>> group(const std::vector<std::uint32_t>& ranks, std::string name = {},
                                               std::optional<double> timeout_s = {},
                                               const Interrupted& interrupted = {});
@@ -159,6 +160,11 @@ class Communicator {
   Result<std::shared_future<Status>> start(std::span<const Call> calls, Done done = {});
   // What was learned while calls ran.
   std::vector<Adaptation::Learned> learned() const { return adaptation_.learned(); }
+
+  // In the order of calls, so that ranks that differ learn it with their next call: what the caller knows of this
+  // communicator; an error in a call's arguments, for which the others wait.
+  Status describe(std::string_view text);
+  void refuse(const Diagnostic& problem);
 
   // Whether a started call has not finished yet.
   bool busy() const { return progress_.busy(); }

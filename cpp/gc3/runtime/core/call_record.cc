@@ -27,6 +27,10 @@ std::string CallRecord::describe() const {
       return "split";
     case CallKind::learn:
       return "exchange of the times of calls";
+    case CallKind::named:
+      return "description of the group";
+    case CallKind::refused:
+      return "a call with wrong arguments";
     case CallKind::load:
     case CallKind::collective:
     case CallKind::counts:

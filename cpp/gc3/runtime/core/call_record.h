@@ -10,8 +10,9 @@
 namespace gc3::core {
 
 // v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it. many: several
-// calls of a collective in one; learn: the exchange of the times of earlier calls.
-enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many, learn };
+// calls of a collective in one; learn: the exchange of the times of earlier calls. named, refused: no calls, but what a
+// rank says, see Group::note.
+enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many, learn, named, refused };
 
 struct CallRecord {
   CallKind kind = CallKind::collective;
@@ -20,7 +21,7 @@ struct CallRecord {
   model::ReduceOp op = model::ReduceOp::sum;
   bool in_place = false;
   std::uint32_t root = 0;
-  std::uint64_t count = 0;    // v_form, many: a hash of all counts
+  std::uint64_t count = 0;    // v_form, many: a hash of all counts; named: of the text; refused: the error's code
   std::uint64_t program = 0;  // its fingerprint, see cpu/process_program.h
 
   // All of the above in two words and `program`.

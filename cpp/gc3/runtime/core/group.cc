@@ -12,6 +12,7 @@
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/progress.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
@@ -25,10 +26,10 @@ bool schedules_sessions() {
 
 }  // namespace
 
-std::uint64_t Group::control_bytes(std::uint32_t ranks, bool spans) {
+std::uint64_t Group::control_bytes(std::uint32_t ranks, bool lists) {
   static_assert(sizeof(Header) <= kHeaderBytes);
   return kHeaderBytes + ranks * (sizeof(RankBlock) + ranks * sizeof(Pipe)) + Bells::bytes(ranks) +
-         (spans ? ranks * sizeof(std::uint32_t) : 0);
+         (lists ? ranks * sizeof(std::uint32_t) : 0);
 }
 
 Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
@@ -169,6 +170,7 @@ Status Group::begin(const CallRecord& record) {
   ++sequence_;
   const auto core = static_cast<std::uint64_t>(sched_getcpu() + 1);
   if (core != core_) store(own_->core, core_ = core);
+  if (const std::uint64_t waits = Progress::inside() ? 0 : 1; waits != waits_) store(own_->waits, waits_ = waits);
   const std::uint64_t packed = record.packed();
   chain_ = mix64(chain_ ^ packed) + mix64(record.count + mix64(record.program ^ chain_));
   own_->history[sequence_ % kHistory].write({sequence_, chain_, packed, record.count, record.program});
@@ -227,6 +229,19 @@ std::optional<Cores> Group::gather() {
 }
 
 void Group::finish() { store(own_->finished, sequence_, std::memory_order_release); }
+
+Status Group::note(const CallRecord& record, std::string_view text) {
+  GC3_CHECK(check());
+  store(own_->noted, 0);
+  std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
+  own_->text[text.copy(own_->text, kMostNoted - 1)] = 0;
+  store(own_->noted, sequence_ + 1, std::memory_order_release);
+  GC3_CHECK(begin(record));
+  finish();
+  bells_.ring();
+  tell_hosts();
+  return {};
+}
 
 Status Group::check() const {
   // A rank announces that it gives up before it frees memory, so data that was read before this check was valid.
@@ -354,7 +369,9 @@ Result<std::unique_ptr<Group>> Group::split(std::optional<std::uint32_t> color, 
       const std::array<std::uint64_t, 2> what{sequence_, said};
       const Id id =
           child_id({header().id[0], header().id[1]}, {reinterpret_cast<const char*>(what.data()), sizeof what});
-      if (Status status = group->describe_for_leader(extent.value(), id); !status.ok()) return give_up(status.error());
+      if (group->placement_.several()) {
+        if (Status status = group->describe(extent.value(), id); !status.ok()) return give_up(status.error());
+      }
     } else {
       problem = std::move(extent.error());
     }

@@ -70,10 +70,13 @@ class Group {
   Result<std::unique_ptr<Group>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                        const Interrupted& interrupted);
   // Collective among `ranks` of this group only, which become ranks 0, 1, ... of the new one. Calls of this group may
-  // be running. `name` is part of the new group's error messages. Without `timeout_s` it has the time-out of this
-  // group.
+  // be running. With a `name`, which is part of its error messages, the new group is the one of these ranks and this
+  // name, and does not wait for them. Without one, any two ranks make the groups that both are in, and the calls of
+  // this group that they wait for, in one order; a difference gives up this group, where it can be seen. `idle`: this
+  // rank has no started call of this group. Without `timeout_s` it has the time-out of this group.
   Result<std::unique_ptr<Group>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
-                                          std::optional<double> timeout_s, const Interrupted& interrupted);
+                                          std::optional<double> timeout_s, const Interrupted& interrupted,
+                                          bool idle = true);
   // Collective among the ranks that have neither ended nor left: a group of these, in their order. If ranks are
   // missing, this group is given up; it may have been before. If more ranks end meanwhile, the others agree on the
   // rest.
@@ -119,6 +122,9 @@ class Group {
   // Announces a call. Fails if the group has been given up, or this process is a fork.
   Status begin(const CallRecord& record);
   void finish();
+  // Says something in the order of calls, which no rank waits for. Ranks that say or call something else at this point
+  // report the difference, with `text`.
+  Status note(const CallRecord& record, std::string_view text);
   // Fails if the group has been given up. If not, data that was read from another rank's memory before is valid.
   Status check() const;
   std::uint64_t tag() const { return chain_ & 0xffffU; }
@@ -184,20 +190,20 @@ class Group {
   // A group of ranks of this one, which this process is `rank` of.
   std::unique_ptr<Group> child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const;
   friend class Mirror;
-  // `spans`: of a group of several hosts.
-  static std::uint64_t control_bytes(std::uint32_t ranks, bool spans);
+  // `lists`: with the ranks in the job at the end, as all groups have them but that of all ranks of one host.
+  static std::uint64_t control_bytes(std::uint32_t ranks, bool lists);
   static Result<std::unique_ptr<Group>> on_host(const Meeting& meeting, const Options& options);
   // See group_hosts.cc.
   static Result<std::unique_ptr<Group>> across(const Meeting& meeting, const Options& options);
   Result<std::unique_ptr<Group>> extend(const Meeting& meeting, double timeout_s);
-  std::uint64_t control_bytes() const { return control_bytes(size(), placement_.several()); }
+  std::uint64_t control_bytes() const { return control_bytes(size(), true); }
   Status attach(Extent control);
   // The other ranks wait for this one in memory that it cannot map: gives up the group there by writing to the file.
   Diagnostic give_up_unmapped(Extent control, const Diagnostic& problem) const;
-  // The first rank of each host of a group of several describes it in its memory, and then tells its leader's thread
-  // of it. `id` is the same on all ranks of the group.
+  // One rank of each host describes the group in its memory, and then tells its leader's thread of it if there are
+  // several hosts. `id` is the same on all ranks of the group.
   using Id = std::array<std::uint64_t, 2>;
-  Status describe_for_leader(Extent control, const Id& id) const;
+  Status describe(Extent control, const Id& id) const;
   Status announce_to_leader(Extent control) const;
   static Id child_id(const Id& parent, std::string_view what);
   void find_places();
@@ -215,17 +221,23 @@ class Group {
   };
   // The group, whose ranks have not met yet.
   Result<std::unique_ptr<Group>> make(const Making& making, std::string name, std::optional<double> timeout_s);
-  // The first of the ranks offers memory for a new group, and the others take the offer; all have the same key.
+  // The rank that comes first takes memory for a new group, and the others find it; all have the same key. So nobody
+  // waits for another rank here. `near`: the ranks of this host.
   using Key = std::array<std::uint64_t, 2>;
-  Result<Extent> offer(const Key& key, const Making& making, std::uint64_t bytes);
-  Result<Extent> take(const Key& key, const Making& making);
+  Result<Extent> find_or_take(const Key& key, const Making& near, Group& group);
+  // Waits until all of `ranks` have made a group without a name.
+  Status meet(Group& made, const Making& making, bool idle);
+  // Why some of them never will, as far as that can be seen.
+  Status check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle);
+  // The ranks of this group in one that a rank waits for, if this rank has not made that; empty: it is none.
+  std::vector<std::uint32_t> other_group(std::uint32_t rank, const Group& made) const;
   // Fails if this group has been given up, unless a group is made after that.
   Status check_making(const Making& making) const;
   // Those that have neither ended nor left.
   std::vector<std::uint32_t> present() const;
-  // The first exchange of a group after a loss: whether all ranks have posted. False, on all ranks, if one has ended
-  // before it did.
-  Result<bool> all_posted(const Interrupted& interrupted);
+  // The first exchange of a group after a loss, made of ranks of `parent`: whether all ranks have posted. False, on all
+  // ranks, if one has ended, or left the parent, before it did.
+  Result<bool> all_posted(const Group& parent, const Making& making);
   // Fails if one of the ranks has ended.
   Status all_live(const std::vector<std::uint32_t>& ranks) const;
   void compare(const Options& options, const std::vector<Payload>& said);
@@ -243,6 +255,8 @@ class Group {
   std::optional<Diagnostic> loss(double waited_s) const;
   Diagnostic passed_deadline(double waited_s) const;
   Diagnostic explain_difference(std::uint64_t sequence, std::uint32_t other) const;
+  // A call of a rank, for people; none: its block does not have it any more.
+  std::optional<std::string> called(std::uint32_t rank, std::uint64_t sequence) const;
 
   std::shared_ptr<Job> job_;
   std::vector<std::uint32_t> members_;  // ranks in the job
@@ -252,7 +266,8 @@ class Group {
   std::optional<double> call_timeout_s_ = {};  // see limit_calls
   Bells bells_;
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
-  std::uint64_t core_ = 0;  // as own_ has it
+  std::uint64_t core_ = 0;   // as own_ has it
+  std::uint64_t waits_ = 0;  // likewise
   std::chrono::steady_clock::time_point next_spread_;
   std::optional<Cores> share_;                   // of the cores; found out when it is needed
   std::optional<std::pair<Cores, Cores>> half_;  // of the cores, and these; likewise
@@ -269,7 +284,7 @@ class Group {
   std::uint64_t word_exchanges_ = 0;
   std::string name_;
   std::mutex subgroups_mutex_;
-  std::map<std::vector<std::uint32_t>, std::uint64_t> subgroups_;  // the number of subgroups made of these ranks
+  std::map<Key, std::uint64_t> subgroups_;  // the number of subgroups made of the same ranks with the same name
 };
 
 }  // namespace gc3::core

@@ -15,8 +15,9 @@ namespace gc3::core {
 constexpr std::uint64_t kHistory = 64;  // calls that a rank's block records
 constexpr std::size_t kMaxReason = 1500;
 constexpr double kStoppedAfter = 3.0;  // seconds after which a stopped peer counts as gone
-constexpr std::size_t kOffers = 16;    // groups that one rank can make at the same time, on different threads
+constexpr std::size_t kOffers = 32;  // groups that a rank can have made first whose other ranks have not made them yet
 constexpr std::uint64_t kHeaderBytes = 4096;
+constexpr std::size_t kMostNoted = 248;  // bytes of a text
 
 constexpr std::uint64_t kLeft = 1;
 constexpr std::uint64_t kEnded = 2;
@@ -34,12 +35,13 @@ struct Group::Header {
   std::uint64_t left;      // ranks that will not use the group again
   std::uint64_t code;
   char reason[kMaxReason];
-  // Of a group of ranks of several hosts, see mirror.h. Its ranks in the job follow the pipes.
+  // Its number of ranks, whose places in the job follow the pipes, and for groups of several hosts see mirror.h.
   std::uint64_t id[2];
   std::uint64_t ranks;
   std::uint64_t bytes;     // of the control memory
   std::uint64_t next;      // see Board::announce
   std::uint64_t released;  // 1: all ranks of this host have left; the leader's thread frees the memory
+  std::uint64_t lock;      // of the offers: the rank that holds it plus one, or 0
 
   // False: another has given up the group before.
   bool give_up(std::uint64_t why, const std::string& text) {
@@ -89,13 +91,12 @@ struct alignas(64) Group::Entry {
   }
 };
 
-// The location of a new group's memory, for its other ranks. Only these words of a block are written by others.
-struct alignas(64) Group::Offer {
-  std::uint64_t state;   // 0: free; 1: being written; 2: open
+// The location of a new group's memory, for its other ranks. Only these words of a block are written by others, who
+// hold the lock.
+struct Group::Offer {
   std::uint64_t key[2];  // of the group, see subgroup.cc
-  std::uint64_t offset;
-  std::uint64_t bytes;  // 0: there is no memory
-  std::uint64_t taken;  // ranks that have read it; the last one frees it
+  std::uint64_t offset;  // 0: there is no memory
+  std::uint64_t taken;   // ranks that have read it, written last; the last of them frees it. 0: free
 };
 
 struct alignas(128) Group::RankBlock {
@@ -113,8 +114,12 @@ struct alignas(128) Group::RankBlock {
   alignas(128) Turn turns[2];
   // Where this rank has been when it began a call, plus one. Written when that changes only.
   alignas(128) std::uint64_t core;
+  std::uint64_t waits;   // 1: the caller of the running call waits for it; 0: it was started
+  std::uint64_t making;  // the offset of a group without a name whose ranks it awaits; 0: none
   Entry history[kHistory];
-  Offer offers[kOffers];                // of new groups whose first rank is this one
+  std::uint64_t noted;                  // the call that has the text, see Group::note; 0: it is being written
+  char text[kMostNoted];                // ends with a zero
+  Offer offers[kOffers];                // of new groups that this rank has made first
   alignas(64) std::uint64_t awaits[3];  // see Group::Awaits: what and peer, tag, bytes
 };
 

@@ -135,8 +135,7 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
   }
   std::map<std::string, std::vector<std::uint32_t>> said;
   for (std::uint32_t r = 0; r < size(); ++r) {
-    const std::optional<Recorded> call = block(r).history[sequence % kHistory].read(sequence);
-    if (call) said[CallRecord::unpack(call->packed, call->count, call->program).describe()].push_back(r);
+    if (const std::optional<std::string> call = called(r, sequence)) said[*call].push_back(r);
   }
   Diagnostic reason(ErrorCode::CallsDiffer, "call " + std::to_string(sequence) + " of the communicator");
   for (const auto& [what, ranks] : said) {
@@ -148,6 +147,19 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
     reason.note("rank " + names + ": " + what);
   }
   return reason;
+}
+
+std::optional<std::string> Group::called(std::uint32_t rank, std::uint64_t sequence) const {
+  const RankBlock& of = block(rank);
+  const std::optional<Recorded> call = of.history[sequence % kHistory].read(sequence);
+  if (!call) return {};
+  std::string what = CallRecord::unpack(call->packed, call->count, call->program).describe();
+  if (load(of.noted, std::memory_order_acquire) == sequence) {
+    const std::string text(of.text, strnlen(of.text, kMostNoted));
+    std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
+    if (load(of.noted) == sequence) what += ": " + text;
+  }
+  return what;
 }
 
 // A lost rank is an error only if it has not finished the current call of this rank, or may not have sent all of it:

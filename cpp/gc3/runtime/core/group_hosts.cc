@@ -75,8 +75,7 @@ Group::Id Group::child_id(const Id& parent, std::string_view what) {
   return words_of(hash);
 }
 
-Status Group::describe_for_leader(Extent control, const Id& id) const {
-  if (!placement_.several()) return {};
+Status Group::describe(Extent control, const Id& id) const {
   GC3_ASSIGN(const Mapping memory, job_->map(control));
   auto& header = *reinterpret_cast<Header*>(memory.data());
   store(header.id[0], id[0]);
@@ -172,7 +171,7 @@ Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting, double time
   Extent control;
   if (leads) {
     GC3_ASSIGN(control, job_->allocate(group->control_bytes(), "a communicator"));
-    GC3_CHECK(group->describe_for_leader(control, child_id({}, job_->key())));
+    GC3_CHECK(group->describe(control, child_id({}, job_->key())));
     GC3_CHECK(group->announce_to_leader(control));
   }
   GC3_ASSIGN(const auto offers, exchange({control.offset, control.bytes}, meeting.interrupted));

@@ -22,6 +22,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/progress.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
@@ -425,16 +426,87 @@ TEST_CASE("groups are made by their ranks only, also overlapping groups, and tho
   });
 }
 
+// A call of a group: what each rank gives, or the error.
+Result<std::vector<Group::Payload>> call(Group& group, CallKind kind, std::uint64_t gives) {
+  GC3_CHECK(group.begin({kind}));
+  auto all = group.exchange({gives}, {});
+  if (all.ok()) group.finish();
+  return all;
+}
+
 TEST_CASE("if a rank does not make a group, only the group is given up on the others" * doctest::test_suite("waits")) {
   run_ranks(3, [](Group& world) {
     if (world.rank() != 2) {
       const auto made = world.subgroup({0, 1, 2}, "rows", kShort, {});
-      if (made.ok() || made.error().code != ErrorCode::Timeout) return false;
-      if (made.error().message.find("group rows: ") != 0) return false;
+      if (!made.ok()) return false;
+      const auto met = call(*made.value(), CallKind::barrier, 0);
+      if (met.ok() || met.error().code != ErrorCode::Timeout) return false;
+      if (met.error().message.find("group rows: ") != 0) return false;
     }
-    const bool met = world.begin({CallKind::barrier}).ok() && world.exchange({}, {}).ok();
-    world.finish();  // otherwise a rank that ends would be lost
-    return met;
+    return call(world, CallKind::barrier, 0).ok();
+  });
+}
+
+TEST_CASE("groups with names are made, and first used, in any order, also by two threads") {
+  run_ranks(2, [](Group& world) {
+    const std::uint32_t rank = world.rank();
+    std::vector<std::unique_ptr<Group>> groups(40);  // more than a rank can offer
+    for (std::uint32_t i = 0; i < groups.size(); ++i) {
+      const std::uint32_t n = rank == 0 ? i : 39 - i;
+      auto made = world.subgroup({1, 0}, std::to_string(n), {}, {});
+      if (!made.ok()) return false;
+      groups[n] = std::move(made.value());
+    }
+    bool good = true;
+    const auto use = [&](std::uint32_t n) {
+      const auto all = call(*groups[n], CallKind::barrier, n);
+      good = good && all.ok() && all.value()[0][0] == n && all.value()[1][0] == n;
+    };
+    for (std::uint32_t n = 2; n < groups.size(); ++n) use(n);
+    std::thread other([&] { use(rank); });
+    use(1 - rank);
+    other.join();
+    return good;
+  });
+}
+
+TEST_CASE("ranks that make other groups without names, or call something else, learn at once what all do") {
+  using Ranks = std::vector<std::uint32_t>;
+  const std::vector<std::vector<Ranks>> mistakes = {
+      {{0, 1, 2}, {0, 1, 2}, {0, 2}}, {{0, 1, 2}, {2, 1, 0}, {0, 1, 2}}, {{0, 1}, {0, 1, 2}, {1, 2}}, {{0, 1}, {}, {}}};
+  for (const std::vector<Ranks>& lists : mistakes) {
+    run_ranks(3, [&](Group& world) {
+      const Ranks& own = lists[world.rank()];
+      Status status;
+      if (own.empty()) {
+        const auto called = call(world, CallKind::barrier, 0);
+        status = called.ok() ? Status() : Status(called.error());
+      } else {
+        const auto made = world.subgroup(own, "", {}, {});
+        status = made.ok() ? Status() : Status(made.error());
+      }
+      if (status.ok() || status.error().code != ErrorCode::CallsDiffer) return false;
+      const std::string said = status.error().str();
+      return said.find("group of ranks 0, 1") != std::string::npos &&
+             (!lists[1].empty() || said.find("rank 1: call 2 of the communicator, barrier") != std::string::npos);
+    });
+  }
+}
+
+TEST_CASE("a group without a name waits for a rank whose started call, or whose earlier call, goes on") {
+  run_ranks(2, [](Group& world) {
+    Progress progress;
+    std::shared_future<Status> started;
+    const auto barrier = [&] {
+      const auto met = call(world, CallKind::barrier, 0);
+      return met.ok() ? Status() : Status(met.error());
+    };
+    if (world.rank() == 1) {
+      started = progress.start(barrier);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which rank 0 would find a difference
+    }
+    if (!world.subgroup({0, 1}, "", {}, {}).ok()) return false;
+    return world.rank() == 1 ? started.get().ok() : barrier().ok();
   });
 }
 

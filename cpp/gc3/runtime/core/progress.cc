@@ -8,6 +8,11 @@
 #include <utility>
 
 namespace gc3::core {
+namespace {
+
+thread_local bool in_started_call = false;
+
+}  // namespace
 
 struct Progress::Queue {
   struct Started {
@@ -28,6 +33,7 @@ struct Progress::Queue {
   Queue& operator=(const Queue&) = delete;
 
   void serve() {
+    in_started_call = true;
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [this] { return stopping || !waiting.empty(); });
@@ -57,6 +63,8 @@ Progress::~Progress() {
   // A fork has no such thread. Its lock and condition are in an unknown state and cannot be destroyed.
   if (getpid() != process_) static_cast<void>(queue_.release());
 }
+
+bool Progress::inside() { return in_started_call; }
 
 std::shared_future<Status> Progress::start(Call call) {
   Queue::Started started{std::move(call), {}};

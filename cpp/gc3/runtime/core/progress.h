@@ -23,6 +23,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   std::shared_future<Status> start(Call call);
+  // Whether this thread runs a started call.
+  static bool inside();
   // Whether a started call has not finished yet. acquire: the results of a finished call are visible.
   bool busy() const { return left_.load(std::memory_order_acquire) != 0; }
 

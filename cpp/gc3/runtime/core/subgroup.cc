@@ -1,9 +1,10 @@
-// Subgroups, which only their own ranks make: the first of these offers memory in its block, and the others look for
-// the offer there.
+// Subgroups, which only their own ranks make: the first of them on a host takes memory, and leaves where it is in its
+// block of this group, where the others find it.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <ranges>
 #include <set>
 #include <thread>
@@ -32,16 +33,22 @@ std::string names_of(const std::vector<std::uint32_t>& ranks) {
   return text + (ranks.size() > kMaxListed ? ", ..." : "");
 }
 
-// `ordinal`: the number of groups that were made of these ranks before.
-std::array<std::uint64_t, 2> key_of(const std::vector<std::uint32_t>& ranks, std::uint64_t ordinal) {
+// The same on all ranks that mean the same group.
+template <class... Parts>
+std::array<std::uint64_t, 2> key_of(const Parts&... parts) {
   Sha256 hash;
-  hash.update({reinterpret_cast<const char*>(&ordinal), sizeof ordinal});
-  hash.update({reinterpret_cast<const char*>(ranks.data()), ranks.size() * sizeof ranks[0]});
+  (hash.update({reinterpret_cast<const char*>(std::data(parts)), std::size(parts) * sizeof *std::data(parts)}), ...);
   const Digest digest = hash.finish();
   std::array<std::uint64_t, 2> key{};
   std::memcpy(key.data(), digest.data(), sizeof key);
   return key;
 }
+
+// Releases a lock in shared memory.
+struct Unlock {
+  std::uint64_t& word;
+  ~Unlock() { store(word, 0, std::memory_order_release); }  // with what the next one will read
+};
 
 // Polls until `look` returns a value. Regularly calls `check`, whose error ends the wait, and goes on with `pending`.
 template <class Look, class Check>
@@ -66,7 +73,8 @@ auto wait_for(Pending& pending, Look look, Check check) -> Result<typename declt
 }  // namespace
 
 Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
-                                               std::optional<double> timeout_s, const Interrupted& interrupted) {
+                                               std::optional<double> timeout_s, const Interrupted& interrupted,
+                                               bool idle) {
   if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
   GC3_CHECK(check());
   std::set<std::uint32_t> distinct;
@@ -82,9 +90,15 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
     return Diagnostic(ErrorCode::BadArgument, "rank " + std::to_string(rank_) + " is not in the list of a group (" +
                                                   names_of(ranks) + "); only the ranks in the list make it");
   }
-  GC3_ASSIGN(std::unique_ptr<Group> group, make({ranks, false, interrupted}, std::move(name), timeout_s));
+  const Making making{ranks, false, interrupted};
+  GC3_ASSIGN(std::unique_ptr<Group> group, make(making, std::move(name), timeout_s));
   GC3_CHECK(group->begin({CallKind::split}));
-  GC3_CHECK(group->exchange({}, interrupted));
+  // A name says which group is meant, so its ranks may meet in its first call, in whatever order they make groups.
+  if (group->name_.empty()) {
+    if (Status met = meet(*group, making, idle); !met.ok()) {
+      return met.error().note("while the group of ranks " + names_of(ranks) + " was made");
+    }
+  }
   group->finish();
   group->choose_waiting();
   return group;
@@ -101,14 +115,15 @@ Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, co
       const auto lost = std::ranges::mismatch(ranks, std::views::iota(0U)).in1 - ranks.begin();
       give_up(Diagnostic(ErrorCode::RankLost, who(static_cast<std::uint32_t>(lost)) + " has ended or left"));
     }
-    Result<std::unique_ptr<Group>> made = make({ranks, true, interrupted}, name_, timeout_s);
+    const Making making{ranks, true, interrupted};
+    Result<std::unique_ptr<Group>> made = make(making, name_, timeout_s);
     if (!made.ok()) {
       if (present() == ranks) return made;
       continue;
     }
     Group& group = *made.value();
     GC3_CHECK(group.begin({CallKind::split}));
-    GC3_ASSIGN(const bool met, group.all_posted(interrupted));
+    GC3_ASSIGN(const bool met, group.all_posted(*this, making));
     if (!met) continue;
     group.finish();
     group.choose_waiting();
@@ -118,16 +133,13 @@ Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, co
 
 Result<std::unique_ptr<Group>> Group::make(const Making& making, std::string name, std::optional<double> timeout_s) {
   const std::vector<std::uint32_t>& ranks = making.ranks;
-  std::uint64_t ordinal = 0;
+  // Groups after a loss count apart: not every rank has tried to make the same others before.
+  const std::array<std::uint64_t, 2> kind{ranks.size(), making.after_loss ? 1U : 0U};
+  Key key = key_of(kind, ranks, name);
   {
-    // Groups after a loss count apart: not every rank has tried to make the same others before.
-    std::vector<std::uint32_t> counted = ranks;
-    if (making.after_loss) counted.push_back(size());
     const std::lock_guard lock(subgroups_mutex_);
-    ordinal = subgroups_[counted]++;
-    if (making.after_loss) ordinal = ~ordinal;
+    key = key_of(key, std::array{subgroups_[key]++});
   }
-  const Key key = key_of(ranks, ordinal);
   const auto rank = static_cast<std::uint32_t>(std::ranges::find(ranks, rank_) - ranks.begin());
   std::vector<std::uint32_t> members;
   for (const std::uint32_t r : ranks) members.push_back(members_[r]);
@@ -136,14 +148,9 @@ Result<std::unique_ptr<Group>> Group::make(const Making& making, std::string nam
   // Each host of the group has its own memory, from its first rank there.
   Making near{{}, making.after_loss, making.interrupted};
   for (const std::uint32_t r : group->ranks_here()) near.ranks.push_back(ranks[r]);
-  const bool first = near.ranks.front() == rank_;
-  Result<Extent> control = first ? offer(key, near, group->control_bytes()) : take(key, near);
-  if (control.ok() && first) {
-    const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
-    GC3_CHECK(group->describe_for_leader(control.value(), child_id({header().id[0], header().id[1]}, what)));
-    GC3_CHECK(group->announce_to_leader(control.value()));
-  }
+  Result<Extent> control = find_or_take(key, near, *group);
   if (!control.ok()) {
+    if (!making.after_loss) GC3_CHECK(check());  // as in `meet`
     Diagnostic& problem = control.error();
     return problem.note("while the group of ranks " + names_of(ranks) + " was made");
   }
@@ -169,7 +176,7 @@ std::vector<std::uint32_t> Group::present() const {
   return found;
 }
 
-Result<bool> Group::all_posted(const Interrupted& interrupted) {
+Result<bool> Group::all_posted(const Group& parent, const Making& making) {
   const std::uint64_t number = ++exchanges_;
   RankBlock::Turn& mine = own_->turns[number % 2];
   store(mine.chain, chain_);
@@ -192,11 +199,15 @@ Result<bool> Group::all_posted(const Interrupted& interrupted) {
     return {};
   };
   const auto check_wait = [&](double waited_s) -> Status {
-    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted");
+    GC3_CHECK(check_making(making));
     GC3_CHECK(check());
     for (const std::uint32_t r : missing()) {
-      // What a rank has posted before it ended is seen after its end was.
-      lost = lost || (!job_->dead({members_[r]}).empty() && !posted(r));
+      // What a rank has posted before it ended, or left the parent, is seen after that was.
+      const bool left = load(parent.block(making.ranks[r]).left, std::memory_order_acquire) != 0;
+      lost = lost || ((left || !job_->dead({members_[r]}).empty()) && !posted(r));
+      if (waited_s > kStoppedAfter && job_->stopped(members_[r])) {
+        return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped");
+      }
     }
     if (waited_s < timeout_s_) return {};
     const std::vector<std::uint32_t> late = missing();
@@ -214,68 +225,137 @@ Status Group::all_live(const std::vector<std::uint32_t>& ranks) const {
   return Diagnostic(ErrorCode::RankLost, who(ranks[static_cast<std::size_t>(first)]) + " has ended");
 }
 
-Result<Extent> Group::offer(const Key& key, const Making& making, std::uint64_t bytes) {
-  const std::vector<std::uint32_t>& ranks = making.ranks;
-  GC3_CHECK(all_live(ranks));  // the offer would never be taken by all
-  Result<Extent> extent = job_->allocate(bytes, "a communicator");
-  if (ranks.size() == 1) return extent;
-  const auto find_room = [&]() -> std::optional<Offer*> {
-    for (Offer& offer : own_->offers) {
-      std::uint64_t unused = 0;
-      if (std::atomic_ref(offer.state).compare_exchange_strong(unused, 1, std::memory_order_acquire)) return &offer;
-    }
-    return {};
-  };
-  const auto check_wait = [&](double waited_s) -> Status {
-    GC3_CHECK(check_making(making));
-    if (waited_s < timeout_s_) return {};
-    return Diagnostic(ErrorCode::Timeout, who(rank_) + " makes " + std::to_string(kOffers) +
-                                              " other groups, whose ranks have not made them yet");
-  };
-  GC3_ASSIGN(Offer* const room, wait_for(job_->pending(), find_room, check_wait));
-  store(room->key[0], key[0]);
-  store(room->key[1], key[1]);
-  store(room->offset, extent.ok() ? extent.value().offset : 0);
-  store(room->bytes, extent.ok() ? extent.value().bytes : 0);
-  store(room->taken, 0);
-  store(room->state, 2, std::memory_order_release);  // with all of the above
-  return extent;
-}
-
-Result<Extent> Group::take(const Key& key, const Making& making) {
-  const std::vector<std::uint32_t>& ranks = making.ranks;
-  const std::uint32_t from = ranks.front();
-  // An offer to this rank does not change until this rank has taken it.
+Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& group) {
+  const std::vector<std::uint32_t>& ranks = near.ranks;
+  GC3_CHECK(all_live(ranks));  // the group would never be complete
+  std::uint64_t& lock = header().lock;
+  const std::uint64_t own = std::uint64_t{rank_} + 1;
+  std::uint32_t from = rank_;  // that has taken the memory
+  std::string why;             // it has not got any
   const auto look = [&]() -> std::optional<Extent> {
-    for (Offer& offer : block(from).offers) {
-      if (load(offer.state, std::memory_order_acquire) != 2) continue;
-      if (load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
-      const Extent found{load(offer.offset), load(offer.bytes)};
-      // acq_rel: all other ranks have read the offer before the last one frees it.
-      if (std::atomic_ref(offer.taken).fetch_add(1, std::memory_order_acq_rel) + 1 == ranks.size() - 1) {
-        store(offer.state, 0, std::memory_order_release);
+    std::uint64_t nobody = 0;
+    if (!std::atomic_ref(lock).compare_exchange_strong(nobody, own, std::memory_order_acquire)) return {};
+    const Unlock unlock{lock};
+    Offer* room = nullptr;
+    for (const std::uint32_t r : ranks) {
+      for (Offer& offer : block(r).offers) {
+        const std::uint64_t taken = load(offer.taken);
+        if (taken == 0 && r == rank_) room = &offer;
+        if (taken == 0 || load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
+        const std::uint64_t offset = load(offer.offset);
+        from = r;
+        store(offer.taken, taken + 1 == ranks.size() ? 0 : taken + 1);
+        return Extent{offset, offset == 0 ? 0 : whole_pages(group.control_bytes())};
       }
-      return found;
     }
-    return {};
+    if (room == nullptr && ranks.size() > 1) return {};
+    Result<Extent> extent = job_->allocate(group.control_bytes(), "a communicator");
+    if (!extent.ok()) {
+      why = ": " + extent.error().message;
+      extent = Extent{};
+    } else {
+      // A rank that cannot map it tells the others when it attaches.
+      const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
+      static_cast<void>(group.describe(extent.value(), child_id({header().id[0], header().id[1]}, what)));
+    }
+    if (ranks.size() > 1) {
+      store(room->key[0], key[0]);
+      store(room->key[1], key[1]);
+      store(room->offset, extent.value().offset);
+      store(room->taken, 1, std::memory_order_release);  // the last one, because this process may be killed before
+    }
+    return extent.value();
   };
   const auto check_wait = [&](double waited_s) -> Status {
-    GC3_CHECK(check_making(making));
-    GC3_CHECK(all_live(ranks));
-    if (load(block(from).left, std::memory_order_acquire) != 0) {
-      return Diagnostic(ErrorCode::RankLost, who(from) + " has closed the communicator");
-    }
-    if (waited_s > kStoppedAfter && job_->stopped(members_[from])) {
-      return Diagnostic(ErrorCode::RankLost, who(from) + " has been stopped");
+    GC3_CHECK(check_making(near));
+    std::uint64_t holder = load(lock);
+    // What a rank has not finished under the lock before it ended is seen by nobody.
+    if (holder - 1 < size() && !job_->dead({members_[holder - 1]}).empty()) {
+      std::atomic_ref(lock).compare_exchange_strong(holder, 0, std::memory_order_relaxed);
     }
     if (waited_s < timeout_s_) return {};
-    return Diagnostic(ErrorCode::Timeout, who(from) + " has not made the group");
+    return Diagnostic(ErrorCode::Timeout, who(rank_) + " has made " + std::to_string(kOffers) +
+                                              " other groups, whose ranks have not made them yet");
   };
   GC3_ASSIGN(const Extent found, wait_for(job_->pending(), look, check_wait));
   if (found.bytes == 0) {
-    return Diagnostic(ErrorCode::OutOfMemory, who(from) + " has got no shared memory for the communicator");
+    return Diagnostic(ErrorCode::OutOfMemory, who(from) + " has got no shared memory for the communicator" + why);
   }
+  if (from == rank_ && group.placement_.several()) GC3_CHECK(group.announce_to_leader(found));
   return found;
+}
+
+Status Group::meet(Group& made, const Making& making, bool idle) {
+  store(own_->making, made.extents_.front().offset, std::memory_order_release);
+  const Interrupted look = [&] {
+    if (const Status order = check_order(made, making.ranks, idle); !order.ok()) made.give_up(order.error());
+    return making.interrupted && making.interrupted();
+  };
+  const Result<std::vector<Payload>> met = made.exchange({}, look);
+  store(own_->making, 0);
+  if (met.ok()) return {};
+  GC3_CHECK(check());  // a rank that has given this group up may have ended since
+  return met.error();
+}
+
+Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle) {
+  GC3_CHECK(check());
+  std::map<std::string, std::string> said;
+  bool differs = false;
+  const auto say = [&](std::uint32_t r, const std::string& what) {
+    said[what] += (said[what].empty() ? "" : ", ") + std::to_string(r);
+  };
+  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+    const std::uint32_t r = ranks[i];
+    // acquire, and in this order: what a rank has done before it left, or waited elsewhere, is seen.
+    const bool left = load(block(r).left, std::memory_order_acquire) != 0;
+    const std::uint64_t begun = load(block(r).begun, std::memory_order_acquire);
+    const std::uint64_t next = load(own_->begun) + 1;
+    const auto first = block(r).history[next % kHistory].read(next);
+    const bool refused = first && CallRecord::unpack(first->packed, 0, 0).kind == CallKind::refused;
+    const bool waits = load(block(r).waits) != 0 && load(block(r).finished, std::memory_order_acquire) < begun;
+    const bool ahead = idle && begun >= next && (waits || refused);
+    const std::uint64_t other_call = refused ? next : begun;
+    const std::vector<std::uint32_t> other = r == rank_ ? std::vector<std::uint32_t>() : other_group(r, made);
+    if (load(made.block(i).begun, std::memory_order_acquire) != 0) {
+      say(r, "group of ranks " + names_of(ranks));
+    } else if (left) {
+      return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator");
+    } else if (!other.empty()) {
+      say(r, "group of ranks " + names_of(other));
+      differs = true;
+    } else if (const std::optional<std::string> what = called(r, other_call); ahead && what) {
+      say(r, "call " + std::to_string(other_call) + " of the communicator, " + *what);
+      differs = true;
+    }
+  }
+  if (!differs) return {};
+  Diagnostic reason(ErrorCode::CallsDiffer, "some make a group");
+  for (const auto& [what, whose] : said) reason.note("rank " + whose + ": " + what);
+  return give_up(reason);
+}
+
+std::vector<std::uint32_t> Group::other_group(std::uint32_t rank, const Group& made) const {
+  const std::uint64_t offset = load(block(rank).making, std::memory_order_acquire);
+  if (offset == 0 || offset == made.extents_.front().offset) return {};
+  const auto* const other = reinterpret_cast<const Header*>(job_->place(offset, kHeaderBytes));
+  const auto size = static_cast<std::uint32_t>(other == nullptr ? 0 : load(other->ranks));
+  if (size == 0 || size > job_->size()) return {};
+  const std::uint8_t* const memory = job_->place(offset, control_bytes(size, true));
+  if (memory == nullptr) return {};
+  const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + control_bytes(size, false));
+  const auto* const blocks = reinterpret_cast<const RankBlock*>(memory + kHeaderBytes);
+  std::vector<std::uint32_t> found;
+  bool missed = false;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    const auto at = std::ranges::find(members_, members[i]);
+    if (at == members_.end()) return {};
+    found.push_back(static_cast<std::uint32_t>(at - members_.begin()));
+    missed = missed || (found.back() == rank_ && load(blocks[i].begun, std::memory_order_acquire) == 0);
+  }
+  // The memory was that group's all the time if the rank still waits for it.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return missed && load(block(rank).making) == offset ? found : std::vector<std::uint32_t>();
 }
 
 }  // namespace gc3::core

@@ -108,10 +108,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
 
 Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                              std::optional<double> timeout_s,
-                                                             const Interrupted& interrupted) {
+                                                             const Interrupted& interrupted, bool idle) {
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_ASSIGN(std::unique_ptr<core::Group> group,
-             members_->group->subgroup(ranks, std::move(name), timeout_s, interrupted));
+             members_->group->subgroup(ranks, std::move(name), timeout_s, interrupted, idle));
   return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 
@@ -120,6 +120,11 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double>
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->shrink(timeout_s, interrupted));
   return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
+}
+
+Status Communicator::note(const core::CallRecord& record, std::string_view text) {
+  GC3_ASSIGN(const auto turn, members_->enter());
+  return members_->group->note(record, text);
 }
 
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -82,7 +83,10 @@ class Communicator {
                                               const Interrupted& interrupted = {});
   // See core::Group::subgroup. Calls of this communicator may be running, except close().
   Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
-                                                 std::optional<double> timeout_s, const Interrupted& interrupted = {});
+                                                 std::optional<double> timeout_s, const Interrupted& interrupted,
+                                                 bool idle);
+  // See core::Group.
+  Status note(const core::CallRecord& record, std::string_view text);
   // See core::Group::shrink. No calls may be running on this rank.
   Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted = {});
   // Memory that all ranks can read. It stays valid after close().
