@@ -52,9 +52,11 @@ class Watch {
       return raised;
     };
   }
-  // Also a call that has succeeded is interrupted, so that the exception that is set is raised.
-  gc3_outcome end(const Status& status, const gc3_errors* errors) const {
+  // Also a call that has succeeded is interrupted, so that the exception that is set is raised. `comm`: the other ranks
+  // make the call, and are told of wrong arguments; null: it was a message.
+  gc3_outcome end(void* comm, const Status& status, const gc3_errors* errors) const {
     if (raised_) return gc3_interrupted;
+    if (!status.ok() && comm != nullptr) of(comm).refuse(status.error());
     return status.ok() ? gc3_done : failed(status.error(), errors);
   }
 
@@ -90,10 +92,10 @@ std::int32_t number_of(const char* of, const char* name) {
 
 gc3_outcome run_calls(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
   Watch watch(waits_here);
-  if (size == 1) return watch.end(of(comm).run(call_of(*calls), watch.look()), errors);
+  if (size == 1) return watch.end(comm, of(comm).run(call_of(*calls), watch.look()), errors);
   std::vector<comm::Call> all;
   for (const gc3_call& call : std::span(calls, size)) all.push_back(call_of(call));
-  return watch.end(of(comm).run(std::span<const comm::Call>(all), watch.look()), errors);
+  return watch.end(comm, of(comm).run(std::span<const comm::Call>(all), watch.look()), errors);
 }
 
 gc3_outcome run_v(void* comm, const gc3_v_call* c, int waits_here, const gc3_errors* errors) {
@@ -110,7 +112,7 @@ gc3_outcome run_v(void* comm, const gc3_v_call* c, int waits_here, const gc3_err
                          static_cast<model::ReduceOp>(c->kind.op),
                          c->kind.root};
   Watch watch(waits_here);
-  return watch.end(of(comm).run(call, watch.look()), errors);
+  return watch.end(comm, of(comm).run(call, watch.look()), errors);
 }
 
 gc3_outcome agree(void* comm, const gc3_v_known* k, std::uint64_t* counts, int waits_here, const gc3_errors* errors) {
@@ -128,12 +130,12 @@ gc3_outcome agree(void* comm, const gc3_v_known* k, std::uint64_t* counts, int w
   Watch watch(waits_here);
   const Result<comm::VCounts> found = of(comm).agree(known, watch.look());
   if (found.ok()) std::ranges::copy(found.value().counts, counts);
-  return watch.end(found.ok() ? Status() : Status(found.error()), errors);
+  return watch.end(comm, found.ok() ? Status() : Status(found.error()), errors);
 }
 
 gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
   Watch watch(waits_here);
-  return watch.end(of(comm).barrier(watch.look()), errors);
+  return watch.end(comm, of(comm).barrier(watch.look()), errors);
 }
 
 gc3_message* start_message(void* comm, int sends, void* data, std::uint64_t bytes, std::int64_t peer, std::int32_t tag,
@@ -168,10 +170,10 @@ gc3_outcome wait_message(void* comm, gc3_message* message, double timeout_s, int
     if (!messages.ok()) return failed(messages.error(), errors);
     const auto timeout = timeout_s < 0 ? std::nullopt : std::optional(timeout_s);
     const Status waited = messages.value()->wait(request, {timeout, watch.look()});
-    if (!waited.ok()) return watch.end(waited, errors);
+    if (!waited.ok()) return watch.end(nullptr, waited, errors);
   }
   *got = {request.got.peer, request.got.tag, request.got.bytes};
-  return watch.end(request.status(), errors);
+  return watch.end(nullptr, request.status(), errors);
 }
 
 void drop(gc3_message* message) { delete message; }

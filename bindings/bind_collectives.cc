@@ -89,13 +89,13 @@ void run_on_device(Self self, const Described& d) {
                                 d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
-nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
-                const Timeout& timeout) {
+nb::object call_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+                    const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
   if (method.kind == CollectiveKind::gather && is_list(out) && root_rank(root, comm.size()) == comm.rank()) {
     const std::vector<Operand> each = targets(out, comm.size());
     const Operand whole = together(each, "out");
-    const Operand joined = source(call(method, self, x, op, root, nb::none(), timeout));
+    const Operand joined = source(call_now(method, self, x, op, root, nb::none(), timeout));
     if (joined.elements != whole.elements || !joined.dtype().equal(whole.dtype())) {
       throw bad_buffer("out has " + std::to_string(whole.elements) + " elements in all, not " +
                        std::to_string(joined.elements) + ", or is of another type");
@@ -114,8 +114,13 @@ nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb
   return result_of(method, comm, d);
 }
 
-Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
-             nb::handle done, const Timeout& timeout) {
+nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+                const Timeout& timeout) {
+  return told(self.p->body(), [&] { return call_now(method, self, x, op, root, out, timeout); });
+}
+
+Handle start_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+                 nb::handle done, const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
   const Described d = described(comm, method, x, op, root, out, timeout);
   Handle handle{nb::borrow(self.h), {}, result_of(method, comm, d)};
@@ -133,6 +138,11 @@ Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::h
     self.p->keep(handle.done, arrays);
   }
   return handle;
+}
+
+Handle start(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
+             nb::handle done, const Timeout& timeout) {
+  return told(self.p->body(), [&] { return start_now(method, self, x, op, root, out, done, timeout); });
 }
 
 // Calls that are made at once: each method notes one.
@@ -168,6 +178,7 @@ class Coalesced {
     return handle;
   }
   void forget() { static_cast<void>(taken()); }
+  Face& face() const { return *nb::inst_ptr<Face>(owner_); }
 
  private:
   struct Taken {
@@ -181,7 +192,6 @@ class Coalesced {
     results_ = nb::list();
     return all;
   }
-  Face& face() const { return *nb::inst_ptr<Face>(owner_); }
 
   nb::object owner_;
   Timeout timeout_;
@@ -191,7 +201,7 @@ class Coalesced {
 };
 
 nb::object note(const Method& method, Coalesced& self, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
-  return self.add(method, x, op, root, out);
+  return told(self.face().body(), [&] { return self.add(method, x, op, root, out); });
 }
 
 nb::list listed(nb::handle given, const char* what) {
@@ -220,12 +230,12 @@ Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, n
 
 nb::list call_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
                    const Timeout& timeout) {
-  return noted(method, self, xs, op, root, outs, timeout).run();
+  return told(self.p->body(), [&] { return noted(method, self, xs, op, root, outs, timeout).run(); });
 }
 
 Handle start_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
                   nb::handle done, const Timeout& timeout) {
-  return noted(method, self, xs, op, root, outs, timeout).start(done);
+  return told(self.p->body(), [&] { return noted(method, self, xs, op, root, outs, timeout).start(done); });
 }
 
 // How a form of the methods is called: its parameters have these names.
@@ -342,7 +352,7 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
           "__exit__",
           [](Coalesced& self, nb::handle kind, nb::handle, nb::handle) {
             if (kind.is_none()) {
-              self.run();
+              told(self.face().body(), [&] { return self.run(); });
             } else {
               self.forget();
             }
@@ -350,9 +360,11 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
           "kind"_a.none(), "problem"_a.none(), "trace"_a.none(),
           nb::sig("def __exit__(self, kind: object, problem: object, trace: object) -> None"),
           "Makes the calls; after an exception none of them.")
-      .def("start", &Coalesced::start, done,
-           nb::sig(("def start(self" + notifies + ") -> Handle[list[typing.Any]]").c_str()),
-           "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
+      .def(
+          "start",
+          [](Coalesced& self, nb::handle when) { return told(self.face().body(), [&] { return self.start(when); }); },
+          done, nb::sig(("def start(self" + notifies + ") -> Handle[list[typing.Any]]").c_str()),
+          "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
   communicator.def(
       "coalesce", [](Self self, const Timeout& most) { return Coalesced(self.h, most); }, timeout,
       nb::sig("def coalesce(self, timeout: float | None = None) -> Coalesced"),

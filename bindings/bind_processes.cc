@@ -385,8 +385,10 @@ void bind_processes(nb::module_& m) {
       .def(
           "barrier",
           [](Face& f, std::optional<double> timeout) {
-            unwrap(core::check_timeout(timeout));
-            without_gil([&] { return f.body().barrier(interrupted, timeout); });
+            told(f.body(), [&] {
+              unwrap(core::check_timeout(timeout));
+              without_gil([&] { return f.body().barrier(interrupted, timeout); });
+            });
           },
           "timeout"_a.none() = nb::none(), nb::sig("def barrier(self, timeout: float | None = None) -> None"),
           "Returns when all ranks have called it.")
@@ -405,6 +407,16 @@ void bind_processes(nb::module_& m) {
             return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted); })};
           },
           "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` only: a communicator of these ranks.")
+      .def(
+          "describe", [](Face& f, const std::string& text) { without_gil([&] { return f.body().describe(text); }); },
+          "text"_a, "In the order of calls: ranks whose texts differ learn it with their next call.")
+      .def(
+          "refuse",
+          [](Face& f, const Diagnostic& problem) {
+            const nb::gil_scoped_release release;
+            f.body().refuse(problem);
+          },
+          "problem"_a, "In the order of calls: that this rank does not make a call, because its arguments are wrong.")
       .def(
           "shrunk",
           [](Face& f, std::optional<double> timeout) {

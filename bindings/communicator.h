@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "convert.h"
+#include "gc3/base/errors/common.h"
 #include "gc3/comm/communicator.h"
 
 namespace gc3::bindings {
@@ -66,6 +68,29 @@ struct Handle {
   std::shared_future<Status> done;
   nanobind::object result;
 };
+
+// Makes a call. If its arguments are wrong on this rank, the others would wait for it, so they are told.
+template <class Make>
+auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
+  const auto refuse = [&](const Diagnostic& problem) {
+    const nb::gil_scoped_release release;
+    comm.refuse(problem);
+  };
+  try {
+    return make();
+  } catch (const DiagnosticError& error) {
+    refuse(error.problem());
+    throw;
+  } catch (const nb::python_error& error) {
+    // Others than exceptions, as of Ctrl-C, have ended the calls of all ranks.
+    if (nb::hasattr(error.value(), "diagnostics")) {
+      refuse(nb::cast<Diagnostic>(error.value().attr("diagnostics")[0]));
+    } else if (error.matches(PyExc_Exception)) {
+      refuse({ErrorCode::BadArgument, nb::str(error.value()).c_str()});
+    }
+    throw;
+  }
+}
 
 // A function of Python that a thread without the interpreter may call and drop.
 inline std::function<void()> without_interpreter(nanobind::handle function) {

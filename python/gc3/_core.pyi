@@ -1351,6 +1351,16 @@ class Communicator:
     def group_of(self, ranks: Sequence[int], name: str, timeout: float | None) -> Joined:
         """Collective among `ranks` only: a communicator of these ranks."""
 
+    def describe(self, text: str) -> None:
+        """
+        In the order of calls: ranks whose texts differ learn it with their next call.
+        """
+
+    def refuse(self, problem: Diagnostic) -> None:
+        """
+        In the order of calls: that this rank does not make a call, because its arguments are wrong.
+        """
+
     def shrunk(self, timeout: float | None) -> Joined:
         """Collective among the ranks that are left: a communicator of these."""
 

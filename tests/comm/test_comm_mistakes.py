@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -221,3 +222,63 @@ def test_more_iterations_than_can_be_kept_are_refused(engine: str) -> None:
         assert done.returncode == 1
         assert "GC3-R002" in done.stderr
         assert "the most is 16777216" in done.stderr
+
+
+# Calls that rank 1 of 2 makes with wrong arguments.
+CALLS: dict[str, Callable[[Any, bool], object]] = {
+    "an array": lambda c, wrong: c.all_reduce("abc" if wrong else np.ones(2)),
+    "a size": lambda c, wrong: c.all_gather(np.ones(2), np.ones(3 if wrong else 4)),
+    "rows": lambda c, wrong: c.reduce_scatter(np.ones(3 if wrong else 4)),
+    "a type": lambda c, wrong: c.all_to_all(np.ones(2), np.ones(2, "int8" if wrong else "float64")),
+    "a root": lambda c, wrong: c.broadcast(np.ones(2), 5 if wrong else 0),
+    "a reduction": lambda c, wrong: c.reduce(np.ones(2), "gossip" if wrong else "sum"),
+    "no out": lambda c, wrong: c.scatter(None if wrong else np.ones(2)),
+    "started": lambda c, wrong: c.all_reduce_async("abc" if wrong else np.ones(2)).wait(),
+    "many": lambda c, wrong: c.all_reduce_many(
+        [np.ones(2), np.ones(2)], outs=[np.ones(2)] if wrong else [np.ones(2), np.ones(2)]
+    ),
+    "noted": lambda c, wrong: c.coalesce().all_reduce("abc") if wrong else c.all_reduce_many([np.ones(2)]),
+    "counts": lambda c, wrong: c.all_to_all_v(np.ones(2), [1] if wrong else [1, 1]),
+    "started counts": lambda c, wrong: c.all_gather_v_async(np.ones(1), [2, 2] if wrong else [1, 1]).wait(),
+    "parts": lambda c, wrong: c.reduce_scatter_v(np.ones(2), None if wrong else [1, 1]),
+    "a v root": lambda c, wrong: c.gather_v(np.ones(2), 7 if wrong else 0),
+    "a time-out": lambda c, wrong: c.barrier(-1.0 if wrong else None),
+    "a color": lambda c, wrong: c.split("red" if wrong else 0),
+    "a program": lambda c, wrong: c.run(3, np.ones(2)) if wrong else c.all_reduce(np.ones(2)),
+    "a file": lambda c, wrong: c.load("nothing.gc3") if wrong else c.all_reduce(np.ones(2)),
+    "a list": lambda c, wrong: c.group([1, 1] if wrong else [0, 1]),
+}
+
+
+def test_wrong_arguments_on_one_rank_are_told_to_the_others() -> None:
+    def body(comm: gc3.Communicator) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, call in CALLS.items():
+            group = comm.group([0, 1], name=name)  # which ends, and no other
+            found[name] = []
+            for make in (lambda: call(group, comm.rank == 1), group.barrier):  # noqa: B023 - called here
+                try:
+                    make()
+                except gc3.Gc3Error as problem:
+                    found[name].append(str(problem))
+        return found
+
+    first, second = gc3.spawn(body, 2)
+    for name in CALLS:
+        own, *_ = second[name]
+        assert not own.startswith("GC3-R010"), own
+        for said in (first[name][-1], second[name][-1]):
+            assert said.startswith("GC3-R010 the ranks make different calls: "), said
+            assert "a call with wrong arguments: " in said, said
+
+
+def test_wrong_arguments_on_all_ranks_leave_the_communicator_usable() -> None:
+    def body(comm: gc3.Communicator) -> float:
+        for call in CALLS.values():
+            under_way = comm.all_reduce_async(np.ones(1))
+            with contextlib.suppress(gc3.UserError):
+                call(comm, True)
+            under_way.wait()
+        return float(comm.all_reduce(np.ones(1))[0])
+
+    assert gc3.spawn(body, 2) == [2.0, 2.0]

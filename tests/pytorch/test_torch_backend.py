@@ -143,6 +143,34 @@ def test_every_survivor_of_a_random_kill_names_the_victim(tmp_path: Path) -> Non
 
 @needs_torch
 @mainly_cpp
+@pytest.mark.parametrize(
+    ("what", "own", "others"),
+    [
+        ("order", "description of the group: tp", "description of the group: tp"),
+        (
+            "all_gather",
+            "an array of 4 rows for counts of 3 together",
+            "rank 1: a call with wrong arguments: an array of 4",
+        ),
+        slow(
+            "two tensors", "a list of 3 arrays, not 2", "rank 1: a call with wrong arguments: the input is a list of 3"
+        ),
+        slow("all_to_all_single", "pass the splits", "rank 1: a call with wrong arguments: 3 rows cannot be divided"),
+        slow("reduction", "band of float32", "rank 1: a call with wrong arguments: band of float32"),
+    ],
+)
+def test_what_differs_on_one_rank_is_told_to_all(
+    what: str, own: str, others: str, tmp_path: Path, tiers: Tier, tier: str
+) -> None:
+    (first, told), (second, said) = run("torch_groups", 2, tmp_path, tiers(tier), what)
+    assert (first, second) == (0, 0), (told, said)
+    assert told.startswith("GC3-R010 the ranks make different calls"), told
+    assert others in told, told
+    assert own in said, said
+
+
+@needs_torch
+@mainly_cpp
 def test_a_time_out_of_wait_ends_the_wait_alone(tmp_path: Path, tiers: Tier, tier: str) -> None:
     *others, (last, _) = run("torch_faults", 2, tmp_path, tiers(tier), "patience")
     assert last == 0

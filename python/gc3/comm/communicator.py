@@ -21,7 +21,7 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors
 from gc3.comm import arrays, messages, objects, timing, v_calls
 from gc3.comm.devices import Devices
-from gc3.comm.v_forms import VForms
+from gc3.comm.v_forms import VForms, told
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
@@ -165,6 +165,7 @@ class Communicator(VForms):
 
     # Programs of the caller, and the choice among programs.
 
+    @told
     def load(
         self, program: Program | str | os.PathLike[str], *, min_size: int = 0, max_size: int | None = None
     ) -> Program:
@@ -210,6 +211,13 @@ class Communicator(VForms):
             count: Elements per block; needed if the rank has neither input nor output.
             dtype: The type of the elements if this rank gives no array; None: float32.
         """
+        try:
+            return self._run(program, x, out, op, count, dtype)
+        except errors.UserError as problem:
+            self.refuse(problem.diagnostics[0])  # the other ranks wait for this one
+            raise
+
+    def _run(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Array | None:
         check_program(program)
         ready = self._prepared.get(program) if count is dtype is None else None
         result = NotImplemented if ready is None else self.run_plain(ready, x, out, op)
@@ -289,6 +297,7 @@ class Communicator(VForms):
 
     # The communicator itself.
 
+    @told
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks with the same color, ordered by key; None for color None."""
         if color is not None:
@@ -297,16 +306,21 @@ class Communicator(VForms):
         joined = self.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout, self._learning)
 
+    @told
     def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
         """Returns a communicator of some ranks. Only these ranks call it.
 
-        The new communicator has its own order of calls. Calls of this communicator may be running. If the same ranks
-        make several groups, they must make them in the same order.
+        The new communicator has its own order of calls. Calls of this communicator may be running. Groups with a name
+        are told apart by ranks and name: ranks and threads may make and use them in any order, and on one host do not
+        wait for each other before their first call. Groups without one are made in the same order on any two ranks that
+        are in several of them, by one thread, and in order with the calls of this communicator that are waited for. A
+        difference that can be seen is an error on all ranks at once, and ends this communicator.
 
         Args:
             ranks: Ranks of this communicator, including this one. In this order they become ranks 0, 1, ... of the new
                 one. All of them must give the same list.
-            name: A name for the error messages of the new communicator.
+            name: A name, the same on all of them, also for the error messages of the new communicator. Groups of the
+                same ranks and name are made in the same order.
             timeout: Seconds after which a call of it without progress fails; None: as for this communicator.
 
         Raises:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gc3 import _core, datatypes, errors
 from gc3.comm import v_calls
 
 Done = Callable[[], object] | None
 Timeout = float | None
+Self = TypeVar("Self", bound=_core.Communicator)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def told(make: Callable[Concatenate[Self, Given], Result]) -> Callable[Concatenate[Self, Given], Result]:
+    """Makes a call of all ranks: if its arguments are wrong on this one, the others, who wait for it, are told."""
+
+    @functools.wraps(make)
+    def made(comm: Self, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        try:
+            return make(comm, *args, **kwargs)
+        except errors.UserError as problem:
+            comm.refuse(problem.diagnostics[0])
+            raise
+
+    return made
 
 
 class VForms(_core.Communicator):
@@ -152,6 +170,7 @@ class VForms(_core.Communicator):
         """Starts `scatter_v`."""
         return self._scatter_v(x, counts, root, out, later=True, done=done, timeout=timeout)
 
+    @told
     def _all_to_all_v(
         self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None
     ) -> Any:
@@ -162,10 +181,12 @@ class VForms(_core.Communicator):
             raise errors.error("BadBuffer", "give send_counts, or x as a list of an array for each rank")
         return v_calls.call(self, "alltoall", x, known, out=out, later=later, done=done, timeout=timeout)
 
+    @told
     def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
         known = v_calls.Known(None if counts is None else v_calls.counts_of(counts, self.size, "counts"))
         return v_calls.call(self, "allgather", x, known, out=out, later=later, done=done, timeout=timeout)
 
+    @told
     def _reduce_scatter_v(
         self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool, timeout: Timeout, done: Done = None
     ) -> Any:
@@ -176,6 +197,7 @@ class VForms(_core.Communicator):
             self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later, done=done, timeout=timeout
         )
 
+    @told
     def _gather_v(self, x: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
         return v_calls.call(
             self,
@@ -189,6 +211,7 @@ class VForms(_core.Communicator):
             timeout=timeout,
         )
 
+    @told
     def _scatter_v(
         self, x: Any, counts: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None
     ) -> Any:

@@ -45,7 +45,10 @@ def create(options: Any, backend_options: object) -> Any:
             comm = join(options.store, rank, size, timeout)
             if not members:
                 _world = comm
-    return _made(comm, options.store, timeout, built.module, options.group_id)
+    made = _made(comm, options.store, timeout, built.module, options.group_id)
+    if members:
+        next(reversed(_open)).described = options.process_group
+    return made
 
 
 def _made(comm: Communicator, store: Any, timeout: float, module: Any, group: str) -> Any:
@@ -155,7 +158,6 @@ class Gc3Backend(Operations, c10d.Backend):
         c10d.Backend.__init__(self, comm.rank, comm.size)
         Operations.__init__(self, comm, store, timeout)
         self._lane = Lane()
-        self._calls = 0
         self._followers: set[threading.Thread] = set()  # of messages
 
     rank = c10d.Backend.rank
@@ -218,7 +220,7 @@ class Gc3Backend(Operations, c10d.Backend):
             thread.join()
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._calls
+        return self.calls
 
     def _set_sequence_number_for_group(self) -> None:
         """Numbers begin at 0 on all ranks, so they are not exchanged."""
@@ -277,7 +279,7 @@ class Gc3Backend(Operations, c10d.Backend):
 
         A call that is made by the end of another one, as by `then` of its future, comes right after it.
         """
-        self._calls += 1
+        self.calls += 1
         if self._lane.inside or (not options.asyncOp and self._lane.idle):
             self._run(name, run)
             return Done(outputs)
@@ -286,6 +288,8 @@ class Gc3Backend(Operations, c10d.Backend):
         return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
 
     def _run(self, name: str, run: Callable[[], None]) -> None:
+        if self.described is not None:
+            self.tell_description()
         with told:
             if torch.autograd._profiler_enabled():
                 with torch.profiler.record_function(f"{NAME}:{name}"):

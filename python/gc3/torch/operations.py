@@ -5,11 +5,12 @@ Both backends use it: the one in Python for every operation, the one in C++ for 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 import torch
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
     from gc3.comm import Communicator
 
 Tensors = Sequence[torch.Tensor]
+Given = ParamSpec("Given")
+
+
+def refusing(describe: Callable[Concatenate[Any, Given], Any]) -> Callable[Concatenate[Any, Given], Any]:
+    """Describes a call: if its arguments are wrong on this rank, a call that tells the others, who wait for it."""
+
+    @functools.wraps(describe)
+    def described(self: Operations, *args: Given.args, **kwargs: Given.kwargs) -> Any:
+        before = self.calls
+        try:
+            return describe(self, *args, **kwargs)
+        except Exception as problem:
+            if self.calls != before:
+                raise  # in the call, which was made at once
+            wrong = problem  # the name above ends with its block
+        return self.refused(describe.__name__, wrong, args[-1])
+
+    return described
 
 
 class Operations:
@@ -34,6 +53,8 @@ class Operations:
         self._store = store
         self._timeout = timeout
         self.group = ""  # the name of the process group
+        self.described: Any = None  # that group, until it is used
+        self.calls = 0
         self._barriers = itertools.count()
 
     @property
@@ -75,6 +96,27 @@ class Operations:
             comm.close()
         return comm
 
+    def tell_description(self) -> None:
+        """Before the first call: tells the other ranks how the script describes the group.
+
+        PyTorch's own names of groups only count them, so that ranks that make them in other orders mix them up.
+        """
+        group, self.described = self.described, None
+        if group is not None and group.group_desc != "undefined":
+            with told:
+                self.communicator.describe(group.group_desc)
+
+    def refused(self, name: str, problem: Exception, options: Any) -> Any:
+        """In place of a call: tells the other ranks that its arguments are wrong here, and raises `problem`."""
+        found = problem.__cause__
+        made = found if isinstance(found, errors.Gc3Error) else errors.error("BadArgument", str(problem))
+
+        def refuse() -> None:
+            self.communicator.refuse(made.diagnostics[0])
+            raise problem
+
+        return self._call(name, refuse, options, [])
+
     def refuse_fork(self) -> None:
         """Raises the error of a call in a fork."""
         raise fork_error()
@@ -99,6 +141,7 @@ class Operations:
 
     # Collectives.
 
+    @refusing
     def allreduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Reduces a tensor, dense or sparse, in place on all ranks."""
         tensor = only(tensors, "all_reduce")
@@ -106,6 +149,7 @@ class Operations:
             return self.allreduce_sparse(tensors, options)
         return self._all_reduce([tensor], options)
 
+    @refusing
     def allreduce_coalesced(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Reduces tensors in place on all ranks, those of a type in one call."""
         return self._all_reduce(tensors, options)
@@ -122,6 +166,7 @@ class Operations:
 
         return self._into(target, "all_reduce", run, options)
 
+    @refusing
     def allreduce_sparse(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Sums a sparse tensor in place on all ranks, which may have different elements."""
         tensor = only(tensors, "all_reduce")
@@ -141,6 +186,7 @@ class Operations:
 
         return self._call("all_reduce", run, options, tensors)
 
+    @refusing
     def broadcast(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Overwrites a tensor with the root's."""
         target = Target(tensors)
@@ -148,6 +194,7 @@ class Operations:
 
         return self._into(target, "broadcast", lambda: self.communicator.broadcast(memory, options.rootRank), options)
 
+    @refusing
     def reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Overwrites the root's tensor with the reduction."""
         target, op, root = Target(tensors), operation(options.reduceOp, tensors), options.rootRank
@@ -155,6 +202,7 @@ class Operations:
         out = memory if self.rank() == root else None
         return self._into(target, "reduce", lambda: self.communicator.reduce(memory, op, root, out), options)
 
+    @refusing
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
         """Copies all ranks' tensors, which may differ in size, to a list on every rank."""
         given = flat(contiguous(only(inputs, "all_gather")))
@@ -165,12 +213,14 @@ class Operations:
             target, "all_gather", lambda: self.communicator.all_gather_v(given, counts, out=arrays), options
         )
 
+    @refusing
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Copies all ranks' tensors, of one size, to one tensor on every rank."""
         target, source = Target([output]), flat(contiguous(given))
         out = flat(target.memory[0])
         return self._into(target, "all_gather_into_tensor", lambda: self.communicator.all_gather(source, out), options)
 
+    @refusing
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         """Does `all_gather_single` with each pair of tensors, those of a type in one call."""
         target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
@@ -184,11 +234,13 @@ class Operations:
 
         return self._into(target, "all_gather_into_tensor", run, options)
 
+    @refusing
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
         """Does `allgather` with each tensor; ``outputs[r]`` is what rank r gives."""
         each = zip(*outputs, strict=True)
         return self._together([self.allgather([list(of)], [i], options) for of, i in zip(each, inputs, strict=True)])
 
+    @refusing
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
         """Copies all ranks' tensors to a list on the root."""
         given, root = flat(contiguous(only(inputs, "gather"))), options.rootRank
@@ -196,6 +248,7 @@ class Operations:
         arrays = [flat(memory) for memory in target.memory] or None
         return self._into(target, "gather", lambda: self.communicator.gather_v(given, root, out=arrays), options)
 
+    @refusing
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
         """Copies tensor r of the root's list to rank r."""
         target, root = Target([only(outputs, "scatter")]), options.rootRank
@@ -204,6 +257,7 @@ class Operations:
             given = [flat(contiguous(tensor)) for tensor in only(inputs, "scatter")]
         return self._into(target, "scatter", lambda: self.communicator.scatter_v(given, root=root, out=out), options)
 
+    @refusing
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
         """Leaves the reduction of all ranks' tensors r on rank r."""
         target, op = Target([only(outputs, "reduce_scatter")]), operation(options.reduceOp, outputs)
@@ -216,6 +270,7 @@ class Operations:
             target, "reduce_scatter", lambda: self.communicator.reduce_scatter_v(given, None, op, out=out), options
         )
 
+    @refusing
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
         target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp, [output])
@@ -224,6 +279,7 @@ class Operations:
             target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
         )
 
+    @refusing
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
     ) -> Any:
@@ -240,6 +296,7 @@ class Operations:
 
         return self._into(target, "reduce_scatter_tensor", run, options)
 
+    @refusing
     def all_to_all_single(
         self,
         output: torch.Tensor,
@@ -250,18 +307,19 @@ class Operations:
     ) -> Any:
         """Sends part r of a tensor to rank r; parts are equal, or as long as the splits say, along the first axis."""
         target, source = Target([output]), array(contiguous(given))
+        out, splits = array(target.memory[0]), output_splits or input_splits
+        sent = input_splits or (_equal(source, self.size()) if splits else [])
+        expected = output_splits or (_equal(out, self.size()) if splits else [])
 
         def run() -> None:
-            out = array(target.memory[0])
-            if output_splits or input_splits:
-                sent = input_splits or _equal(source, self.size())
-                expected = output_splits or _equal(out, self.size())
+            if splits:
                 self.communicator.all_to_all_v(source, sent, expected, out=out)
             else:
                 self.communicator.all_to_all(source.reshape(-1), out.reshape(-1))
 
         return self._into(target, "all_to_all", run, options)
 
+    @refusing
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         """Sends tensor r of a list to rank r; they may differ in size."""
         target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
@@ -344,7 +402,8 @@ def only(given: Sequence[Any], call: str) -> Any:
 def _equal(a: datatypes.Array, parts: int) -> list[int]:
     rows, rest = divmod(a.shape[0], parts)
     if rest:
-        raise errors.error("BadBuffer", f"{a.shape[0]} rows cannot be divided among {parts} ranks: pass the splits")
+        told = f"{a.shape[0]} rows cannot be divided among {parts} ranks: pass the splits"
+        raise as_torch(errors.error("BadBuffer", told))
     return [rows] * parts
 
 

@@ -23,7 +23,9 @@ NO_LIMIT = timedelta(0)
 
 def as_torch(problem: errors.Gc3Error) -> DistBackendError:
     """Returns an error of gc3 as the one that scripts for PyTorch expect, with the whole text."""
-    return DistBackendError(str(problem))
+    made = DistBackendError(str(problem))
+    made.__cause__ = problem
+    return made
 
 
 def fork_error() -> DistBackendError:

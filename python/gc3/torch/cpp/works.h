@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,18 @@ inline Held held(py::object object) {
     }
     delete old;
   });
+}
+
+// `run` after a method of an object, which has no arguments.
+template <class Run>
+std::function<void(bool)> after(Held object, const char* method, Run run) {
+  return [object = std::move(object), method, run = std::move(run)](bool here) mutable {
+    {
+      const py::gil_scoped_acquire acquire;
+      object->attr(method)();
+    }
+    run(here);
+  };
 }
 
 // What a signal handler of Python has raised in this thread while a call waited.
