@@ -457,16 +457,18 @@ TEST_CASE("groups with names are made, and first used, in any order, also by two
       if (!made.ok()) return false;
       groups[n] = std::move(made.value());
     }
-    bool good = true;
     const auto use = [&](std::uint32_t n) {
       const auto all = call(*groups[n], CallKind::barrier, n);
-      good = good && all.ok() && all.value()[0][0] == n && all.value()[1][0] == n;
+      return all.ok() && all.value()[0][0] == n && all.value()[1][0] == n;
     };
-    for (std::uint32_t n = 2; n < groups.size(); ++n) use(n);
-    std::thread other([&] { use(rank); });
-    use(1 - rank);
+    for (std::uint32_t n = 2; n < groups.size(); ++n) {
+      if (!use(n)) return false;
+    }
+    bool good = false;  // in the other thread
+    std::thread other([&] { good = use(rank); });
+    const bool own = use(1 - rank);
     other.join();
-    return good;
+    return own && good;
   });
 }
 
