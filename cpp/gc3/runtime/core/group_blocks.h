@@ -14,7 +14,7 @@ namespace gc3::core {
 
 constexpr std::uint64_t kHistory = 64;  // calls that a rank's block records
 constexpr std::size_t kMaxReason = 1500;
-constexpr double kStoppedAfter = 3.0;  // seconds after which a stopped peer counts as gone
+constexpr double kNoticedAfter = 3.0;  // seconds after which the loss of a host has been noticed
 constexpr std::size_t kOffers = 32;  // groups that a rank can have made first whose other ranks have not made them yet
 constexpr std::uint64_t kHeaderBytes = 4096;
 constexpr std::size_t kMostNoted = 248;  // bytes of a text

@@ -165,7 +165,7 @@ std::optional<std::string> Group::called(std::uint32_t rank, std::uint64_t seque
 // A lost rank is an error only if it has not finished the current call of this rank, or may not have sent all of it:
 // what it has given to its host's system is lost with the host. A wait as long as it takes to notice that is in vain.
 std::optional<Diagnostic> Group::loss(double waited_s) const {
-  const bool long_wait = waited_s > std::min(kStoppedAfter, call_timeout_s_.value_or(timeout_s_));
+  const bool long_wait = waited_s > std::min(kNoticedAfter, call_timeout_s_.value_or(timeout_s_));
   const auto is_over = [&](std::uint32_t r) {
     if (load(block(r).finished, std::memory_order_acquire) < sequence_) return false;
     return !long_wait || is_here(r) || !job_->board().is_lost(job_->hosts().of(members_[r]));

@@ -14,11 +14,12 @@
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
 #include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::core {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = WaitClock::Clock;
 
 constexpr int kYields = 200;  // before a wait sleeps
 constexpr std::chrono::microseconds kSleep{100};
@@ -53,8 +54,8 @@ struct Unlock {
 // Polls until `look` returns a value. Regularly calls `check`, whose error ends the wait, and goes on with `pending`.
 template <class Look, class Check>
 auto wait_for(Pending& pending, Look look, Check check) -> Result<typename decltype(look())::value_type> {
-  const Clock::time_point start = Clock::now();
-  Clock::time_point checked = start;
+  Clock::time_point checked = Clock::now();
+  WaitClock clock(checked);
   for (int looks = 0;; ++looks) {
     if (auto found = look()) return std::move(*found);
     if (pending.go_on()) continue;
@@ -66,7 +67,7 @@ auto wait_for(Pending& pending, Look look, Check check) -> Result<typename declt
     const Clock::time_point now = Clock::now();
     if (now - checked < kBetweenLooks) continue;
     checked = now;
-    GC3_CHECK(check(std::chrono::duration<double>(now - start).count()));
+    GC3_CHECK(check(clock.waited_s(now)));
   }
 }
 
@@ -205,9 +206,6 @@ Result<bool> Group::all_posted(const Group& parent, const Making& making) {
       // What a rank has posted before it ended, or left the parent, is seen after that was.
       const bool left = load(parent.block(making.ranks[r]).left, std::memory_order_acquire) != 0;
       lost = lost || ((left || !job_->dead({members_[r]}).empty()) && !posted(r));
-      if (waited_s > kStoppedAfter && job_->stopped(members_[r])) {
-        return Diagnostic(ErrorCode::RankLost, who(r) + " has been stopped");
-      }
     }
     if (waited_s < timeout_s_) return {};
     const std::vector<std::uint32_t> late = missing();
