@@ -75,7 +75,8 @@ Diagnostic Group::give_up_unmapped(Extent control, const Diagnostic& problem) co
   // What cannot be written is not told: then the others wait for the time-out.
   job_->write(control.offset + own + offsetof(RankBlock, left), &kAbsent, sizeof kAbsent);
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&told);
-  job_->write(control.offset + offsetof(Header, code), bytes + offsetof(Header, code), sizeof told.code + sizeof told.reason);
+  job_->write(control.offset + offsetof(Header, code), bytes + offsetof(Header, code),
+              sizeof told.code + sizeof told.reason);
   job_->write(control.offset + offsetof(Header, given_up), &told.given_up, sizeof told.given_up);
   tell_hosts();
   return Diagnostic(problem.code, text);

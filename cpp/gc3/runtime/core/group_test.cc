@@ -4,13 +4,11 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -22,66 +20,17 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
-#include "gc3/runtime/core/progress.h"
+#include "gc3/runtime/core/test_groups.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {
 namespace {
 
-constexpr double kTimeout = 50;  // seconds; no test waits so long
-constexpr double kShort = 2.5;
-
-// The group of a job of this process alone.
-std::unique_ptr<Group> alone() {
-  Meeting meeting;
-  meeting.job = "group test " + std::to_string(getpid());
-  auto made = Group::world(meeting, {kTimeout, false, false});
-  REQUIRE(made.ok());
-  return std::move(made.value());
-}
-
-// Processes that join one group. `body` returns whether the rank passes. Ranks that do not end by themselves are killed
-// when the others have ended. `apart`: each is in a session of its own.
-using Body = std::function<bool(Group& group)>;
-void run_ranks(std::uint32_t size, const Body& body, std::uint32_t ending, double timeout_s = kTimeout,
-               WaitMode wait = WaitMode::automatic, bool apart = false) {
-  Meeting meeting;
-  if (apart) meeting.secret = "a secret of 24 bytes ...";  // without one they do not trust each other
-  meeting.size = size;
-  meeting.job = "group test of " + std::to_string(getpid());
-  std::vector<pid_t> processes;
-  for (meeting.rank = 0; meeting.rank < size; ++meeting.rank) {
-    const pid_t process = fork();
-    if (process == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (apart) setsid();
-      auto group = Group::world(meeting, {timeout_s, false, false, false, {}, wait});
-      _exit(group.ok() && body(*group.value()) ? 0 : 1);
-    }
-    processes.push_back(process);
-  }
-  for (std::uint32_t r = 0; r < size; ++r) {
-    if (r >= ending) kill(processes[r], SIGKILL);
-    int status = 0;
-    CHECK(waitpid(processes[r], &status, 0) == processes[r]);
-    if (r < ending) CHECK_MESSAGE(status == 0, "rank ", r);
-  }
-}
-void run_ranks(std::uint32_t size, const Body& body) { run_ranks(size, body, size); }
-
-// Bytes that the system has allocated for the shared memory of this process's job.
-std::uint64_t held() {
-  std::uint64_t bytes = 0;
-  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string name = std::filesystem::read_symlink(file.path(), gone).string();
-    struct stat about{};
-    if (name.starts_with("/memfd:gc3") && stat(file.path().c_str(), &about) == 0) {
-      bytes += static_cast<std::uint64_t>(about.st_blocks) * 512;
-    }
-  }
-  return bytes;
-}
+using testing::alone;
+using testing::held;
+using testing::kShort;
+using testing::kTimeout;
+using testing::run_ranks;
 
 TEST_CASE("all ranks choose the same way to copy messages, even with different options") {
   // The options of rank 1; rank 0 allows everything, and measures, which counts for all.
@@ -403,133 +352,6 @@ TEST_CASE("an interrupted call is given up at once") {
   const Status ended = group->check_wait(0, [] { return true; });
   REQUIRE_FALSE(ended.ok());
   CHECK(ended.error().code == ErrorCode::Aborted);
-}
-
-TEST_CASE("groups are made by their ranks only, also overlapping groups, and thousands of them") {
-  run_ranks(4, [](Group& world) {
-    const std::uint32_t rank = world.rank();
-    if (rank == 3) return true;  // takes no part
-    for (int i = 0; i < 1000; ++i) {
-      const bool first = rank < 2;
-      const std::vector<std::uint32_t> pair = first ? std::vector<std::uint32_t>{1, 0} : std::vector<std::uint32_t>{2};
-      auto small = world.subgroup(pair, "pair", {}, {});
-      auto wide = world.subgroup({0, 1, 2}, "wide", {}, {});
-      if (!small.ok() || !wide.ok()) return false;
-      if (small.value()->rank() != (first ? 1 - rank : 0) || wide.value()->rank() != rank) return false;
-      Group& group = *wide.value();
-      if (!group.begin({CallKind::barrier}).ok()) return false;
-      const auto all = group.exchange({std::uint64_t{rank} + i}, {});
-      if (!all.ok() || all.value()[2][0] != 2U + i) return false;
-      group.finish();
-    }
-    return held() < (1U << 23U);  // of 2,000 groups
-  });
-}
-
-// A call of a group: what each rank gives, or the error.
-Result<std::vector<Group::Payload>> call(Group& group, CallKind kind, std::uint64_t gives) {
-  GC3_CHECK(group.begin({kind}));
-  auto all = group.exchange({gives}, {});
-  if (all.ok()) group.finish();
-  return all;
-}
-
-TEST_CASE("if a rank does not make a group, only the group is given up on the others" * doctest::test_suite("waits")) {
-  run_ranks(3, [](Group& world) {
-    if (world.rank() != 2) {
-      const auto made = world.subgroup({0, 1, 2}, "rows", kShort, {});
-      if (!made.ok()) return false;
-      const auto met = call(*made.value(), CallKind::barrier, 0);
-      if (met.ok() || met.error().code != ErrorCode::Timeout) return false;
-      if (met.error().message.find("group rows: ") != 0) return false;
-    }
-    return call(world, CallKind::barrier, 0).ok();
-  });
-}
-
-TEST_CASE("groups with names are made, and first used, in any order, also by two threads") {
-  run_ranks(2, [](Group& world) {
-    const std::uint32_t rank = world.rank();
-    std::vector<std::unique_ptr<Group>> groups(40);  // more than a rank can offer
-    for (std::uint32_t i = 0; i < groups.size(); ++i) {
-      const std::uint32_t n = rank == 0 ? i : 39 - i;
-      auto made = world.subgroup({1, 0}, std::to_string(n), {}, {});
-      if (!made.ok()) return false;
-      groups[n] = std::move(made.value());
-    }
-    const auto use = [&](std::uint32_t n) {
-      const auto all = call(*groups[n], CallKind::barrier, n);
-      return all.ok() && all.value()[0][0] == n && all.value()[1][0] == n;
-    };
-    for (std::uint32_t n = 2; n < groups.size(); ++n) {
-      if (!use(n)) return false;
-    }
-    bool good = false;  // in the other thread
-    std::thread other([&] { good = use(rank); });
-    const bool own = use(1 - rank);
-    other.join();
-    return own && good;
-  });
-}
-
-TEST_CASE("ranks that make other groups without names, or call something else, learn at once what all do") {
-  using Ranks = std::vector<std::uint32_t>;
-  const std::vector<std::vector<Ranks>> mistakes = {
-      {{0, 1, 2}, {0, 1, 2}, {0, 2}}, {{0, 1, 2}, {2, 1, 0}, {0, 1, 2}}, {{0, 1}, {0, 1, 2}, {1, 2}}, {{0, 1}, {}, {}}};
-  for (const std::vector<Ranks>& lists : mistakes) {
-    run_ranks(3, [&](Group& world) {
-      const Ranks& own = lists[world.rank()];
-      Status status;
-      if (own.empty()) {
-        const auto called = call(world, CallKind::barrier, 0);
-        status = called.ok() ? Status() : Status(called.error());
-      } else {
-        const auto made = world.subgroup(own, "", {}, {});
-        status = made.ok() ? Status() : Status(made.error());
-      }
-      if (status.ok() || status.error().code != ErrorCode::CallsDiffer) return false;
-      const std::string said = status.error().str();
-      return said.find("group of ranks 0, 1") != std::string::npos &&
-             (!lists[1].empty() || said.find("rank 1: call 2 of the communicator, barrier") != std::string::npos);
-    });
-  }
-}
-
-TEST_CASE("a group without a name waits for a rank whose started call, or whose earlier call, goes on") {
-  run_ranks(2, [](Group& world) {
-    Progress progress;
-    std::shared_future<Status> started;
-    const auto barrier = [&] {
-      const auto met = call(world, CallKind::barrier, 0);
-      return met.ok() ? Status() : Status(met.error());
-    };
-    if (world.rank() == 1) {
-      started = progress.start(barrier);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which rank 0 would find a difference
-    }
-    if (!world.subgroup({0, 1}, "", {}, {}).ok()) return false;
-    return world.rank() == 1 ? started.get().ok() : barrier().ok();
-  });
-}
-
-TEST_CASE("a rank that ends before it makes a group is reported") {
-  for (const std::uint32_t gone : {0U, 1U}) {
-    CAPTURE(gone);
-    run_ranks(2, [gone](Group& world) {
-      if (world.rank() == gone) return true;
-      const auto made = world.subgroup({0, 1}, "", {}, {});
-      return !made.ok() && made.error().code == ErrorCode::RankLost &&
-             made.error().message.find("rank " + std::to_string(gone)) == 0;
-    });
-  }
-}
-
-TEST_CASE("a list of ranks that is no group of this rank is refused") {
-  const std::unique_ptr<Group> group = alone();
-  CHECK(group->subgroup({0}, "", {}, {}).ok());
-  CHECK(group->subgroup({}, "", {}, {}).error().code == ErrorCode::BadArgument);
-  CHECK(group->subgroup({0, 0}, "", {}, {}).error().code == ErrorCode::BadArgument);
-  CHECK(group->subgroup({0, 1}, "", {}, {}).error().code == ErrorCode::RankOutOfRange);
 }
 
 }  // namespace
