@@ -19,17 +19,6 @@ with gc3.init() as comm:
         x = np.arange(10).astype(dtype) if RANK == 0 else None
         out = comm.run(program, x, out=np.zeros(10, dtype) if RANK == 2 else None, count=5, dtype=dtype)
         assert out is None if RANK < 2 else out.tolist() == list(range(10))
-    if RANK == 0:
-        comm.run(program, np.ones(4, np.float32))
-    elif RANK == 1:
-        try:
-            comm.run(program, None)
-        except gc3.UserError as problem:
-            assert problem.code == "GC3-R001", problem
-            assert "pass count=" in str(problem), problem
-        comm.run(program, None, count=2)
-    else:
-        assert comm.run(program, None, count=2).tolist() == [1] * 4
     for wrong, code in (
         (dict(count=-1), "GC3-R001"),
         (dict(count="2"), "GC3-R001"),
@@ -42,3 +31,14 @@ with gc3.init() as comm:
             assert problem.code == code, problem
         else:
             raise AssertionError(wrong)
+    # What one rank refuses is told to the others, and ends the communicator.
+    try:
+        comm.run(program, np.ones(4, np.float32) if RANK == 0 else None, count=2 if RANK == 2 else None)
+    except gc3.UserError as problem:
+        assert (RANK, problem.code) == (1, "GC3-R001"), problem
+        assert "pass count=" in str(problem), problem
+    except gc3.CommError as problem:
+        assert (RANK != 1, problem.code) == (True, "GC3-R010"), problem
+        assert "rank 1: a call with wrong arguments" in str(problem), problem
+    else:
+        raise AssertionError

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gc3.datatypes import Array
 
+_MARK = int.from_bytes(b"gc3 obj.", "little")  # begins the message before an object
 _FAILED = -1  # instead of a length: there is no object
 _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
@@ -114,18 +115,21 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
 
 
 def send(comm: _core.Communicator, obj: Any, to: int, tag: int) -> None:
-    """Implements `Communicator.send_object`: a message with the length, and one with the bytes."""
+    """Implements `Communicator.send_object`: a message with a mark and the length, and one with the bytes."""
     own = _Pickled(obj)
-    _agreed(_lengths([own], 1), [own], [comm.rank])
-    comm.send(_lengths([own], 1), to, tag)
+    [length] = _agreed(_lengths([own], 1), [own], [comm.rank])
+    comm.send(np.array([_MARK, length], np.int64), to, tag)
     comm.send(own.bytes, to, tag)
 
 
 def recv(comm: _core.Communicator, source: int | None, tag: int | None) -> Any:
     """Implements `Communicator.recv_object`."""
-    length = np.empty(1, np.int64)
-    first = comm.recv(length, source, tag)
-    part = np.empty(length[0], np.uint8)
+    head = np.empty(2, np.int64)
+    first = comm.recv(head, source, tag)
+    mark, length = head.tolist()
+    if first.count != head.size or mark != _MARK or length < 0:
+        raise errors.error("BadObject", f"the message of rank {first.source} with tag {first.tag} is none of send_object")
+    part = np.empty(length, np.uint8)
     comm.recv(part, first.source, first.tag)
     return _read(comm, part, first.source)
 
