@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "communicator.h"
 #include "gc3/base/errors/common.h"
+#include "gc3/runtime/interp/divisors.h"
 #include "gc3_calls.h"
 
 namespace nb = nanobind;
@@ -65,7 +66,7 @@ class Watch {
   bool raised_ = false;
 };
 
-comm::Call call_of(const gc3_call& c) {
+comm::Call call_of(const gc3_call& c, std::uint32_t ranks) {
   comm::Call made;
   made.kind = static_cast<model::CollectiveKind>(c.kind.collective);
   made.type = static_cast<model::DataType>(c.kind.type);
@@ -74,6 +75,16 @@ comm::Call call_of(const gc3_call& c) {
   made.input = c.input;
   made.output = c.output;
   made.count = c.count;
+  if (made.op != model::ReduceOp::avg) return made;
+  const bool is_single = made.type == model::DataType::complex64;
+  if (is_single || made.type == model::DataType::complex128) {  // whose parts are averaged
+    made.type = is_single ? model::DataType::float32 : model::DataType::float64;
+    made.count *= 2;
+  }
+  if (const auto factor = interp::average_factor(made.type, ranks)) {
+    made.op = model::ReduceOp::premulsum;
+    made.factor = *factor;
+  }
   return made;
 }
 
@@ -92,9 +103,9 @@ std::int32_t number_of(const char* of, const char* name) {
 
 gc3_outcome run_calls(void* comm, const gc3_call* calls, std::uint64_t size, int waits_here, const gc3_errors* errors) {
   Watch watch(waits_here);
-  if (size == 1) return watch.end(comm, of(comm).run(call_of(*calls), watch.look()), errors);
+  if (size == 1) return watch.end(comm, of(comm).run(call_of(*calls, of(comm).size()), watch.look()), errors);
   std::vector<comm::Call> all;
-  for (const gc3_call& call : std::span(calls, size)) all.push_back(call_of(call));
+  for (const gc3_call& call : std::span(calls, size)) all.push_back(call_of(call, of(comm).size()));
   return watch.end(comm, of(comm).run(std::span<const comm::Call>(all), watch.look()), errors);
 }
 

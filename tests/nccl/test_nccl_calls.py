@@ -7,12 +7,14 @@ import itertools
 import json
 import random
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import nccl_world
-from gc3 import nccl
+from gc3 import datatypes, nccl
 from nccl_world import INVALID_ARGUMENT, SERVED, Case, World
 
 pytestmark = [nccl_world.needs_library, pytest.mark.python_only]
@@ -67,6 +69,52 @@ def each_rank_decides_whether_it_is_in_place() -> None:
 def test_ranks_may_differ_in_being_in_place(programs: Path, tmp_path: Path) -> None:
     nccl_world.run(each_rank_decides_whether_it_is_in_place, programs=programs, log=tmp_path)
     assert served(tmp_path) == (3 * len(SERVED), 0)
+
+
+def averages(size: int) -> None:
+    """Floating-point numbers are multiplied before they are added, as by NCCL; the sum of integers is divided."""
+    world = World(size)
+    numbers = {"int8": 0, "int32": 2, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+    numbers |= {"float8_e4m3fn": 10, "float8_e5m2": 11}
+    for (name, number), in_place in itertools.product(numbers.items(), (False, True)):
+        dtype, blocks = datatypes.dtype(name), {"ncclAllReduce": 1, "ncclReduceScatter": size, "ncclReduce": 1}
+        is_float = datatypes.kind(dtype) == "float"
+        # The sum over the ranks is too large for the type.
+        element = np.full(1, 0.9 * float(ml_dtypes.finfo(dtype).max) if is_float else -3, dtype)
+        for function, parts in blocks.items():
+            give = [np.repeat(element, 6 * parts) for _ in range(size)]
+            at = [6 * rank * (parts > 1) for rank in range(size)]
+            take = [give[r][at[r] : at[r] + 6] if in_place else np.zeros(6, dtype) for r in range(size)]
+
+            how = (ctypes.c_size_t(6), number, 4, *([0] if function == "ncclReduce" else []))
+            with world.group():
+                for rank, *arrays in zip(world.ranks, give, take, strict=True):
+                    data = [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+                    with world.driver.on(rank.device):
+                        world.check(function, *data, *how, rank.comm, rank.streams[0])
+            for rank in world.ranks:
+                rank.synchronize()
+            wanted = np.repeat(averaged(element, size), 6).tobytes()
+            assert all(t.tobytes() == wanted for t in take[: 1 if function == "ncclReduce" else size]), (name, take)
+            if not in_place:
+                assert all((g == element).all() for g in give)
+    world.close()
+
+
+def averaged(element: Any, size: int) -> Any:
+    """What NCCL makes of elements that are the same on all ranks, in the order of their sum."""
+    if element.dtype.kind == "i":
+        return element
+    scaled = total = element * np.full(1, 1 / size, element.dtype)
+    for _ in range(size - 1):
+        total = total + scaled
+    return total
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_averages_do_not_overflow(size: int, programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(averages, size, programs=programs, log=tmp_path)
+    assert served(tmp_path) == (size * 8 * 2 * 3, 0)
 
 
 def random_programs(seed: int, programs: int) -> None:

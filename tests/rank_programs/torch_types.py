@@ -119,11 +119,25 @@ def check(call: Callable[[torch.Tensor, Op], torch.Tensor | None], dtype: torch.
         assert torch.equal(got.contiguous().view(torch.uint8), part.contiguous().view(torch.uint8)), (what, got, part)
 
 
+def check_large(call: Callable[[torch.Tensor, Op], torch.Tensor | None], dtype: torch.dtype) -> None:
+    """The average of the largest numbers, whose sum overflows, is what all ranks give; the parts of complex ones."""
+    most = torch.finfo(dtype).max
+    number = complex(most, float("inf")) if dtype.is_complex else most
+    x = torch.full((COUNT * SIZE,), number, dtype=torch.complex128 if dtype.is_complex else torch.float64).to(dtype)
+    got = call(x.clone(), Op.AVG)
+    if got is not None:
+        bits = got.contiguous().view(torch.uint8)
+        assert torch.equal(bits, x[: got.numel()].view(torch.uint8)), (dtype, call.__name__, got)
+
+
 CALLS = (all_reduce, all_reduce_of_several, all_reduce_of_a_column, reduce, reduce_scatter, reduce_scatter_tensor)
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 for dtype in TYPES:
     for op in OPS:
         for call in (*CALLS, reduce_scatter_of_several):
             check(call, dtype, op)
+for dtype in (t for t in REDUCED if t.is_floating_point or t.is_complex):
+    for call in (*CALLS, reduce_scatter_of_several):
+        check_large(call, dtype)
 print("walked")
 dist.destroy_process_group()

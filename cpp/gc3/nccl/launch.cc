@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "gc3/nccl/communicator.h"
+#include "gc3/runtime/interp/divisors.h"
 
 namespace gc3::nccl {
 namespace {
@@ -28,6 +29,7 @@ struct Communicator::Fitted {
   std::uint64_t count = 0;
   model::DataType type = model::DataType::float32;
   model::ReduceOp op = model::ReduceOp::sum;
+  model::Factor factor = {};
 };
 
 Result<std::uint8_t*> Communicator::workspace(std::uint64_t bytes) {
@@ -47,6 +49,15 @@ Result<Communicator::Fitted> Communicator::fit(const Call& call, const Prepared&
   fitted.count = call.count;
   fitted.type = type_of(call).value();
   fitted.op = op_of(call).value_or(model::ReduceOp::sum);
+  // NCCL averages by a premulsum. A custom collective may add another number of inputs into each chunk.
+  using Kind = model::CollectiveKind;
+  const bool reduces =
+      does.kind() == Kind::allreduce || does.kind() == Kind::reduce || does.kind() == Kind::reducescatter;
+  const auto factor = interp::average_factor(fitted.type, does.ranks());
+  if (fitted.op == model::ReduceOp::avg && reduces && factor) {
+    fitted.op = model::ReduceOp::premulsum;
+    fitted.factor = *factor;
+  }
   const std::uint64_t block = call.count * model::size_of(fitted.type);
   const std::uint64_t in_bytes = block * does.input_blocks(rank);
   const std::uint64_t out_bytes = block * does.output_blocks(rank);
@@ -124,8 +135,8 @@ Status Communicator::launch(const Call& call, Prepared& program) {
     };
     GC3_CHECK(follow(call.stream));
     GC3_CHECK(copy(fitted.before));
-    GC3_CHECK(
-        program.engine->enqueue(fitted.input, fitted.output, fitted.count, fitted.type, fitted.op, {}, call.stream));
+    GC3_CHECK(program.engine->enqueue(fitted.input, fitted.output, fitted.count, fitted.type, fitted.op, fitted.factor,
+                                      call.stream));
     GC3_CHECK(copy(fitted.after));
     GC3_ASSIGN(const auto number, number_of(call.stream));
     if (!number) return {};  // the user orders graphs

@@ -17,7 +17,7 @@ import torch
 from torch.distributed import DistBackendError
 
 from gc3 import datatypes, errors
-from gc3.torch.tensors import Target, array, contiguous, flat, operation
+from gc3.torch.tensors import Target, array, as_nccl, contiguous, flat, operation
 from gc3.torch.work import as_torch, fork_error, told
 
 if TYPE_CHECKING:
@@ -156,13 +156,16 @@ class Operations:
 
     def _all_reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         target, op = Target(tensors), operation(options.reduceOp, tensors)
-        arrays = [flat(memory) for memory in target.memory]
+        each = [as_nccl(op, self.size(), flat(memory)) for memory in target.memory]
 
         def run() -> None:
-            if len(arrays) == 1:
-                self.communicator.all_reduce(arrays[0], op, arrays[0])
-            else:
-                self.communicator.all_reduce_many(arrays, op, arrays)
+            if len(each) == 1:
+                [(how, [a])] = each
+                self.communicator.all_reduce(a, how, a)
+                return
+            with self.communicator.coalesce() as calls:
+                for how, [a] in each:
+                    calls.all_reduce(a, how, a)
 
         return self._into(target, "all_reduce", run, options)
 
@@ -198,7 +201,7 @@ class Operations:
     def reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Overwrites the root's tensor with the reduction."""
         target, op, root = Target(tensors), operation(options.reduceOp, tensors), options.rootRank
-        memory = flat(only(target.memory, "reduce"))
+        op, [memory] = as_nccl(op, self.size(), flat(only(target.memory, "reduce")))
         out = memory if self.rank() == root else None
         return self._into(target, "reduce", lambda: self.communicator.reduce(memory, op, root, out), options)
 
@@ -261,20 +264,22 @@ class Operations:
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], options: Any) -> Any:
         """Leaves the reduction of all ranks' tensors r on rank r."""
         target, op = Target([only(outputs, "reduce_scatter")]), operation(options.reduceOp, outputs)
-        given = [flat(contiguous(tensor)) for tensor in only(inputs, "reduce_scatter")]
-        if isinstance(op, datatypes.PreMulSum):  # which calls with blocks of any lengths do not have
-            with told:
-                given, op = [op.times(a) for a in given], "sum"
-        out = flat(target.memory[0])
-        return self._into(
-            target, "reduce_scatter", lambda: self.communicator.reduce_scatter_v(given, None, op, out=out), options
-        )
+        arrays = [flat(contiguous(tensor)) for tensor in only(inputs, "reduce_scatter")]
+        op, [out, *given] = as_nccl(op, self.size(), flat(target.memory[0]), *arrays)
+
+        def run() -> None:
+            if isinstance(op, datatypes.PreMulSum):  # which calls with blocks of any lengths do not have
+                self.communicator.reduce_scatter_v([op.times(a) for a in given], None, "sum", out=out)
+            else:
+                self.communicator.reduce_scatter_v(given, None, op, out=out)
+
+        return self._into(target, "reduce_scatter", run, options)
 
     @refusing
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
         target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp, [output])
-        out = flat(target.memory[0])
+        op, [out, source] = as_nccl(op, self.size(), flat(target.memory[0]), source)
         return self._into(
             target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
         )
@@ -287,12 +292,16 @@ class Operations:
         target, op = Target(outputs), operation(options.reduceOp, outputs)
         given = [flat(contiguous(tensor)) for tensor in inputs]
         arrays = [flat(memory) for memory in target.memory]
+        each = [as_nccl(op, self.size(), *pair) for pair in zip(arrays, given, strict=True)]
 
         def run() -> None:
-            if len(given) == len(arrays) == 1:
-                self.communicator.reduce_scatter(given[0], op, arrays[0])
-            else:
-                self.communicator.reduce_scatter_many(given, op, arrays)
+            if len(each) == 1:
+                [(how, [out, source])] = each
+                self.communicator.reduce_scatter(source, how, out)
+                return
+            with self.communicator.coalesce() as calls:
+                for how, [out, source] in each:
+                    calls.reduce_scatter(source, how, out)
 
         return self._into(target, "reduce_scatter_tensor", run, options)
 

@@ -52,6 +52,20 @@ def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:
     raise as_torch(errors.error("BadReduceOp", f"{kind}; expected one of {', '.join(_OPS.values())}"))
 
 
+def as_nccl(op: datatypes.Op, ranks: int, *arrays: Array) -> tuple[datatypes.Op, list[Array]]:
+    """Returns a reduction, and its arrays, so that it averages as NCCL does.
+
+    NCCL multiplies floating-point numbers before it adds them, since the sum of large ones may overflow; of complex
+    ones the parts. Of integers it divides the sum, as "avg" does.
+    """
+    kind = datatypes.kind(arrays[0].dtype) if op == "avg" else ""
+    if kind not in ("float", "complex"):
+        return op, list(arrays)
+    if kind == "complex":
+        arrays = tuple(a.view(f"f{a.itemsize // 2}") for a in arrays)
+    return datatypes.PreMulSum(1 / ranks), list(arrays)
+
+
 def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a tensor whose memory can be shared: `tensor` itself if its memory is contiguous, else a copy.
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gc3/runtime/interp/small_float.h"
+
 namespace gc3::interp {
 
 std::vector<std::vector<std::uint64_t>> divisors(const Plan& plan) {
@@ -13,6 +15,29 @@ std::vector<std::vector<std::uint64_t>> divisors(const Plan& plan) {
     }
   }
   return all;
+}
+
+std::optional<model::Factor> average_factor(model::DataType type, std::uint32_t ranks) {
+  using model::DataType;
+  const double exact = 1.0 / ranks;
+  const auto single = static_cast<float>(exact);
+  const auto of = [type](auto element) { return model::Factor::of(&element, type); };
+  switch (type) {
+    case DataType::float64:
+      return of(exact);
+    case DataType::float32:
+      return of(single);
+    case DataType::float16:
+      return of(static_cast<std::uint16_t>(SmallFloat<5, 10, true>::narrow(single)));
+    case DataType::bfloat16:
+      return of(static_cast<std::uint16_t>(SmallFloat<8, 7, true>::narrow(single)));
+    case DataType::float8_e4m3fn:
+      return of(static_cast<std::uint8_t>(E4M3::narrow(single)));
+    case DataType::float8_e5m2:
+      return of(static_cast<std::uint8_t>(E5M2::narrow(single)));
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace gc3::interp

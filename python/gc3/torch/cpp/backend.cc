@@ -227,8 +227,10 @@ class Backend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override {
     const std::int32_t op = numbers_.op(options.reduceOp);
-    if (op < 0 || outputs.size() != 1 || inputs.size() != 1 || inputs[0].size() != static_cast<std::size_t>(size_) ||
-        !are_alike(outputs[0], inputs[0]) || inputs[0][rank_].numel() != outputs[0].numel()) {
+    const bool averages = options.reduceOp == c10d::ReduceOp::AVG;  // Python multiplies before
+    if (op < 0 || averages || outputs.size() != 1 || inputs.size() != 1 ||
+        inputs[0].size() != static_cast<std::size_t>(size_) || !are_alike(outputs[0], inputs[0]) ||
+        inputs[0][rank_].numel() != outputs[0].numel()) {
       return slow(OpType::REDUCE_SCATTER, "reduce_scatter", options.asyncOp, outputs, outputs, inputs, options);
     }
     const gc3_kind kind{numbers_.reduce_scatter, numbers_.type(outputs[0]), op, 0};

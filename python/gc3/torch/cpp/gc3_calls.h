@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define GC3_CALLS_VERSION "3"
+#define GC3_CALLS_VERSION "4"
 #define GC3_CALLS_NAME "gc3.calls." GC3_CALLS_VERSION
 
 #ifdef __cplusplus
@@ -35,7 +35,8 @@ typedef struct gc3_kind {
 } gc3_kind;
 
 // A call with equal blocks, as Communicator of gc3.h takes it. Of a broadcast both buffers are given on the root, and
-// the output alone elsewhere.
+// the output alone elsewhere. An average of floating-point or complex numbers multiplies before it adds, as NCCL's
+// does.
 typedef struct gc3_call {
   gc3_kind kind;
   const void* input;
@@ -43,7 +44,7 @@ typedef struct gc3_call {
   uint64_t count;  // elements of a block
 } gc3_call;
 
-// A call whose blocks have lengths of their own.
+// A call whose blocks have lengths of their own. An average divides the sum.
 typedef struct gc3_v_call {
   gc3_kind kind;
   const uint64_t* counts;  // of all blocks, in elements
