@@ -87,8 +87,12 @@ Message describe(const Face& face, bool sends, nb::handle array, nb::handle peer
   if (d.operand.device != kHost) {
     throw DiagnosticError({ErrorCode::BadBuffer, "an array on a device; sends and receives take arrays of the host"});
   }
-  d.operation = {sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive, d.operand.address,
-                 d.operand.bytes(), rank_of(face, peer, !sends), tag_of(tag, !sends)};
+  d.operation = {sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive,
+                 d.operand.address,
+                 d.operand.bytes(),
+                 rank_of(face, peer, !sends),
+                 tag_of(tag, !sends),
+                 d.operand.known ? p2p::type_of(d.operand.type) : std::uint8_t{0}};
   return d;
 }
 
@@ -101,7 +105,7 @@ void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::opt
   const Message d = describe(*self.p, true, x, to, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
-  without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits); });
+  without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits, o.type); });
 }
 
 Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
@@ -109,7 +113,8 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
   const Message d = describe(*self.p, false, out, source, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
-  return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits); }), d.element());
+  return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits, o.type); }),
+                d.element());
 }
 
 // Each operation: whether it sends, the array, the rank, the tag.

@@ -253,6 +253,7 @@ inline Status describe(const Message& message, p2p::Operation& as) {
   as.data = static_cast<std::uint8_t*>(message.data);
   as.peer = message.peer;
   as.tag = message.tag;
+  as.type = p2p::type_of(message.type);
   return {};
 }
 
@@ -284,7 +285,7 @@ Status Communicator::send(const void* data, std::size_t count, DataType type, st
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   p2p::Operation operation;
   GC3_CHECK(describe(send_of(data, count, type, to, tag), operation));
-  return messenger->send(data, operation.bytes, to, tag, {timeout_s, {}});
+  return messenger->send(data, operation.bytes, to, tag, {timeout_s, {}}, operation.type);
 }
 
 Result<Transferred> Communicator::recv(void* data, std::size_t count, DataType type, std::uint32_t source,
@@ -292,7 +293,8 @@ Result<Transferred> Communicator::recv(void* data, std::size_t count, DataType t
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   p2p::Operation operation;
   GC3_CHECK(describe(receive_of(data, count, type, source, tag), operation));
-  GC3_ASSIGN(const p2p::Envelope envelope, messenger->receive(data, operation.bytes, source, tag, {timeout_s, {}}));
+  GC3_ASSIGN(const p2p::Envelope envelope,
+             messenger->receive(data, operation.bytes, source, tag, {timeout_s, {}}, operation.type));
   return in_elements(envelope, type);
 }
 

@@ -137,11 +137,11 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
         comm.barrier()
         if comm.rank == 0:
             comm.send(np.ones(5), other, 6)
-            comm.send(np.ones(7, np.int8), other, 7)
+            comm.send(np.zeros(7, "S1"), other, 7)
         else:
-            for tag in (6, 7):
+            for tag, out in ((6, x), (7, np.zeros(4, "S8"))):
                 try:
-                    comm.recv(x, other, tag)
+                    comm.recv(out, other, tag)
                 except gc3.UserError as problem:
                     said.append(f"{problem.code} {problem.message}")
         assert comm.sendrecv(x, other, np.zeros(4)).count == 4
@@ -163,6 +163,41 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
     assert "receives at most 32" in second[13]
     assert second[14].startswith("GC3-R001")
     assert "no whole number of elements of 8 bytes" in second[14]
+
+
+@pytest.mark.parametrize("count", [2, 1_000_000])  # a copy in shared memory; one that stays with the sender
+@pytest.mark.parametrize("sent", [np.int32, np.int64, "S4"])
+def test_a_message_of_another_type_is_an_error_of_both_ranks(count: int, sent: Any) -> None:
+    def body(comm: gc3.Communicator) -> list[str]:
+        other = 1 - comm.rank
+        x, out = np.ones(count, sent), np.zeros(2 * count, np.float32)
+        # As bytes, on purpose.
+        if comm.rank == 0:
+            comm.send(x.view(np.uint8), other)
+        else:
+            assert comm.recv(out.view(np.uint8), other).count == x.nbytes
+            assert out.tobytes()[: x.nbytes] == x.tobytes()
+        said: list[str] = []
+        for _ in range(2):
+            try:
+                if comm.rank == 0:
+                    comm.send(x, other, 5)
+                    comm.recv(out, other, 6)
+                else:
+                    comm.recv(out, other, 5)
+            except gc3.CommError as problem:
+                said.append(f"{problem.code} {problem.message} {problem}")
+        return said
+
+    for said in gc3.spawn(body, 2):
+        assert len(said) == 2
+        for text in said:
+            assert text.startswith("GC3-R010")
+            assert "rank 0 (process" in text
+            name = "a type that GC3 does not have" if sent == "S4" else np.dtype(sent).name
+            assert f"sends {name}, and rank 1 (process" in text
+            assert "receives float32" in text
+            assert "views of uint8 on both sides" in text
 
 
 def test_a_lost_rank_and_two_sends_that_wait_for_each_other_are_named() -> None:

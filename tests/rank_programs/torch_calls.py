@@ -240,6 +240,36 @@ def messages_of_other_sizes() -> None:
         refused(future.wait)
 
 
+def messages_of_other_types() -> None:
+    """A message of another type than its tensor is an error of both ranks; as bytes it is received."""
+    for sent, received in ((torch.int64, torch.float64), (torch.float8_e4m3fnuz, torch.uint8)):
+        pair = dist.new_group([0, 1])
+        x, out = torch.ones(3).to(sent), torch.empty(3).to(received)
+        if RANK > 1:
+            continue
+        if RANK == 0:
+            dist.send(x, 1, pair)
+            dist.send(x.view(torch.uint8), 1, pair)
+        else:
+            same_type = torch.empty(3).to(sent)
+            dist.recv(same_type, 0, pair)
+            dist.recv(out.view(torch.uint8), 0, pair)
+            assert out.view(torch.uint8).tolist() == same_type.view(torch.uint8).tolist()
+        for _ in range(2):
+            try:
+                if RANK == 0:
+                    dist.send(x, 1, pair)
+                    dist.recv(out, 1, pair)
+                else:
+                    dist.recv(out, 0, pair)
+            except RuntimeError as problem:
+                assert "GC3-R010" in str(problem)
+                assert "GC3 does not have" in str(problem) if received is torch.uint8 else "int64" in str(problem)
+            else:
+                raise AssertionError
+        dist.destroy_process_group(pair)
+
+
 def messages_that_nobody_waits_for() -> None:
     """Their tensors are released once they have left."""
     after, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -382,7 +412,7 @@ def groups() -> None:
 
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 assert dist.get_backend() == "gc3"
-MESSAGES = (messages, messages_of_other_sizes, messages_that_nobody_waits_for)
+MESSAGES = (messages, messages_of_other_sizes, messages_of_other_types, messages_that_nobody_waits_for)
 for check in (reductions, parts, exchanges, memory, *MESSAGES, coalesced, later, groups):
     check()
     print(check.__name__)

@@ -103,6 +103,12 @@ def flat(tensor: torch.Tensor) -> Array:
     return found if found.ndim == 1 else found.reshape(-1)
 
 
+def message(tensor: torch.Tensor) -> Array:
+    """Returns the memory of a message as `flat` does; NumPy moves what GC3 has no type for as bytes of no type."""
+    found = flat(tensor)
+    return found.view("V1") if found.dtype == "uint8" and tensor.dtype is not torch.uint8 else found
+
+
 class Target:
     """Tensors that a call writes, each through a contiguous copy where its own memory is not contiguous."""
 

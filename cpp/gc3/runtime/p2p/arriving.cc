@@ -13,6 +13,11 @@ bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
   return (receive.peer == source || receive.peer == kAnySource) && (receive.tag == tag || receive.tag == kAnyTag);
 }
 
+std::string type_named(std::uint64_t type) {
+  if (type == 0 || type > model::kDataTypes.size()) return "a type that GC3 does not have";
+  return std::string(model::kDataTypes[type - 1].name);
+}
+
 }  // namespace
 
 bool Messenger::advance(const Request* until) {
@@ -69,7 +74,7 @@ void Messenger::taken(std::uint32_t source, std::uint64_t cost) {
 void Messenger::arrive(std::uint32_t source, const Record& record) {
   Incoming& in = in_[source];
   if (record.kind == RecordKind::message) {
-    arrive_first(source, {record.tag, 0, record.bytes, 0}, record.data, record.bytes);
+    arrive_first(source, {record.tag, 0, record.bytes, 0, record.type}, record.data, record.bytes);
     return;
   }
   if (record.kind == RecordKind::more) {
@@ -257,8 +262,10 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
 // False: the sender has withdrawn it.
 bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Request& request) {
   request.serial = head.serial;
+  const bool same = head.type == request.call.type;  // else the sender ends with the group, and is told why
   if (head.slot == kNoSlot) {
     if (!fits(source, head, request) || head.bytes == 0) {
+      if (!same) return true;
       out_[source].replies.push_back({RecordKind::want, {head.tag, kNoSlot, 0, head.serial}});
       if (!request.problem) finish(request);
     } else {
@@ -269,7 +276,7 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
   Incoming& in = in_[source];
   if (!in.pipe.take_slot(head.slot, head.serial)) return false;
   if (!fits(source, head, request)) {
-    in.pipe.finish_slot(head.slot, head.serial);
+    if (same) in.pipe.finish_slot(head.slot, head.serial);
     return true;
   }
   request.slot = head.slot;
@@ -298,9 +305,18 @@ void Messenger::want(std::uint32_t source, Request& request) {
   out_[source].replies.push_back({RecordKind::want, {request.got.tag, kNoSlot, request.got.bytes, request.serial}});
 }
 
-// Whether the message fits the receive, which fails otherwise.
+// Whether the message fits the receive, which fails otherwise. Elements of another type are a mistake of both ranks, so
+// the group is given up: the sender of a short message has gone on.
 bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& request) {
   request.got = {source, head.tag, head.bytes};
+  if (head.type != request.call.type) {
+    Diagnostic reason(ErrorCode::CallsDiffer, "a message with tag " + std::to_string(head.tag) + ": " +
+                                                  group_.who(source) + " sends " + type_named(head.type) + ", and " +
+                                                  group_.who(rank_) + " receives " + type_named(request.call.type));
+    reason.note("to move the bytes as they are, pass views of uint8 on both sides");
+    fail(request, group_.give_up(reason));
+    return false;
+  }
   if (head.bytes <= request.call.bytes) return true;
   fail(request, Diagnostic(ErrorCode::Truncated, group_.who(source) + " has sent " + std::to_string(head.bytes) +
                                                      " bytes with tag " + std::to_string(head.tag) + ", and " +

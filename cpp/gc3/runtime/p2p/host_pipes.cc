@@ -27,11 +27,6 @@ constexpr std::uint64_t kLineSlot = std::uint64_t{1} << 16U;  // bytes
 // A connection that has ended is an error of its own only if nobody has noticed by then that the rank or its host has.
 constexpr auto kNoticed = std::chrono::milliseconds(3500);
 
-std::uint64_t word_of(RecordKind kind, std::int32_t tag, std::uint64_t bytes) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(tag)) << 32U | bytes << 8U |
-         static_cast<std::uint64_t>(kind);
-}
-
 }  // namespace
 
 HostPipes::HostPipes(Group& group, std::vector<std::uint32_t> hosts)
@@ -181,12 +176,12 @@ Record HostPipes::look(std::uint32_t source) const {
   const std::uint64_t rest = inlet.lengths[slot] - from.read;
   std::uint64_t first = 0;
   if (rest >= kWord) std::memcpy(&first, message + from.read, kWord);
-  const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
+  const std::uint64_t bytes = first >> 8U & 0x7'ffffU;
   const auto kind = static_cast<RecordKind>(first & 0xffU);
   // No messenger sends that: such a message is passed over as a whole.
   const bool none = kind == RecordKind::none || kind == RecordKind::skip;
   if (rest < kWord || bytes > rest - kWord || none) return {RecordKind::skip, 0, nullptr, rest};
-  return {kind, static_cast<std::int32_t>(first >> 32U), message + from.read + kWord, bytes};
+  return {kind, static_cast<std::int32_t>(first >> 32U), message + from.read + kWord, bytes, first >> 27U & 0x1fU};
 }
 
 void HostPipes::next(std::uint32_t source) {

@@ -74,7 +74,7 @@ Status Messenger::begin(Request& request) {
 Status Messenger::begin_send(Request& request) {
   const Operation& call = request.call;
   if (call.peer == rank_) {
-    const MessageHead head{call.tag, 0, call.bytes, 0};
+    const MessageHead head{call.tag, 0, call.bytes, 0, call.type};
     Held message{head, 0, false, 0, &request, {}};
     if (Request* const receive = find_posted(rank_, call.tag)) {
       posted_.erase(*receive);
@@ -136,7 +136,7 @@ bool Messenger::send_at_once(const Operation& call) {
   const std::uint64_t cost = cost_of(call.bytes);
   if (!out.pipe.afford(cost, kMostHeld) || !out.pipe.has_room(length_of(call.bytes))) return false;
   out.pipe.spend(cost);
-  out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes);
+  out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes, call.type);
   ring(call.peer);
   if (apart(call.peer)) carry_on();
   return true;
@@ -149,7 +149,7 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
   if (!in.pipe.is_open() || !in.held.empty() || posted_.first() != nullptr) return false;
   const Record record = in.pipe.look();
   if (record.kind != RecordKind::message || record.bytes > call.bytes) return false;
-  if (call.tag != record.tag && call.tag != kAnyTag) return false;
+  if (record.type != call.type || (call.tag != record.tag && call.tag != kAnyTag)) return false;
   if (record.bytes != 0) std::memcpy(call.data, record.data, record.bytes);
   got = {call.peer, record.tag, record.bytes};
   in.pipe.take(cost_of(record.bytes));
@@ -165,9 +165,9 @@ bool Messenger::leave(Outgoing& out, Request& request) {
     if (!out.pipe.has_room(room_of(call.bytes))) return false;
     out.pipe.spend(cost_of(call.bytes));
     if (call.bytes <= kPayload) {
-      out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes);
+      out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes, call.type);
     } else {
-      out.pipe.put(RecordKind::first, {call.tag, 0, call.bytes, 0}, call.data, kPayload);
+      out.pipe.put(RecordKind::first, {call.tag, 0, call.bytes, 0, call.type}, call.data, kPayload);
       for (std::uint64_t sent = kPayload; sent < call.bytes; sent += kPayload) {
         out.pipe.put(RecordKind::more, call.tag, call.data + sent, std::min(call.bytes - sent, kPayload));
       }
@@ -188,7 +188,7 @@ bool Messenger::leave(Outgoing& out, Request& request) {
         request.slot, request.serial,
         offset != core::Window::kNowhere ? Slot::kShared | offset : reinterpret_cast<std::uintptr_t>(call.data));
   }
-  out.pipe.put(RecordKind::offer, {call.tag, request.slot, call.bytes, request.serial});
+  out.pipe.put(RecordKind::offer, {call.tag, request.slot, call.bytes, request.serial, call.type});
   return true;
 }
 

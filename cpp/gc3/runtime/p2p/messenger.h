@@ -50,10 +50,12 @@ class Messenger final : public core::Pending::Work {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
-  // From any thread. After a failure that concerns the group every later call fails for the same reason.
-  Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const WaitLimits& limits = {});
+  // From any thread. After a failure that concerns the group every later call fails for the same reason. `type`: of
+  // Operation.
+  Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const WaitLimits& limits = {},
+              std::uint8_t type = 0);
   Result<Envelope> receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                           const WaitLimits& limits = {});
+                           const WaitLimits& limits = {}, std::uint8_t type = 0);
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
   Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 

@@ -30,7 +30,7 @@ inline std::atomic_ref<std::uint64_t> word(std::uint64_t& of) { return std::atom
 enum class RecordKind : std::uint8_t {
   none,
   skip,     // the next record is at the beginning of the ring
-  message,  // a whole message; its tag is in the word
+  message,  // a whole message; its tag and type are in the word
   first,    // a head, and the beginning of a message
   more,     // the next part of it, in the records that follow
   offer,    // a head: a message in the sender's memory
@@ -47,6 +47,7 @@ struct MessageHead {
   std::uint32_t slot = 0;    // of an offer; kNoSlot: it has none
   std::uint64_t bytes = 0;   // of the whole message
   std::uint64_t serial = 0;  // of an offer, what it is wanted by, and its parts
+  std::uint64_t type = 0;    // of Operation; as wide as the others, so that no byte of a record is undefined
 };
 
 // A record: its word, then so many bytes.
@@ -66,6 +67,12 @@ struct alignas(64) Slot {
     return serial << 3U | static_cast<std::uint64_t>(state);
   }
 };
+
+// The word of a record. Five bits of it are the type of a `message`: no record has 2^19 bytes.
+inline constexpr std::uint64_t word_of(RecordKind kind, std::int32_t tag, std::uint64_t bytes, std::uint64_t type = 0) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(tag)) << 32U | type << 27U | bytes << 8U |
+         static_cast<std::uint64_t>(kind);
+}
 
 struct PipeSize {
   static constexpr std::uint64_t kRing = std::uint64_t{1} << 19U;  // bytes, at most
@@ -126,10 +133,10 @@ class SenderEnd {
     publish(kind, 0, sizeof head + bytes);
   }
   // Of `message` and `more`.
-  void put(RecordKind kind, std::int32_t tag, const std::uint8_t* data, std::uint64_t bytes) {
+  void put(RecordKind kind, std::int32_t tag, const std::uint8_t* data, std::uint64_t bytes, std::uint64_t type = 0) {
     std::uint8_t* to = begin(bytes);
     if (bytes != 0) access_.write(to, data, bytes);
-    publish(kind, tag, bytes);
+    publish(kind, tag, bytes, type);
   }
   // Whether so much more may be sent unasked, of which the receiver keeps at most `bound`. relaxed: no data follows
   // from the count.
@@ -183,14 +190,13 @@ class SenderEnd {
     if (length_of(bytes) > rest) publish(RecordKind::skip, 0, rest - kWord);
     return pipe_->at(next_, ring_) + kWord;
   }
-  void publish(RecordKind kind, std::int32_t tag, std::uint64_t bytes) {
+  void publish(RecordKind kind, std::int32_t tag, std::uint64_t bytes, std::uint64_t type = 0) {
     std::uint64_t& first = pipe_->word_at(next_, ring_);
     next_ += length_of(bytes);
     // relaxed: the word of this record publishes it.
     access_.store(pipe_->word_at(next_, ring_), 0, std::memory_order_relaxed);
     // release: whoever sees the word sees the record, and that the next one is not there yet.
-    access_.store(first, static_cast<std::uint64_t>(tag) << 32U | bytes << 8U | static_cast<std::uint64_t>(kind),
-                  std::memory_order_release);
+    access_.store(first, word_of(kind, tag, bytes, type), std::memory_order_release);
   }
 
   PipeMemory<Size>* pipe_ = nullptr;
@@ -207,6 +213,7 @@ struct Record {
   std::int32_t tag = 0;
   const std::uint8_t* data = nullptr;
   std::uint64_t bytes = 0;
+  std::uint64_t type = 0;  // of a `message`
 };
 
 // The receiver's end.
@@ -225,11 +232,11 @@ class ReceiverEnd {
       next_ += ring_ - (next_ & (ring_ - 1));
       first = access_.load(pipe_->word_at(next_, ring_), std::memory_order_acquire);
     }
-    const std::uint64_t bytes = first >> 8U & 0xff'ffffU;
+    const std::uint64_t bytes = first >> 8U & 0x7'ffffU;
     // No messenger writes more.
     if (first == 0 || bytes > Size::kInRecord || (next_ & (ring_ - 1)) + length_of(bytes) > ring_) return {};
     return {static_cast<RecordKind>(first & 0xffU), static_cast<std::int32_t>(first >> 32U),
-            pipe_->at(next_, ring_) + kWord, bytes};
+            pipe_->at(next_, ring_) + kWord, bytes, first >> 27U & 0x1fU};
   }
   // The word that will not be zero once the next record is there. If another thread has taken that record meanwhile, it
   // may be anything.

@@ -98,8 +98,8 @@ class Messenger::Watch : public core::Waiter::Check {
 Messenger::~Messenger() { close(); }
 
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
-                       const WaitLimits& limits) {
-  const Operation operation = send_of(data, bytes, to, tag);
+                       const WaitLimits& limits, std::uint8_t type) {
+  const Operation operation = send_of(data, bytes, to, tag, type);
   Envelope sent;
   if (at_once(operation, sent)) return {};
   GC3_CHECK(check(operation));
@@ -115,8 +115,8 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
 }
 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                                    const WaitLimits& limits) {
-  const Operation operation = receive_of(data, bytes, source, tag);
+                                    const WaitLimits& limits, std::uint8_t type) {
+  const Operation operation = receive_of(data, bytes, source, tag, type);
   Envelope got;
   if (at_once(operation, got)) return got;
   GC3_CHECK(check(operation));

@@ -457,7 +457,7 @@ class Backend : public c10d::Backend {
     }
     const std::string title = at::hasCallbacks() ? name_ + ":" + name : std::string();
     return c10::make_intrusive<Message>(caller_, rank_, type, title.empty() ? nullptr : title.c_str(), tensors[0],
-                                        memory, peer, tag, wrong_size_);
+                                        memory, numbers_.type(memory), peer, tag, wrong_size_);
   }
   void stop() {
     if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {

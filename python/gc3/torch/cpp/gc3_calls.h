@@ -85,9 +85,10 @@ typedef struct gc3_calls {
   gc3_outcome (*agree)(void* comm, const gc3_v_known* known, uint64_t* counts, int waits_here,
                        const gc3_errors* errors);
   gc3_outcome (*barrier)(void* comm, int waits_here, const gc3_errors* errors);
-  // Starts to send to a rank, or to receive from it; peer and tag -1 of a receive: any. Null: it failed. The buffer
-  // belongs to the message until it is done.
-  gc3_message* (*start)(void* comm, int sends, void* data, uint64_t bytes, int64_t peer, int32_t tag,
+  // Starts to send to a rank, or to receive from it; peer and tag -1 of a receive: any. `type`: the number of that
+  // of the elements, or -1 for one without a number. Null: it failed. The buffer belongs to the message until it is
+  // done.
+  gc3_message* (*start)(void* comm, int sends, void* data, uint64_t bytes, int32_t type, int64_t peer, int32_t tag,
                         const gc3_errors* errors);
   int (*test)(void* comm, gc3_message* message);  // whether it is done, successfully or not
   // `timeout_s` < 0: that of the communicator.

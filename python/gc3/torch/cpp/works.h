@@ -284,10 +284,10 @@ class Call : public c10d::Work {
 // A send or receive, which takes no turn with the collectives.
 class Message : public c10d::Work {
  public:
-  // `memory` is the contiguous memory of `tensor`. `wrong` is a function of Python: the text of the error for a message
-  // of another size.
+  // `memory` is the contiguous memory of `tensor`, `number` that of its type. `wrong` is a function of Python: the text
+  // of the error for a message of another size.
   Message(std::shared_ptr<Caller> caller, int rank, c10d::OpType type, const char* title, Tensor tensor, Tensor memory,
-          std::int64_t peer, int tag, Held wrong)
+          std::int32_t number, std::int64_t peer, int tag, Held wrong)
       : Work(rank, type, title, title == nullptr ? std::nullopt : std::optional<Tensors>({tensor})),
         caller_(std::move(caller)),
         tensor_(std::move(tensor)),
@@ -298,7 +298,7 @@ class Message : public c10d::Work {
     std::string text;
     const gc3_errors errors = Caller::sink(text);
     message_ = caller_->calls().start(caller_->comm(), sends_ ? 1 : 0, memory_.mutable_data_ptr(), memory_.nbytes(),
-                                      peer, tag, &errors);
+                                      number, peer, tag, &errors);
     if (message_ == nullptr) fail(text);
   }
   ~Message() override { caller_->drop(message_, std::move(memory_)); }
