@@ -80,6 +80,7 @@ def test_wrong_calls_of_every_function_and_class(module: str) -> None:
 
 def test_wrong_calls_of_every_method_of_a_communicator() -> None:
     with gc3.init(rank=0, size=1, job="public") as comm, comm.coalesce() as together:
+        comm.send_object("for recv_object, the one call without arguments that would wait", 0)
         for owner in comm, together, comm.all_reduce_async([1.0]), comm.isend([1.0], 0):
             for method in methods(owner):
                 assert told(method, surplus=1), method

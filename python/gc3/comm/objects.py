@@ -128,7 +128,8 @@ def recv(comm: _core.Communicator, source: int | None, tag: int | None) -> Any:
     first = comm.recv(head, source, tag)
     mark, length = head.tolist()
     if first.count != head.size or mark != _MARK or length < 0:
-        raise errors.error("BadObject", f"the message of rank {first.source} with tag {first.tag} is none of send_object")
+        what = f"the message of rank {first.source} with tag {first.tag} is none of send_object"
+        raise errors.error("BadObject", what)
     part = np.empty(length, np.uint8)
     comm.recv(part, first.source, first.tag)
     return _read(comm, part, first.source)
