@@ -73,7 +73,7 @@ struct Handle {
 template <class Make>
 auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
   const auto refuse = [&](const Diagnostic& problem) {
-    const nb::gil_scoped_release release;
+    const nanobind::gil_scoped_release release;
     comm.refuse(problem);
   };
   try {
@@ -81,12 +81,12 @@ auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
   } catch (const DiagnosticError& error) {
     refuse(error.problem());
     throw;
-  } catch (const nb::python_error& error) {
+  } catch (const nanobind::python_error& error) {
     // Others than exceptions, as of Ctrl-C, have ended the calls of all ranks.
-    if (nb::hasattr(error.value(), "diagnostics")) {
-      refuse(nb::cast<Diagnostic>(error.value().attr("diagnostics")[0]));
+    if (nanobind::hasattr(error.value(), "diagnostics")) {
+      refuse(nanobind::cast<Diagnostic>(error.value().attr("diagnostics")[0]));
     } else if (error.matches(PyExc_Exception)) {
-      refuse({ErrorCode::BadArgument, nb::str(error.value()).c_str()});
+      refuse({ErrorCode::BadArgument, nanobind::str(error.value()).c_str()});
     }
     throw;
   }
