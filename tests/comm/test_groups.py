@@ -103,6 +103,20 @@ def test_an_error_of_a_group_has_its_name_and_does_not_affect_others() -> None:
         assert said.startswith("the ranks make different calls: group pair: call 2 of the communicator")
 
 
+def test_a_rank_outside_the_list_of_a_group_disturbs_nobody() -> None:
+    def body(comm: gc3.Communicator) -> tuple[str, float]:
+        said = ""
+        try:
+            comm.group([0, 1], name="pair").close()
+        except gc3.UserError as problem:
+            said = problem.message
+        return said, float(comm.all_reduce(np.ones(1))[0])
+
+    found = gc3.spawn(body, 3)
+    assert [total for _, total in found] == [3.0] * 3
+    assert [bool(said) for said, _ in found] == [False, False, True]
+
+
 def test_invalid_groups_are_refused() -> None:
     lists: list[Any] = [[], [0, 0], [1], ["x"]]
 

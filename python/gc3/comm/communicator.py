@@ -306,15 +306,15 @@ class Communicator(VForms):
         joined = self.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout, self._learning)
 
-    @told
     def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
         """Returns a communicator of some ranks. Only these ranks call it.
 
         The new communicator has its own order of calls. Calls of this communicator may be running. Groups with a name
-        are told apart by ranks and name: ranks and threads may make and use them in any order, and on one host do not
-        wait for each other before their first call. Groups without one are made in the same order on any two ranks that
-        are in several of them, by one thread, and in order with the calls of this communicator that are waited for. A
-        difference that can be seen is an error on all ranks at once, and ends this communicator.
+        are told apart by ranks and name: on one host, ranks and threads may make and use up to 32 of them in any order,
+        and do not wait for each other before their first call. Between hosts they are made in one order. Groups without
+        one are made in the same order on any two ranks that are in several of them, by one thread, and in order with
+        the calls of this communicator that are waited for. A difference that can be seen is an error on all ranks at
+        once, and ends this communicator.
 
         Args:
             ranks: Ranks of this communicator, including this one. In this order they become ranks 0, 1, ... of the new
@@ -327,9 +327,16 @@ class Communicator(VForms):
             gc3.UserError: The list is invalid.
             gc3.CommError: One of the ranks has ended, or does not make the group in time.
         """
-        members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
-        waits = self._timeout if timeout is None else seconds(timeout)
-        return Communicator(self.group_of(members, str(name), waits), waits, self._learning)
+        members: list[int] | None = None
+        try:
+            members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
+            waits = self._timeout if timeout is None else seconds(timeout)
+            return Communicator(self.group_of(members, str(name), waits), waits, self._learning)
+        except errors.UserError as problem:
+            outside = members is not None and len(set(members)) == len(members) and self.rank not in members
+            if not outside:  # else nobody waits for this rank
+                self.refuse(problem.diagnostics[0])
+            raise
 
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the ranks that have neither ended nor closed this one, in their order.
