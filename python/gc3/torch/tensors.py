@@ -59,7 +59,9 @@ def as_nccl(op: datatypes.Op, ranks: int, *arrays: Array) -> tuple[datatypes.Op,
     ones the parts. Of integers it divides the sum, as "avg" does.
     """
     kind = datatypes.kind(arrays[0].dtype) if op == "avg" else ""
-    if kind not in ("float", "complex"):
+    if kind not in ("float", "complex") or any(
+        a.dtype != arrays[0].dtype for a in arrays
+    ):  # types that differ are refused
         return op, list(arrays)
     if kind == "complex":
         arrays = tuple(a.view(f"f{a.itemsize // 2}") for a in arrays)
