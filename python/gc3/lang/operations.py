@@ -57,6 +57,7 @@ def _next_step() -> None:  # pyright: ignore[reportUnusedFunction]
 if not TYPE_CHECKING:
     # These add no frame, so an operation is still attributed to the caller's line.
     chunk = functools.update_wrapper(public(_core.chunk), _chunk)
+    chunk.__name__ = chunk.__qualname__ = "chunk"
     next_step = functools.update_wrapper(public(_core.next_step), _next_step)
     next_step.__name__ = next_step.__qualname__ = "next_step"
 
