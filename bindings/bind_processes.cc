@@ -411,12 +411,8 @@ void bind_processes(nb::module_& m) {
           "describe", [](Face& f, const std::string& text) { without_gil([&] { return f.body().describe(text); }); },
           "text"_a, "In the order of calls: ranks whose texts differ learn it with their next call.")
       .def(
-          "refuse",
-          [](Face& f, const Diagnostic& problem) {
-            const nb::gil_scoped_release release;
-            f.body().refuse(problem);
-          },
-          "problem"_a, "In the order of calls: that this rank does not make a call, because its arguments are wrong.")
+          "refuse", [](Face& f, const Diagnostic& problem) { refuse(f.body(), problem); }, "problem"_a,
+          "In the order of calls: that this rank does not make a call, because its arguments are wrong.")
       .def(
           "shrunk",
           [](Face& f, std::optional<double> timeout) {

@@ -69,24 +69,26 @@ struct Handle {
   nanobind::object result;
 };
 
+// In the order of calls: that this rank does not make a call, because its arguments are wrong.
+inline void refuse(comm::Communicator& comm, const Diagnostic& problem) {
+  const nanobind::gil_scoped_release release;
+  comm.refuse(problem);
+}
+
 // Makes a call. If its arguments are wrong on this rank, the others would wait for it, so they are told.
 template <class Make>
 auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
-  const auto refuse = [&](const Diagnostic& problem) {
-    const nanobind::gil_scoped_release release;
-    comm.refuse(problem);
-  };
   try {
     return make();
   } catch (const DiagnosticError& error) {
-    refuse(error.problem());
+    refuse(comm, error.problem());
     throw;
   } catch (const nanobind::python_error& error) {
     // Others than exceptions, as of Ctrl-C, have ended the calls of all ranks.
     if (nanobind::hasattr(error.value(), "diagnostics")) {
-      refuse(nanobind::cast<Diagnostic>(error.value().attr("diagnostics")[0]));
+      refuse(comm, nanobind::cast<Diagnostic>(error.value().attr("diagnostics")[0]));
     } else if (error.matches(PyExc_Exception)) {
-      refuse({ErrorCode::BadArgument, nanobind::str(error.value()).c_str()});
+      refuse(comm, {ErrorCode::BadArgument, nanobind::str(error.value()).c_str()});
     }
     throw;
   }

@@ -18,7 +18,7 @@ from gc3.torch import native
 from gc3.torch.joining import join
 from gc3.torch.lane import Lane
 from gc3.torch.operations import Operations, Tensors, only
-from gc3.torch.tensors import Target, message
+from gc3.torch.tensors import Target, flat
 from gc3.torch.work import All, Done, Moving, Started, fork_error, told
 
 if TYPE_CHECKING:
@@ -234,14 +234,14 @@ class Gc3Backend(Operations, c10d.Backend):
 
     def send(self, tensors: list[torch.Tensor], to: int, tag: int) -> torch.distributed.Work:
         """Sends a tensor."""
-        memory = message(self.memory_of(tensors, "send"))
+        memory = flat(self.memory_of(tensors, "send"))
         with told:
             return Moving(self.communicator.isend(memory, to, tag), lambda _: None, self._follow)
 
     def recv(self, tensors: list[torch.Tensor], source: int, tag: int) -> torch.distributed.Work:
         """Receives a tensor of the same size from a rank."""
         target = Target(tensors)
-        memory = message(only(target.memory, "recv"))
+        memory = flat(only(target.memory, "recv"))
 
         def end(status: _core.Status | None) -> None:
             if status is not None and status.count != memory.size:

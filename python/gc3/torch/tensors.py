@@ -58,10 +58,9 @@ def as_nccl(op: datatypes.Op, ranks: int, *arrays: Array) -> tuple[datatypes.Op,
     NCCL multiplies floating-point numbers before it adds them, since the sum of large ones may overflow; of complex
     ones the parts. Of integers it divides the sum, as "avg" does.
     """
-    kind = datatypes.kind(arrays[0].dtype) if op == "avg" else ""
-    if kind not in ("float", "complex") or any(
-        a.dtype != arrays[0].dtype for a in arrays
-    ):  # types that differ are refused
+    dtypes = {a.dtype for a in arrays}  # if they differ, the call is refused
+    kind = datatypes.kind(arrays[0].dtype) if op == "avg" and len(dtypes) == 1 else ""
+    if kind not in ("float", "complex"):
         return op, list(arrays)
     if kind == "complex":
         arrays = tuple(a.view(f"f{a.itemsize // 2}") for a in arrays)
@@ -103,12 +102,6 @@ def flat(tensor: torch.Tensor) -> Array:
     """Returns the memory of a tensor that `contiguous` has returned, with one axis."""
     found = array(tensor)
     return found if found.ndim == 1 else found.reshape(-1)
-
-
-def message(tensor: torch.Tensor) -> Array:
-    """Returns the memory of a message as `flat` does; NumPy moves what GC3 has no type for as bytes of no type."""
-    found = flat(tensor)
-    return found.view("V1") if found.dtype == "uint8" and tensor.dtype is not torch.uint8 else found
 
 
 class Target:

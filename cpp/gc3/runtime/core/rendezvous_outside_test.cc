@@ -44,19 +44,26 @@ bool forget_peer_pidfd(std::uint32_t refused = ~0U) {
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
+// Two ranks meet where `started` starts processes; false: the system allows none there, which is `refusal`.
+template <class Started>
+bool ranks_meet(const Started& started, const char* refusal) {
+  Process trial = started([] { return std::string(); });
+  if (!trial.succeeds()) {
+    MESSAGE("skipped: the system does not ", refusal);
+    return false;
+  }
+  Process host = started([] { return meets(meeting_of(0, 2)); });
+  Process guest = started([] { return meets(meeting_of(1, 2)); });
+  CHECK(guest.succeeds());
+  CHECK(host.succeeds());
+  return true;
+}
+
 TEST_CASE("without SO_PEERPIDFD the ranks meet as well, and a closed end is detected") {
   const auto old_system = [](const std::function<std::string()>& body) {
     return Process([body] { return forget_peer_pidfd() ? body() : "no filter"; });
   };
-  Process trial = old_system([] { return std::string(); });
-  if (!trial.succeeds()) {
-    MESSAGE("skipped: the system does not allow filters of system calls");
-    return;
-  }
-  Process host = old_system([] { return meets(meeting_of(0, 2)); });
-  Process guest = old_system([] { return meets(meeting_of(1, 2)); });
-  CHECK(guest.succeeds());
-  CHECK(host.succeeds());
+  if (!ranks_meet(old_system, "allow filters of system calls")) return;
   Process looks = old_system([]() -> std::string {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return "socketpair";
@@ -77,15 +84,7 @@ TEST_CASE("where pidfds are refused, the ranks meet as well, and the end of a pr
   const auto without = [](const std::function<std::string()>& body) {
     return Process([body] { return forget_peer_pidfd(SYS_pidfd_open) ? body() : "no filter"; });
   };
-  Process trial = without([] { return std::string(); });
-  if (!trial.succeeds()) {
-    MESSAGE("skipped: the system does not allow filters of system calls");
-    return;
-  }
-  Process host = without([] { return meets(meeting_of(0, 2)); });
-  Process guest = without([] { return meets(meeting_of(1, 2)); });
-  CHECK(guest.succeeds());
-  CHECK(host.succeeds());
+  if (!ranks_meet(without, "allow filters of system calls")) return;
   Process looks = without([]() -> std::string {
     if (syscall(SYS_pidfd_open, getpid(), 0) >= 0) return "the system gives pidfds";
     const pid_t child = fork();
@@ -118,15 +117,7 @@ TEST_CASE("without /proc the ranks of one launcher meet, where the system tells 
       return hidden && facts_of(getpid()) ? body() : "no";
     });
   };
-  Process trial = without([] { return std::string(); });
-  if (!trial.succeeds()) {
-    MESSAGE("skipped: the system does not tell it, or does not allow a new mount namespace");
-    return;
-  }
-  Process host = without([] { return meets(meeting_of(0, 2)); });
-  Process guest = without([] { return meets(meeting_of(1, 2)); });
-  CHECK(guest.succeeds());
-  CHECK(host.succeeds());
+  ranks_meet(without, "tell it, or does not allow a new mount namespace");
 }
 
 TEST_CASE("ranks whose launcher is not in their PID namespace meet") {
