@@ -229,15 +229,20 @@ TEST_CASE("a lost rank, leader or rank 0 is named on all hosts" * doctest::test_
 }
 
 TEST_CASE("stopped leaders are late, all hosts know them, and the job goes on with them") {
-  int said[2];  // a rank that calls, and one that knows of the stopped one
+  int said[2];  // a rank that has called, and one that knows of the stopped one
+  int goes[2];  // closed when the stopped one goes on
   REQUIRE(pipe(said) == 0);
+  REQUIRE(pipe(goes) == 0);
   const Hosting hosting(blocks(3, 1));
   const auto body = [&](Group& group) -> std::string {
     std::string wrong = exchanges(group);
     if (!wrong.empty()) return wrong;
     const std::uint32_t rank = group.rank();
     if (write(said[1], &rank, sizeof rank) != sizeof rank) return "no pipe";
-    if (rank == 2) raise(SIGSTOP);
+    // Stopped here, when all have called: its leader's thread has sent what they need.
+    std::uint8_t nothing = 0;
+    close(goes[1]);
+    if (rank == 2 && read(goes[0], &nothing, 1) != 0) return "no pipe";
     while (rank != 2 && group.runs(2)) {
       if (Status status = group.check_wait(10, {}); !status.ok()) return status.error().str();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -248,16 +253,20 @@ TEST_CASE("stopped leaders are late, all hosts know them, and the job goes on wi
   };
   std::vector<pid_t> ranks;
   for (std::uint32_t r = 0; r < hosting.size(); ++r) ranks.push_back(start_rank(hosting, r, body));
+  close(said[1]);
   std::uint32_t rank = 0;
-  for (int i = 0; i < 5; ++i) REQUIRE(read(said[0], &rank, sizeof rank) == sizeof rank);
+  for (int i = 0; i < 3; ++i) REQUIRE(read(said[0], &rank, sizeof rank) == sizeof rank);
+  kill(ranks[2], SIGSTOP);
+  for (int i = 0; i < 2; ++i) REQUIRE(read(said[0], &rank, sizeof rank) == sizeof rank);
   kill(ranks[2], SIGCONT);
+  close(goes[1]);
   for (std::uint32_t r = 0; r < hosting.size(); ++r) {
     int status = 0;
     waitpid(ranks[r], &status, 0);
     CHECK_MESSAGE(status == 0, "rank ", r);
   }
   close(said[0]);
-  close(said[1]);
+  close(goes[0]);
 }
 
 // Stands between the leaders of two hosts. After the first byte of `fails`, or after the second host has told that its
