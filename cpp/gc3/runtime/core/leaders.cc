@@ -317,15 +317,19 @@ class Visitor {
       where_ = "rank 0's host at " + to.str() + ", from " + from.str();
       GC3_ASSIGN(FileDescriptor socket, connect(to, from));
       if (!socket.valid() && !deadline_.over()) continue;  // another address of that host
-      if (!socket.valid())
+      if (!socket.valid()) {
+        if (!lacks_.empty()) return not_met(lacks_);
         return not_met("no connection to " + where_ + " within " + seconds(meeting_.timeout_s) + ": " + why_);
+      }
       Frames line(std::move(socket));
       Host here = here_;
       here.address = address_at(line.descriptor()).host();
       GC3_ASSIGN(std::optional<LeadersMet> met, enter(line, here));
       if (met) return std::move(*met);
       GC3_CHECK(pause());
-      if (deadline_.over()) return not_met(where_ + said_);
+      if (deadline_.over()) {
+        return not_met(lacks_.empty() ? where_ + " has not answered within " + seconds(meeting_.timeout_s) : lacks_);
+      }
     }
   }
 
@@ -379,9 +383,8 @@ class Visitor {
   // None if that was no rank 0 of this job, or not yet. Before its proof anybody may have its port, and rank 0 may
   // still come: what is said until then is kept for a later message.
   Result<std::optional<LeadersMet>> enter(Frames& line, const Host& here) {
-    said_ = " has not answered within " + seconds(meeting_.timeout_s);
     GC3_ASSIGN(const std::string first, wait_for(line, sizeof(Challenge), kSilenceLimit));
-    if (line.has_other_version()) said_ = " has another version of gc3 than this rank, " + release_of(meeting_);
+    if (line.has_other_version()) lacks_ = where_ + " has another version of gc3 than this rank, " + release_of(meeting_);
     const std::optional<Challenge> challenge = unpacked<Challenge>(first);
     if (!challenge) return std::optional<LeadersMet>();
     const std::string said = claim_of(meeting_, here);
@@ -393,10 +396,10 @@ class Visitor {
     GC3_ASSIGN(const std::string second, wait_for(line, sizeof(Answer), kSilenceLimit));
     const std::optional<Answer> answer = unpacked<Answer>(second);
     if (second == bytes_of(Head{Kind::unproven})) {
-      said_ = " has another GC3_SECRET than this rank, or only one of the two has one, or it is of another job than " +
-              meeting_.job;
+      lacks_ = where_ + " has another GC3_SECRET than this rank, or only one of the two has one, or it is of another " +
+               "job than " + meeting_.job;
     } else if (answer && !handshake.proven(Handshake::Role::host, said, answer->proof)) {
-      said_ = " has not proven that it knows this rank's GC3_SECRET";
+      lacks_ = where_ + " has not proven that it knows this rank's GC3_SECRET";
     }
     if (!answer || !handshake.proven(Handshake::Role::host, said, answer->proof)) return std::optional<LeadersMet>();
     // Rank 0 has proven itself, so its messages are used from here on.
@@ -428,7 +431,7 @@ class Visitor {
   JoinDeadline deadline_;
   std::string where_;
   std::string why_ = "rank 0 does not answer";
-  std::string said_;  // what the last one that took the connection lacks
+  std::string lacks_;  // what the last one that answered lacks; kept when it no longer listens
 };
 
 }  // namespace
