@@ -28,6 +28,8 @@ BUILD := build/release
 # The tools of .venv come first, so that no cmake or ninja of the machine is needed or used.
 export PATH := $(abspath $(BIN)):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# ninja starts two more jobs than there are cores, which takes a tenth more of the processor's time.
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 # Most tests use one core, or wait, so that three keep two cores busy.
 PYTEST_WORKERS ?= -n 3 --dist worksteal
