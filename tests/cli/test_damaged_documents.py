@@ -1,10 +1,12 @@
-"""JSON documents with one value replaced: each reader accepts it, or says so as the user's mistake."""
+"""Documents with one value replaced: each reader says so as the user's mistake, or accepts one of the same type."""
 
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +20,7 @@ from gc3.algorithms import load
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table
-from gc3.sim import chakra, preset_file, presets, v_counts
+from gc3.sim import calibrate, chakra, nccl_tests, preset_file, presets, pytorch_traces, v_counts
 from gc3.synth import custom
 from gc3.topologies import document
 from gc3.tune.record import Record
@@ -72,6 +74,8 @@ def explained(path: Path) -> None:
     told = CliRunner().invoke(main, ["nccl", "explain", str(path.parent)])
     assert "GC3-X001" not in told.output, told.output
     assert told.exception is None or isinstance(told.exception, SystemExit), repr(told.exception)
+    if told.exit_code:
+        raise click.UsageError(told.output)
 
 
 def compared(path: Path) -> None:
@@ -105,6 +109,54 @@ def recorded() -> dict[str, Any]:
         return json.loads(kept.path.read_text())
 
 
+def step() -> tuple[Any, Any]:
+    """What PyTorch's observer and profiler write of a computation, a call, a message and a kernel."""
+    nodes: list[Any] = []
+    events: list[Any] = []
+
+    def tensor(storage: int) -> list[Any]:
+        return [storage + 1000, storage, 0, 256, 4, "cpu"]
+
+    for name, values, kinds in (
+        ("aten::mm", [tensor(1)], ["Tensor(float)"]),
+        ("c10d::allreduce_", [[tensor(1)], False], ["GenericList[Tensor(float)]", "Bool"]),
+        ("c10d::send", [[tensor(2)], 1, 7], ["GenericList[Tensor(float)]", "Int", "Int"]),
+    ):
+        number = 2 * len(events) + 1
+        for inner in (False, True):
+            told = {"tid": 1, "op_schema": "" if inner else f"{name}(...)", **({"pg_name": "0"} if inner else {})}
+            nodes.append(
+                {
+                    "id": number + inner,
+                    "name": "record_param_comms" if inner else name,
+                    "ctrl_deps": number if inner else 0,
+                    "inputs": {"values": [] if inner else values, "types": [] if inner else kinds},
+                    "outputs": {"values": [], "types": []},
+                    "attrs": [{"name": key, "value": value} for key, value in told.items()],
+                }
+            )
+        args = {"External id": number, "Ev Idx": number}
+        events.append(
+            {"ph": "X", "cat": "cpu_op", "name": name, "tid": 5, "ts": 9.0 * number, "dur": 8.0, "args": args}
+        )
+    events.append({**events[0], "cat": "kernel", "name": "gemm", "args": {"External id": 1}})
+    world = {"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1], "pg_size": 2}
+    job = {"rank": 1, "world_size": 2, "pg_config": [world]}
+    return {"schema": "1.1.1-chakra.0.0.4", "nodes": nodes}, {"distributedInfo": job, "traceEvents": events}
+
+
+def converted(path: Path) -> None:
+    whole = dict(zip(("o.json", "p.json"), step(), strict=True))
+    for name in whole.keys() - {path.name}:
+        path.with_name(name).write_text(json.dumps(whole[name]))
+    pytorch_traces.read(*(str(path.with_name(name)) for name in whole))
+
+
+LOG = """# nccl version 2.20.5
+#       size  count  type  redop  root  time  algbw  busbw #wrong
+#        (B)  (elements)             (us)  (GB/s) (GB/s)
+        1024    256 float    sum    -1   17.3    0.06   0.10      0
+"""
 SETTINGS = {"dtype": "float32", "op": "sum", "warmup": 1, "iterations": 3, "check": True, "engine": "threads"}
 KINDS: dict[str, tuple[str, Callable[[], Any], Callable[[Path], object]]] = {
     "log of NCCL": (
@@ -156,22 +208,41 @@ KINDS: dict[str, tuple[str, Callable[[], Any], Callable[[Path], object]]] = {
         },
         lambda path: custom.read(str(path)),
     ),
+    "operators": ("o.json", lambda: step()[0], converted),
+    "profile": ("p.json", lambda: step()[1], converted),
     "groups": ("g.json", lambda: {"g": [0, 1]}, lambda path: chakra.read_groups(str(path))),
     "counts": ("n.json", lambda: [[1, 2], [3, 4]], lambda path: v_counts.read(str(path))),
 }
+# The members that a reader does not need, or takes in several types: null as "none", true as 1.
+EITHER = {
+    "bench": r"settings\.(warmup|check)|quarter|rows\[\]\.out_of_place$",
+    "table": r"\.(ranks|size|nodes|skew|ranks_per_node|in_place|root|transport|adapt|R)(\[\])?$",
+    "record": r"machine\.|\.(default|reference|within)$",
+    "topology": r"\.(position|bounds|bandwidth_bytes_per_s|latency_s)$",
+    "preset": r"gc3_sim_preset|\.(in_sample|held_out|scope)$|scope\.(ranks|sizes)",
+    "algorithm": r"name$|msccl_type|instance|rounds|^\.topology$",
+    "collective": r"^\.name$|root$",
+    "operators": r"outputs\.types|attrs\[\]\.value|inputs\.values\[\]",
+    "profile": r"traceEvents\[\]\.(name|args)",
+}
 
 
-def damaged(data: Any) -> Iterator[Any]:
-    """The document with each value replaced by each wrong one, and with each member left out."""
-    yield from WRONG
+def damaged(data: Any, at: str = "") -> Iterator[tuple[str, Any]]:
+    """The document with each value replaced by each wrong one, and with each member left out.
+
+    With each the member whose value is of another type, and "" where it is not.
+    """
+    for wrong in WRONG:
+        same = type(wrong) is type(data) or {type(wrong), type(data)} == {int, float}
+        yield "" if same else at, wrong
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in cast("Any", items):
-        for other in damaged(value):
+        for member, other in damaged(value, f"{at}.{key}" if isinstance(data, dict) else f"{at}[]"):
             changed = dict(cast("Any", data)) if isinstance(data, dict) else list(cast("Any", data))
             changed[key] = other
-            yield changed
+            yield member, changed
         if isinstance(data, dict):
-            yield {name: each for name, each in cast("Any", data).items() if name != key}
+            yield "", {name: each for name, each in cast("Any", data).items() if name != key}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,11 +252,45 @@ def test_a_damaged_document_is_the_users_mistake(kind: str, tmp_path: Path) -> N
     path = tmp_path / name
     path.write_text(json.dumps(whole))
     use(path)
-    for document_ in damaged(whole):
+    accepted: set[str] = set()
+    for member, document_ in damaged(whole):
         path.write_text(json.dumps(document_))
         try:
             use(path)
+            accepted.add(member)
         except (errors.UserError, click.UsageError):
             continue
         except Exception as problem:
             raise AssertionError(f"{problem!r} of {json.dumps(document_)[:2000]}") from problem
+    assert {member for member in accepted - {""} if not re.search(EITHER.get(kind, "^$"), member)} == set()
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1e999", "nan", "0x10", "1_0", "1,5", "9" * 30, "\0", "é"])
+def test_damaged_measurements_are_the_users_mistake(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    for whole, use in (
+        ("# a\nbytes,us\n1024,{0}\n2048,2\n", lambda: calibrate.read_csv(str(path), "us")),
+        ("bytes,us\n{0},1.5\n2048,2\n", lambda: calibrate.read_csv(str(path), "us")),
+        (LOG.replace(" 17.3", " {0}"), lambda: nccl_tests.read(str(path))),
+        (LOG.replace(" 1024", "{0} "), lambda: nccl_tests.read(str(path))),
+    ):
+        path.write_text(whole.format(text))
+        with pytest.raises(errors.UserError):
+            use()
+
+
+def test_a_damaged_trace_is_the_users_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "t.et"
+    nodes = (
+        chakra.Node(1, "a", chakra.COMPUTE, (), 1e-6),
+        chakra.Node(2, "b", chakra.COLLECTIVE, (1,), collective="allreduce", size=4, group="g"),
+        chakra.Node(3, "c", chakra.SEND, (2,), size=4, peer=1, tag=2),
+    )
+    chakra.write(str(path), nodes)
+    whole = path.read_bytes()
+    assert chakra.read(str(path)) == nodes
+    for place in range(len(whole)):
+        for new in (b"", b"\0", b"\x7f", b"\xff", bytes([whole[place] ^ 1])):
+            path.write_bytes(whole[:place] + new + whole[place + 1 :])
+            with suppress(errors.UserError):
+                chakra.read(str(path))

@@ -153,7 +153,7 @@ class _Reader:
         found: list[list[bool]] = []
         for i, value in enumerate(rows):
             row = self.as_list(value, f"topology.links[{i}]")
-            if len(row) != ranks or not all(isinstance(link, (int, float)) for link in row):
+            if len(row) != ranks or not all(type(link) in (int, float) for link in row):
                 self.fail(f"topology.links[{i}] is not {ranks} numbers")
             found.append([link > 0 for link in row])
         return found
@@ -164,7 +164,7 @@ class _Reader:
         given = self.as_object(top[which], which)
         for rank, addresses in enumerate(expected):
             listed = self.as_list(given.get(str(rank), []), f"{which}[{rank}]")
-            if not all(isinstance(a, int) for a in listed) or sorted(set(listed)) != addresses:
+            if not all(type(a) is int for a in listed) or sorted(set(listed)) != addresses:
                 few = f"{', '.join(map(str, addresses[:8]))}{', ...' if len(addresses) > 8 else ''}"  # noqa: PLR2004
                 self.fail(f"{which}[{rank}] does not match the collective's chunks: expected addresses {few or 'none'}")
 

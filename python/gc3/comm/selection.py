@@ -364,6 +364,9 @@ def _object(value: Any, keys: frozenset[str], required: tuple[str, ...], where: 
     for key in required:
         if key not in found:
             raise _bad(where, f"'{key}' is missing")
+    for key in {"algorithm", "note"} & found.keys():
+        if not isinstance(found[key], str):
+            raise _bad(where, f"{key} is {found[key]!r}, not a text")
     return found
 
 
@@ -388,9 +391,7 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
     collective = row["collective"]
     if not isinstance(collective, str) or collective not in collectives.BUILTIN:
         raise _bad(where, f"there is no collective '{collective}'; expected one of {', '.join(collectives.BUILTIN)}")
-    in_place = row.get("in_place")
-    if in_place not in (None, True, False):
-        raise _bad(where, "in_place must be true, false, or null for both")
+    in_place = _flag(row.get("in_place"), "in_place must be true, false, or null for both", where)
     spec = _spec(row["program"], where, folder)
     transport = row.get("transport")
     if transport is not None and transport not in TRANSPORTS:
@@ -410,21 +411,21 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
         in_place,
         spec,
-        "; ".join(filter(None, (str(row.get("note", "")), measured, engine))),
+        "; ".join(filter(None, (row.get("note", ""), measured, engine))),
         where,
         None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
         nodes,
         placed,
         _skew(row.get("skew", [1, None]), where),
-        _adapt(row.get("adapt"), where),
+        _flag(row.get("adapt"), "adapt must be true, false, or null for what the communicator says", where),
         transport,
     )
 
 
-def _adapt(value: Any, where: str) -> bool | None:
+def _flag(value: Any, told: str, where: str) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    raise _bad(where, "adapt must be true, false, or null for what the communicator says")
+    raise _bad(where, told)
 
 
 def _skew(value: Any, where: str) -> tuple[float, float | None]:
@@ -452,7 +453,7 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
     if protocol not in PROTOCOLS:
         raise _bad(where, f"protocol must be one of {', '.join(PROTOCOLS)}")
     return Spec(
-        str(spec["algorithm"]),
+        spec["algorithm"],
         tuple(cast("dict[str, int | str]", parameters).items()),
         _number(spec.get("instances", 1), 1, _MOST_RANKS, "instances", where),
         protocol,

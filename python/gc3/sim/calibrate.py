@@ -91,6 +91,10 @@ def read_csv(path: str, column: str) -> list[tuple[int, float]]:
             if "bytes" not in row or column not in row:
                 known = ", ".join(str(key) for key in row)
                 raise errors.error("BadMeasurements", f"'{path}' has no columns bytes and {column}; it has {known}")
+            if None in row:
+                raise errors.error(
+                    "BadMeasurements", f"'{path}': more cells than columns: {','.join(map(str, row.values()))[:_SHOWN]}"
+                )
             if row[column]:
                 found.append(_point(path, row["bytes"] or "", row[column]))
     except csv.Error as problem:
@@ -105,7 +109,7 @@ def _point(path: str, size: str, microseconds: str) -> tuple[int, float]:
     if not re.fullmatch(r" *[0-9]{1,18} *", size):
         raise errors.error("BadMeasurements", f"{told}: a size is a whole number of bytes")
     try:
-        time = float(microseconds) * 1e-6
+        time = float(microseconds.replace("_", "x")) * 1e-6  # Python reads 1_0 as 10
     except ValueError:
         time = math.nan
     if not _SHORTEST <= time <= _LONGEST:

@@ -290,7 +290,7 @@ def _row(path: str, number: int, line: str, columns: list[tuple[str, int, float]
         if text == "N/A":
             return None
         try:
-            found = float(text)
+            found = float(text.replace("_", "x"))  # Python reads 1_0 as 10
         except ValueError:
             raise _bad(path, number, f"{name} is '{text[:_SHOWN]}', which is not a number") from None
         if not math.isfinite(found) or found < 0:

@@ -73,8 +73,11 @@ def _scope(data: dict[str, Any] | None) -> Scope | None:
     if data is None:
         return None
     low, high = data["ranks"]
+    protocols = data["protocols"]
+    if not isinstance(protocols, list):
+        raise ValueError(f"protocols is {_shown(protocols)}; expected a list")
     sizes = {str(name): (int(least), int(most)) for name, (least, most) in data["sizes"].items()}
-    return Scope((int(low), int(high)), tuple(map(str, data["protocols"])), sizes)
+    return Scope((int(low), int(high)), tuple(cast("list[str]", protocols)), sizes)
 
 
 def parse(text: str, path: str) -> Parameters:
@@ -101,13 +104,19 @@ def parse(text: str, path: str) -> Parameters:
             protocols[name] = ProtocolParameters(factors=factors | given, **timing)
         about: dict[str, Any] = data.pop("evidence")
         scope = _scope(about.pop("scope", None))
-        evidence, name = Evidence(scope=scope, **about), str(data.pop("name"))
+        evidence, name = Evidence(scope=scope, **about), data.pop("name")
         _check_fields(Parameters, data)
         for key in ("in_sample", "held_out"):
             if about.get(key) is not None:
                 _check_number(key, about[key])
-        if not isinstance(about["source"], str):
-            raise ValueError(f"source is {_shown(about['source'])}; expected a text")
+        words = (
+            ("name", name),
+            ("source", about["source"]),
+            *(("protocol", p) for p in (scope.protocols if scope else ())),
+        )
+        for key, value in words:
+            if not isinstance(value, str):
+                raise ValueError(f"{key} is {_shown(value)}; expected a text")
         return Parameters(name=name, protocols=protocols, evidence=evidence, **data)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise errors.error("BadSimulation", f"'{path}' is not a preset of `gc3 sim calibrate`: {problem}") from None

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from gc3 import errors
 from gc3.sim.chakra import BARRIER_BYTES, COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Trace
-from gc3.support import files
+from gc3.support import files, schema
 
 # An event with this name and that of a group, which gc3.torch.record puts into a call.
 GROUP_MARK = "gc3 group "
@@ -62,6 +62,35 @@ _CALLS: Mapping[str, tuple[str, int]] = {
     "monitored_barrier_": ("allreduce", -1),
 }
 _MESSAGES = {"send": SEND, "recv_": RECEIVE}
+_LIST = schema.array({})
+_OPERATORS = schema.array(
+    schema.record(
+        id=schema.COUNT,
+        name=schema.TEXT,
+        ctrl_deps=schema.COUNT,
+        inputs=schema.record(values=_LIST, types=schema.array(schema.TEXT)),
+        outputs=schema.record(values=_LIST),
+        attrs=schema.array(schema.record(name=schema.TEXT, value={})),
+    )
+)
+_ATTRIBUTES = schema.array(schema.record({"pg_name": schema.TEXT}, tid=schema.COUNT, op_schema=schema.TEXT))
+_GROUP = schema.record(
+    {"pg_size": schema.COUNT, "pg_desc": schema.TEXT}, pg_name=schema.TEXT, ranks=schema.array(schema.COUNT)
+)
+_JOB = schema.record(
+    {"pg_config": schema.array(_GROUP)},
+    rank={"type": "integer"},
+    world_size={"type": "integer", "minimum": 1, "maximum": _MOST_RANKS},
+)
+_KINDS = schema.array(schema.record({"ph": schema.TEXT, "cat": schema.TEXT}))
+_NUMBERS = {name: schema.COUNT for name in ("External id", "Ev Idx")}
+_EVENTS = schema.array(
+    schema.record(name=schema.TEXT, tid=schema.COUNT, ts=schema.TIME, dur=schema.TIME, args=schema.record(_NUMBERS))
+)
+_FLAGS = schema.array({"type": "boolean"})
+_TENSOR = {"prefixItems": [*[{"type": "integer"}] * 5, schema.TEXT], **schema.array(False, minItems=6)}
+_TENSORS = {"anyOf": [_TENSOR, schema.array({"anyOf": [_TENSOR, schema.array(_TENSOR)]})]}
+_PEER_AND_TAG = {"prefixItems": [schema.COUNT, {"type": "integer"}], **schema.array(False, minItems=2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +135,8 @@ def convert(operators: Any, profile: Any) -> Recorded:
         timed = _paired(found, profile)
         recorded = _Conversion(job, _Kernels.of(profile)).run(timed)
         _check(recorded)
+        if not timed:
+            raise _bad("no operator computes or communicates in the execution trace")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError) as problem:
         if isinstance(problem, errors.Gc3Error):
             raise
@@ -140,13 +171,12 @@ class _Job:
         about = profile.get("distributedInfo")
         if not about:
             raise _bad("the profile has no distributedInfo: it is not of a job of torch.distributed")
+        _check_part(about, _JOB, "the distributedInfo of a profile")
         rank, ranks = int(about["rank"]), int(about["world_size"])
-        if ranks > _MOST_RANKS:
-            raise _bad(f"the profile is of a job of {ranks} ranks; at most {_MOST_RANKS} are read")
         groups: dict[str, list[int]] = {}
         default = ""
         for group in about.get("pg_config") or ():
-            name = str(group["pg_name"])
+            name = group["pg_name"]
             all_ranks = range(min(int(group.get("pg_size", ranks)), ranks))
             groups[name] = [int(r) for r in group["ranks"]] or list(all_ranks)
             if group.get("pg_desc") == _DEFAULT:
@@ -179,7 +209,8 @@ class _Operator:
     @property
     def waits(self) -> bool:
         """Whether the caller of a call waits for it at once."""
-        flags = [value for value, kind in zip(self.values, self.kinds, strict=False) if kind == "Bool"]
+        flags = [value for value, kind in zip(self.values, self.kinds, strict=True) if kind == "Bool"]
+        _check_part(flags, _FLAGS, f"the flags of {self.name}")
         return bool(flags and not flags[-1])
 
 
@@ -187,9 +218,11 @@ def _operators(data: Any) -> list[_Operator]:
     """The operators of the threads that compute, in the order in which they began, with those inside them."""
     if "chakra" not in str(data.get("schema")):
         raise _bad("the execution trace has no schema of Chakra; use PyTorch 2.3 or newer")
+    _check_part(data["nodes"], _OPERATORS, "the list of the nodes of an execution trace")
     nodes: dict[int, Any] = {int(node["id"]): node for node in data["nodes"]}
     above = {number: int(node["ctrl_deps"]) for number, node in nodes.items()}
     told = {number: {a["name"]: a["value"] for a in node["attrs"]} for number, node in nodes.items()}
+    _check_part(list(told.values()), _ATTRIBUTES, "the list of the attributes of an execution trace's nodes")
     # The thread of the step begins; others are those of the backward pass, and those of backends, which do not count.
     threads = {told[number]["tid"] for number, node in nodes.items() if node["name"].startswith(_BACKWARD)}
     threads |= {told[number]["tid"] for number in [n for n in sorted(nodes) if told[n]["op_schema"]][:1]}
@@ -227,17 +260,19 @@ def _operators(data: Any) -> list[_Operator]:
 def _group_of(node: Any, about: Mapping[str, Any]) -> str | None:
     """The group that a node record_param_comms names: by an attribute, or (older) by a pair with its description."""
     if about.get("pg_name"):
-        return str(about["pg_name"])
+        return about["pg_name"]
     lists = [cast("list[Any]", value) for value in node["inputs"]["values"] if isinstance(value, list)]
     pairs = [each for each in lists if len(each) == 2 and all(isinstance(word, str) for word in each)]  # noqa: PLR2004
-    return str(pairs[0][0]) if pairs else None
+    return pairs[0][0] if pairs else None
 
 
 def _paired(found: Sequence[_Operator], profile: Any) -> list[_Operator]:
     """Gives operators the times of the profile. Returns those that compute or call, in their order, none in another."""
     names = {operator.name for operator in found}
+    _check_part(profile["traceEvents"], _KINDS, "the list of the events of a profile")
     events = [e for e in profile["traceEvents"] if e.get("cat") == "cpu_op" and e.get("ph") == "X"]
-    threads = {e["tid"] for e in events if str(e["name"]).startswith(_BACKWARD)}
+    _check_part(events, _EVENTS, "the list of the operators of a profile")
+    threads = {e["tid"] for e in events if e["name"].startswith(_BACKWARD)}
     events = [e for e in events if e["name"] in names]
     events.sort(key=lambda e: (float(e["ts"]), -float(e["dur"]), int(e["args"].get("Ev Idx", 0))))
     threads |= {e["tid"] for e in events[:1]}
@@ -280,7 +315,10 @@ class _Kernels:
         events = [e for e in profile["traceEvents"] if e.get("ph") == "X"]
         began = {e["args"]["External id"]: float(e["ts"]) for e in events
                  if e.get("cat") == "cpu_op" and "External id" in e.get("args", {})}  # fmt: skip
-        kernels = (e for e in events if e.get("cat") in _KERNELS and "nccl" not in e["name"].lower())
+        _check_part(
+            kernels := [e for e in events if e.get("cat") in _KERNELS], _EVENTS, "the list of a profile's kernels"
+        )
+        kernels = (e for e in kernels if "nccl" not in e["name"].lower())
         asked = [(began[e["args"].get("External id")], float(e["dur"])) for e in kernels
                  if e["args"].get("External id") in began]  # fmt: skip
         blocked = [(float(e["ts"]), float(e["dur"])) for e in events if e["name"] in _BLOCKING]
@@ -369,12 +407,15 @@ class _Conversion:
 
     def _call(self, operator: _Operator, needs: Sequence[int]) -> None:
         name = operator.name.removeprefix(_CALL)
+        given = [value for value, kind in zip(operator.values, operator.kinds, strict=True) if "Tensor(" in kind]
+        _check_part(given, schema.array(_TENSORS), f"the tensors of {operator.name}")
         members, group = self._group(operator)
         after = tuple(sorted({*self._host, *self._gpu, *needs}))
         number = len(self._nodes)
         if name in _MESSAGES:
-            pairs = zip(operator.values, operator.kinds, strict=False)
-            peer, tag = (int(value) for value, kind in pairs if kind == "Int")
+            numbers = [value for value, kind in zip(operator.values, operator.kinds, strict=True) if kind == "Int"]
+            _check_part(numbers, _PEER_AND_TAG, f"the peer and the tag of {operator.name}")
+            peer, tag = cast("list[int]", numbers)
             size = _bytes(operator.values[0])
             node = Node(number, operator.name, _MESSAGES[name], after, size=size, peer=members[peer], tag=tag)
         elif name in _CALLS:
@@ -448,6 +489,10 @@ def merged(groups: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, list[int]
         if found.setdefault(name, list(ranks)) != list(ranks):
             raise _bad(f"two groups are called '{errors.shown(name)}': {found[name]} and {list(ranks)}")
     return found
+
+
+def _check_part(data: Any, part: dict[str, Any], what: str) -> None:
+    schema.check(data, part, "BadTrace", what=what)
 
 
 def _bad(what: str) -> errors.Gc3Error:

@@ -17,9 +17,9 @@ COUNT = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 TIME = {"type": "number", "minimum": 0, "maximum": 1e18}
 
 
-def record(**members: Any) -> dict[str, Any]:
-    """Returns the schema of an object that has these members, and may have others."""
-    return {"type": "object", "required": list(members), "properties": members}
+def record(others: dict[str, Any] | None = None, /, **members: Any) -> dict[str, Any]:
+    """Returns the schema of an object that has these members, and may have those of `others`, and unknown ones."""
+    return {"type": "object", "required": list(members), "properties": {**members, **(others or {})}}
 
 
 def array(items: Any, **limits: Any) -> dict[str, Any]:

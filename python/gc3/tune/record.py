@@ -16,7 +16,7 @@ from typing import Any
 from gc3 import errors
 from gc3.comm.selection import Spec
 from gc3.runtime.measure import machine
-from gc3.support import files
+from gc3.support import files, schema
 from gc3.tune.search import Measured, Own
 
 FORMAT = "gc3-tuning-1"
@@ -68,9 +68,8 @@ class Record:
         text = files.read_text(self.path, "BadTable")
         try:
             data = files.parse_json(text, "BadTable")
-            if data["format"] != FORMAT:
-                raise ValueError(data["format"])
-            there, points = dict(data["machine"]), tuple(_point(point) for point in data["points"])
+            schema.check(data, _SCHEMA, "BadTable")
+            there, points = data["machine"], tuple(_point(point) for point in data["points"])
         except (ValueError, LookupError, TypeError, OverflowError) as problem:  # a JSON error is a ValueError
             told = f"'{self.path}' is not a record of gc3 tune: remove it, or repeat all measurements with --fresh"
             raise errors.error("BadTable", told) from problem
@@ -81,23 +80,67 @@ class Record:
             self.points = points
 
 
-_MOST_SIZE = 2**62
+_POSITIVE = {**schema.COUNT, "minimum": 1}
+
+
+def _pairs(second: dict[str, Any]) -> dict[str, Any]:
+    return schema.array({"prefixItems": [schema.TEXT, second], **schema.array(False, minItems=2)})
+
+
+_SPEC = schema.record(
+    {
+        "thresholds": _pairs({**schema.COUNT, "type": ["integer", "null"]}),
+        "threadblocks": schema.COUNT,
+        "order": schema.array(schema.COUNT),
+    },
+    algorithm=schema.TEXT,
+    parameters=_pairs({**schema.COUNT, "type": ["integer", "string"]}),
+    instances=_POSITIVE,
+    protocol=schema.TEXT,
+    slots=schema.COUNT,
+    slot_bytes=schema.COUNT,
+)
+_SCHEMA = schema.record(
+    format={"const": FORMAT},
+    machine={"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
+    points=schema.array(
+        schema.record(
+            {
+                "brief": {"type": "boolean"},
+                "own": schema.array(schema.record(spec=schema.TEXT, collective=schema.TEXT, version=schema.TEXT)),
+                "skew": schema.TIME,
+                "intervals_us": schema.array(
+                    {"anyOf": [schema.array(schema.TIME, minItems=2, maxItems=2), {"type": "null"}]}
+                ),
+                "within": {**schema.TIME, "type": ["number", "null"]},
+            },
+            collective=schema.TEXT,
+            ranks={**_POSITIVE, "maximum": 2**32 - 1},
+            size={**schema.COUNT, "maximum": 2**62},
+            in_place={"type": "boolean"},
+            times_us=schema.array(
+                {"prefixItems": [_SPEC, schema.TIME], **schema.array(False, minItems=2)},
+            ),
+            default={"anyOf": [_SPEC, {"type": "null"}]},
+            tried=schema.COUNT,
+        )
+    ),
+)
 
 
 def _point(data: Any) -> Measured:
     times = tuple((_spec(spec), float(took)) for spec, took in data["times_us"])
     default = None if data["default"] is None else _spec(data["default"])
-    ranks, size = errors.whole(data["ranks"], "ranks", 1), errors.whole(data["size"], "size", 0, _MOST_SIZE)
-    place = str(data["collective"]), ranks, size, bool(data["in_place"])
+    place = data["collective"], int(data["ranks"]), int(data["size"]), data["in_place"]
     if default is not None and default not in dict(times):
         raise ValueError(place)
-    own = tuple(Own(str(o["spec"]), str(o["collective"]), str(o["version"])) for o in data.get("own", ()))
+    own = tuple(Own(o["spec"], o["collective"], o["version"]) for o in data.get("own", ()))
     return Measured(
         *place,
         times,
         default,
         int(data["tried"]),
-        bool(data.get("brief", False)),
+        data.get("brief", False),
         own,
         None,
         float(data.get("skew", 1)),
@@ -107,9 +150,9 @@ def _point(data: Any) -> Measured:
 
 
 def _spec(data: Any) -> Spec:
-    parameters = tuple((str(name), value) for name, value in data["parameters"])
+    parameters = tuple((name, value) for name, value in data["parameters"])
     fifos = int(data["slots"]), int(data["slot_bytes"])
-    told = tuple((str(name), None if value is None else int(value)) for name, value in data.get("thresholds", ()))
+    told = tuple((name, None if value is None else int(value)) for name, value in data.get("thresholds", ()))
     most, order = int(data.get("threadblocks", 0)), tuple(int(rank) for rank in data.get("order", ()))
-    program = str(data["algorithm"]), parameters, int(data["instances"]), str(data["protocol"])
+    program = data["algorithm"], parameters, int(data["instances"]), data["protocol"]
     return Spec(*program, *fifos, told, most, order)
