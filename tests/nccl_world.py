@@ -30,6 +30,8 @@ FAKE_NCCL = fake_driver.LIBRARY.parent / "libgc3_fake_nccl.so"
 needs_library = pytest.mark.skipif(not FAKE_NCCL.exists(), reason="the fake NCCL is built by `make cpp-tests`")
 
 TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float32": 7, "float64": 8}
+# Those that the fake NCCL does not reduce.
+NARROW = {"float16": 6, "bfloat16": 9, "float8_e4m3fn": 10, "float8_e5m2": 11}
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 SUCCESS, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS = 0, 4, 5, 6, 7
 # Seconds of GC3_COMM_TIMEOUT where a rank waits for one that does not come. Calls that all ranks make take a moment,
@@ -219,20 +221,30 @@ class Rank:
                 return error
 
     def call(
-        self, collective: str, give: Any, take: Any, count: int, *, op: str = "sum", root: int = 0, on: int = 0
+        self,
+        collective: str,
+        give: Any,
+        take: Any,
+        count: int,
+        *,
+        op: str = "sum",
+        root: int = 0,
+        on: int = 0,
+        numbers: tuple[int | None, int | None] = (None, None),
     ) -> int:
-        """Makes a call on device `rank`, and returns NCCL's answer."""
+        """Makes a call on device `rank`, and returns NCCL's answer. `numbers`: another type and operation."""
         dtype = (give if give is not None else take).dtype
-        data = TYPES[str(dtype)]
+        data = (TYPES | NARROW)[str(dtype)] if numbers[0] is None else numbers[0]
+        operation = OPS[op] if numbers[1] is None else numbers[1]
         send, recv = (None if a is None else ctypes.c_void_p(a.ctypes.data) for a in (give, take))
         end = (self.comm, self.streams[on])
         how: dict[str, tuple[Any, ...]] = {
-            "allreduce": ("ncclAllReduce", data, OPS[op]),
+            "allreduce": ("ncclAllReduce", data, operation),
             "allgather": ("ncclAllGather", data),
-            "reducescatter": ("ncclReduceScatter", data, OPS[op]),
+            "reducescatter": ("ncclReduceScatter", data, operation),
             "alltoall": ("ncclAlltoAll", data),
             "broadcast": ("ncclBroadcast", data, root),
-            "reduce": ("ncclReduce", data, OPS[op], root),
+            "reduce": ("ncclReduce", data, operation, root),
             "gather": ("ncclGather", data, root),
             "scatter": ("ncclScatter", data, root),
         }
@@ -360,10 +372,10 @@ class Case:
             self.give.append(give)
             self.take.append(take)
 
-    def put(self, rank: Rank, on: int = 0) -> int:
+    def put(self, rank: Rank, on: int = 0, numbers: tuple[int | None, int | None] = (None, None)) -> int:
         """Makes the call of one rank."""
-        r = rank.rank
-        return rank.call(self.collective, self.give[r], self.take[r], self.count, op=self.op, root=self.root, on=on)
+        r, how = rank.rank, {"op": self.op, "root": self.root, "on": on, "numbers": numbers}
+        return rank.call(self.collective, self.give[r], self.take[r], self.count, **how)
 
     def expected(self, r: int) -> Any:
         """What is in the output of a rank, or None if it has none."""

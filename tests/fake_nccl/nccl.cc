@@ -108,7 +108,7 @@ int split(const std::shared_ptr<Comm>& parent, std::uint64_t number, int color, 
 
 int collective(Kind kind, const void* send, void* recv, std::size_t count, int type, int op, int root, void* handle,
                void* stream) {
-  if (type < 0 || type > 11 || handle == nullptr) return kInvalidArgument;
+  if (type < 0 || type > 11 || op < 0 || handle == nullptr) return kInvalidArgument;
   if (ignoring.load(std::memory_order_relaxed)) return kSuccess;
   auto work = std::make_unique<Work>();
   work->comm = held(handle);

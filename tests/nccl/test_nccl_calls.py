@@ -55,6 +55,33 @@ def test_every_collective_in_and_out_of_place(size: int, programs: Path, tmp_pat
     assert served(tmp_path) == (size * len(SERVED) * len(COUNTS) * 2, 0)
 
 
+def every_type_and_operation() -> None:
+    """Each pair of numbers of nccl.h, and what is no such number; what is refused leaves the buffers alone."""
+    world = World(2)
+    types, reducing = nccl_world.TYPES | nccl_world.NARROW, ("allreduce", "reduce", "reducescatter")
+    for collective, (name, number) in itertools.product(SERVED, types.items()):
+        for op in nccl_world.OPS if collective in reducing else ("sum",):
+            case = Case(collective, 2, 5, datatypes.dtype(name), [False, False], op=op, root=1)
+            with world.group():
+                assert [case.put(rank) for rank in world.ranks] == [0, 0], (collective, name, op)
+            for rank in world.ranks:
+                rank.synchronize()
+            case.check()
+        wrong = [(-1, None), (12, None), (1 << 30, None)] if number == 0 else []
+        wrong += [(number, op) for op in (-1, 5, 99)] if collective in reducing else []
+        for numbers in wrong:
+            before = [take.copy() for take in case.take]
+            assert [case.put(rank, numbers=numbers) for rank in world.ranks] == [INVALID_ARGUMENT] * 2, numbers
+            assert all((a == b).all() for a, b in zip(before, case.take, strict=True))
+    world.close()
+
+
+def test_every_type_and_operation(programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(every_type_and_operation, programs=programs, log=tmp_path)
+    pairs = len(nccl_world.TYPES | nccl_world.NARROW) * (len(SERVED) - 3 + 3 * len(nccl_world.OPS))
+    assert served(tmp_path) == (2 * pairs, 0)
+
+
 def each_rank_decides_whether_it_is_in_place() -> None:
     world = World(3)
     for collective in SERVED:
@@ -74,8 +101,7 @@ def test_ranks_may_differ_in_being_in_place(programs: Path, tmp_path: Path) -> N
 def averages(size: int) -> None:
     """Floating-point numbers are multiplied before they are added, as by NCCL; the sum of integers is divided."""
     world = World(size)
-    numbers = {"int8": 0, "int32": 2, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
-    numbers |= {"float8_e4m3fn": 10, "float8_e5m2": 11}
+    numbers = {name: nccl_world.TYPES[name] for name in ("int8", "int32", "float32", "float64")} | nccl_world.NARROW
     for (name, number), in_place in itertools.product(numbers.items(), (False, True)):
         dtype, blocks = datatypes.dtype(name), {"ncclAllReduce": 1, "ncclReduceScatter": size, "ncclReduce": 1}
         is_float = datatypes.kind(dtype) == "float"
