@@ -10,7 +10,7 @@ from typing import Any
 import gc3
 from gc3 import _core, collectives, topologies
 from gc3.algorithms import catalogue
-from gc3.lang import Algorithm, formula
+from gc3.lang import Algorithm
 from gc3.support import knobs
 from generated import ROOT, Files, update
 
@@ -143,18 +143,10 @@ def algorithms() -> str:
     text = NOTE.format(source="python/gc3/algorithms/") + (
         "# Algorithms\n\n"
         "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce -D R=4`.\n"
-        "`gc3 list --json` gives the same table to programs. Parameters: `R` ranks, or `N` nodes of `G` GPUs;\n"
-        "those with a value may be left out. All sizes work, also one rank and numbers that are no power of two.\n\n"
-        "*Steps* is the largest number of messages between ranks of which each can only be sent after the one before\n"
-        "has arrived; messages to several ranks are under way together. *Sent* is what the busiest rank sends\n"
-        "to others, as a part of S, the size as nccl-tests defines it (the largest buffer of any rank). With several\n"
-        "instances the steps can be fewer, and what is sent is the same. *Where* names [the papers](papers.md).\n"
-        "In the formulas\n\n"
-    )
-    text += "".join(
-        f"- `{name}(n)`: {(f.__doc__ or '').splitlines()[0].removeprefix('Returns ').rstrip('.')}\n"
-        for name, f in formula.FUNCTIONS.items()
-        if name not in ("min", "max")
+        "`gc3 list NAME` shows its steps and what the busiest rank sends, as formulas of its parameters;\n"
+        "`gc3 list --json` gives all of it to programs. Parameters: `R` ranks, or `N` nodes of `G` GPUs;\n"
+        "those with a value may be left out. All sizes work, also one rank and numbers that are no power of two.\n"
+        "*Where* names [the papers](papers.md).\n"
     )
     known = catalogue().values()
     for collective in [*collectives.BUILTIN.values(), None]:
@@ -162,7 +154,7 @@ def algorithms() -> str:
         rows = [_algorithm_row(a) for a in known if a.collective_name == name]
         title = f"{name}: {collective.summary}" if collective else "Collectives of their own"
         text += f"\n## {title}\n\n"
-        text += table("Algorithm", "Parameters", "Steps", "Sent", "What it does", "Good for", "Where", rows=rows)
+        text += table("Algorithm", "Parameters", "What it does", "Good for", "Where", rows=rows)
     return text
 
 
@@ -171,8 +163,7 @@ def _algorithm_row(a: Algorithm) -> tuple[str, ...]:
     page = next((file for file, heading in headings.items() if a.name in heading.lstrip("# ").split(", ")), None)
     name = f"[`{a.name}`](algorithms/{page})" if page else f"`{a.name}`"
     takes = " ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in a.parameters)
-    cost = (f"`{a.cost.steps}`", f"`{a.cost.sent}` of `{a.cost.of}`") if a.cost else ("", "")
-    return (name, f"`{takes}`", *(cell(c) for c in cost), cell(a.summary), cell(a.good_for), cell(a.section))
+    return (name, f"`{takes}`", cell(a.summary), cell(a.good_for), cell(a.section))
 
 
 def _members(module: ModuleType) -> str:
