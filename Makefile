@@ -10,9 +10,9 @@
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
 #   make demo-hosts   a collective on two simulated hosts; make bench-hosts compares on such hosts, an hour (QUICK=1: a minute)
-#   make reproduce   the papers' claims through the simulator; writes docs/reproduction.md
+#   make reproduce   the papers' claims through the simulator; writes benchmarks/results/papers.json
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
-#   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/
+#   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/ and the tables of docs/performance.md
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make test-torch   all tests of the PyTorch backend, of which make test runs some; PyTorch is in build/peers/gloo, 1.5 GB
@@ -106,15 +106,16 @@ bench: build
 	$(BIN)/python benchmarks/compile_time.py
 	$(BUILD)/gc3_interpreter_benchmark
 
-# Takes 16 minutes, and some more for the first installation of the peers, and writes docs/processes_performance.md; with
-# QUICK=1 a minute, and writes nothing. What is interrupted keeps the points that are done.
+# Takes 16 minutes, and some more for the first installation of the peers, and writes benchmarks/results and docs/performance.md;
+# with QUICK=1 a minute, and writes nothing. What is interrupted keeps the points that are done.
 bench-vs: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
 ifdef QUICK
 	$(BIN)/python benchmarks/versus.py -f 32 -e 1MiB --turns 1 --minutes 1
 else
 	$(BIN)/python benchmarks/versus.py --record --minutes 14 --turns 2; status=$$?; \
 	for conditions in sessions loaded; do $(BIN)/python benchmarks/versus.py --record --conditions $$conditions --vs openmpi,gloo \
-	  --collectives allreduce,alltoall -e 1KiB --minutes 1 || status=$$?; done; exit $$status
+	  --collectives allreduce,alltoall -e 1KiB --minutes 1 || status=$$?; done; \
+	$(BIN)/python tools/gen_docs.py; exit $$status
 endif
 
 # An environment for each, because Open MPI and MPICH both have a bin/mpicc. One that cannot be installed is left out of the
@@ -127,9 +128,10 @@ readme: build
 	cmake --build $(BUILD) --target gc3_interpreter_benchmark
 	$(BIN)/python tools/readme.py
 
-# Half a minute; writes docs/reproduction.md.
+# Half a minute; writes benchmarks/results/papers.json and its part of docs/performance.md. Exits with 1 for claims that fail.
 reproduce: build
-	$(BIN)/python benchmarks/reproduce.py -o docs/reproduction.md
+	$(BIN)/python benchmarks/reproduce.py -o benchmarks/results/papers.json; status=$$?; \
+	$(BIN)/python tools/gen_docs.py; exit $$status
 
 # On simulated hosts. All points take an hour; QUICK=1 takes a minute, and writes nothing.
 bench-hosts: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
@@ -137,6 +139,7 @@ ifdef QUICK
 	$(BIN)/python benchmarks/on_hosts.py --hosts 2x1 --rates none --collectives allreduce -f 32 -e 1MiB --turns 1
 else
 	$(BIN)/python benchmarks/on_hosts.py --record
+	$(BIN)/python tools/gen_docs.py
 endif
 
 # Needs a device. Takes 9 minutes at most; with QUICK=1 a minute. Without a network: benchmarks/cuda/on_card.sh.

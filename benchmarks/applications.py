@@ -5,7 +5,7 @@ python benchmarks/applications.py [--only 'moe_layer*'] [--record]
 Every comparison is one job: all libraries do the same work in the same processes, in turn. Ranks of one host start
 under mpirun for the applications that use NumPy, so that MPI can take part, and under torchrun for those of PyTorch;
 hosts are those of tests/hosts.py. With --record the comparisons replace those of the same name in
-benchmarks/results/applications-PROCESSOR.json, and the tables of docs/applications.md are made anew.
+benchmarks/results/applications-PROCESSOR.json, of which `make generated-docs` makes a table of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from peers import record
 from peers.libraries import ENVIRONMENTS
-from peers.page import filled, title
 
 from gc3.cli.main import Script
 from gc3.runtime.measure import machine
 
 EXAMPLES = record.ROOT / "examples"
-PAGE = record.ROOT / "docs" / "applications.md"
 TEST_BED = record.ROOT / "tests" / "hosts.py"
 TWO_STEP = "--algorithm direct_alltoall two_step_alltoall"
 GATHERS = "--algorithm ring_allgather hierarchical_allgather"
@@ -83,60 +81,26 @@ def compared(python: str, case: str) -> dict[str, Any]:
         return {"case": case, "version": record.version(), **json.loads(out.read_text())}
 
 
-def table(points: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """The comparisons of an application, in Markdown."""
-    yield "| Ranks | Library | ms a step | Rate | In calls | Times as fast |"
-    yield "|---|---|---:|---:|---:|---:|"
-    for point in points:
-        for row in point["rows"]:
-            rate = f"{row['per_second']:.3g}" if row["per_second"] < 1e3 else f"{row['per_second']:,.0f}"  # noqa: PLR2004
-            cells = [point["case"].partition(", ")[2], row["library"], f"{row['ms']:.3g}", f"{rate} {point['unit']}/s",
-                     f"{100 * row['communication']:.0f} %", f"{row['ratio']:.2f}"]  # fmt: skip
-            yield "| " + " | ".join(cells) + " |"
-
-
-def results() -> Path:
-    """The file of this machine."""
-    return record.RESULTS / record.path_of({"machine": machine()}).name.replace("processes-", "applications-")
-
-
 def keep(point: Mapping[str, Any]) -> None:
     """Puts a comparison into the results of this machine."""
-    found = {old["case"]: old for old in record.read(results()).get("points", [])} | {point["case"]: point}
-    lines = ",\n".join(f"  {json.dumps(found[case])}" for case in CASES if case in found)
-    head = json.dumps({"machine": machine()}, indent=1)[:-2]
-    results().write_text(f'{head},\n "points": [\n{lines}\n ]\n}}\n')
-
-
-def remake() -> None:
-    """Makes the tables of the page from the results of all machines."""
-    machines = [record.read(path) for path in sorted(record.RESULTS.glob("applications-*.json"))]
-
-    def of(name: str) -> Iterable[str]:
-        for data in machines:
-            points = [point for point in data["points"] if point["name"] == name]
-            versions = ", ".join(sorted({point["version"] for point in points}))
-            yield from (f"{title(data)}; gc3 {versions}:", "", *table(points))
-
-    names = dict.fromkeys(case.partition(",")[0] for case in CASES)
-    PAGE.write_text(filled(PAGE.read_text(), "applications.py", {name: of(name) for name in names}))
+    path = record.path_of({"machine": machine()}, "applications")
+    found = {old["case"]: old for old in record.read(path).get("points", [])} | {point["case"]: point}
+    facts = {"machine": machine(), "command": "python benchmarks/applications.py --record"}
+    record.write({**facts, "points": [found[case] for case in CASES if case in found]}, path)
 
 
 @click.command("applications", cls=Script, examples=["python benchmarks/applications.py --only 'fft3d*'"])
 @click.option("--only", default="*", show_default=True, metavar="PATTERN", help="The comparisons, by name.")
-@click.option("--record", "recorded", is_flag=True, help="Put them into the results and the page of the docs.")
-@click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page anew.")
+@click.option("--record", "recorded", is_flag=True, help="Put them into the results, of which the docs are made.")
 @click.option("--python", default=None, help="A Python with PyTorch and gc3; default: that of `make test-torch`.")
-def main(only: str, recorded: bool, remade: bool, python: str | None) -> int:
+def main(only: str, recorded: bool, python: str | None) -> int:
     """Compare the applications of examples/ with Gloo and MPI."""
     chosen = python or str(ENVIRONMENTS / "gloo" / "bin" / "python")
-    for case in [] if remade else fnmatch.filter(CASES, only):
+    for case in fnmatch.filter(CASES, only):
         click.echo(f"\n{case}")
         point = compared(chosen, case)
         if recorded:
             keep(point)
-    if recorded or remade:
-        remake()
     return 0
 
 

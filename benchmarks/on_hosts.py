@@ -4,27 +4,25 @@ python benchmarks/on_hosts.py [--hosts 2x1,2x2] [--rates none,1gbit] [--record [
 
 The hosts are namespaces of this machine (tests/hosts.py), so processors and memory are shared, and the network is the
 system's. All libraries answer in turn within one run. With --record the points replace those of the same kind in
-benchmarks/results/hosts-PROCESSOR.json, and the tables of docs/hosts_performance.md are made anew. A run that was
-interrupted goes on with --missing.
+benchmarks/results/hosts-PROCESSOR.json, of which `make generated-docs` makes tables of docs/performance.md. A run that
+was interrupted goes on with --missing.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
-from peers import hosts_page, record
-from peers.hosts_page import cell, key_of, ratio
+from peers import record
 from peers.libraries import ENVIRONMENTS, compiled, mpi_tools
 from peers.points import COLLECTIVES, OURS, percentile
 
@@ -35,7 +33,6 @@ from gc3.comm.world import Request, World, WorldError
 from gc3.runtime.measure import machine, sizes
 
 TEST_BED = record.ROOT / "tests" / "hosts.py"
-PAGE = record.ROOT / "docs" / "hosts_performance.md"
 _RANK = Path(__file__).resolve().parent / "peers" / "rank.py"
 _MOST = 500  # calls of one turn
 _BED_S = 3600
@@ -176,25 +173,21 @@ def _figures(times: list[float]) -> tuple[float, float, float]:
     return statistics.median(times), percentile(times, 99), min(times)
 
 
+def key_of(point: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns what a point is: hosts, ranks on each, rate, collective, size."""
+    return tuple(point[name] for name in ("hosts", "ranks_per_host", "rate", "collective", "size"))
+
+
 def _results() -> Path:
-    return record.RESULTS / record.path_of({"machine": machine()}).name.replace("processes-", "hosts-")
+    return record.path_of({"machine": machine()}, "hosts")
 
 
-def keep(points: Sequence[dict[str, Any]]) -> None:
-    """Puts points into the results of this machine; what a person has written about them stays."""
+def keep(point: dict[str, Any]) -> None:
+    """Puts a point into the results of this machine; what a person has written about them stays."""
     old = record.read(_results())
-    every = {key_of(point): point for point in (*old.get("points", []), *points)}
-    lines = ",\n".join(f"  {json.dumps(every[key])}" for key in sorted(every))
-    head = json.dumps({"machine": machine(), "reasons": old.get("reasons", {})}, indent=1)[:-2]
-    fresh = _results().with_suffix(".new")
-    fresh.write_text(f'{head},\n "points": [\n{lines}\n ]\n}}\n')
-    fresh.replace(_results())
-
-
-def remake() -> None:
-    """Makes the tables of the page of all results."""
-    found = [record.read(path) for path in sorted(record.RESULTS.glob("hosts-*.json"))]
-    PAGE.write_text(hosts_page.page(PAGE.read_text(), found))
+    every = {key_of(known): known for known in (*old.get("points", []), point)}
+    facts = {"machine": machine(), "command": "make bench-hosts", "reasons": old.get("reasons", {})}
+    record.write({**facts, "points": [every[key] for key in sorted(every)]}, _results())
 
 
 def _placements(text: str) -> list[tuple[int, int]]:
@@ -215,12 +208,11 @@ def _placements(text: str) -> list[tuple[int, int]]:
 @click.option("-f", "--factor", type=click.IntRange(min=2), default=8, show_default=True)
 @click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=0), default=0.2, show_default=True, help="Of a turn.")
-@click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")
+@click.option("--record", "recorded", is_flag=True, help="Put the points into the results, of which the docs are made.")
 @click.option("--missing", is_flag=True, help="Leave out the points that the results have.")
 @click.option(
     "--stop-after", type=click.FloatRange(min=0), default=None, metavar="SECONDS", help="Begin no point later."
 )
-@click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page anew.")
 def main(
     placements: str,
     rates: str,
@@ -233,7 +225,6 @@ def main(
     recorded: bool,
     missing: bool,
     stop_after: float | None,
-    remade: bool,
 ) -> int:
     """Compare gc3 with Open MPI, MPICH and Gloo on simulated hosts."""
     began = time.monotonic()
@@ -243,23 +234,22 @@ def main(
     def late() -> bool:
         return stop_after is not None and time.monotonic() - began > stop_after
 
-    for placement in [] if remade else _placements(placements):
+    for placement in _placements(placements):
         for rate in rates.split(","):
             left = [call for call in calls if (*placement, rate, *call) not in known]
             if not left or late():
                 continue
             for point in measured(placement, rate, left, turns, seconds, lambda text: click.echo(text, err=True)):
-                times = ", ".join(f"{name} {cell(figures)}" for name, figures in point["us"].items())
+                times = ", ".join(f"{name} {us[0]:.0f} / {us[1]:.0f}" for name, us in point["us"].items())
                 head = f"{point['hosts']}x{point['ranks_per_host']} {rate} {point['collective']} {point['size']} B"
-                found = ratio(point)
-                told = "" if found is None else f"; ratio {found:.2f}"
+                peers = [us[0] for name, us in point["us"].items() if name != OURS]
+                both = peers and OURS in point["us"]
+                told = f"; ratio {min(peers) / point['us'][OURS][0]:.2f}" if both else ""
                 click.echo(f"{time.monotonic() - began:6.1f} s  {head}: {times} us{told}")
-                if recorded and found is not None:
-                    keep([point])
+                if recorded and both:
+                    keep(point)
                 if late():
                     break
-    if recorded or remade:
-        remake()
     return 0
 
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import click
+from peers import record
 
 from gc3.cli.main import Script
 from gc3.cli.sizes import format_size
@@ -97,27 +100,6 @@ def table(points: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row(point)) + " |" for point in points)])
 
 
-def draw(points: Sequence[Mapping[str, Any]], path: str) -> None:
-    """Draws the times of the calls by size, for each number of ranks and collective."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - it is an extra
-
-    calls = [point for point in points if "call" in point and point["call"] in KINDS]
-    ranks = sorted({point["ranks"] for point in calls})
-    figure = Figure(figsize=(3 * len(KINDS), 2.8 * max(1, len(ranks))), layout="constrained")
-    axes = figure.subplots(max(1, len(ranks)), len(KINDS), squeeze=False)
-    for line, n in zip(axes, ranks, strict=True):
-        for ax, kind in zip(line, KINDS, strict=True):
-            for of in ("gloo", *reversed(TIERS)):
-                of_kind = sorted((p for p in calls if (p["call"], p["ranks"]) == (kind, n)), key=lambda p: p["bytes"])
-                ax.loglog([p["bytes"] for p in of_kind], [p["us"][of]["median"] for p in of_kind], "o-", label=of, ms=3)
-            ax.set_title(f"{kind}, {n} ranks", fontsize=9)
-            ax.tick_params(labelsize=7)
-    axes[-1][0].set_xlabel("bytes of the largest buffer", fontsize=8)
-    axes[0][0].set_ylabel("median, us", fontsize=8)
-    axes[0][0].legend(fontsize=7)
-    figure.savefig(path)
-
-
 @click.command(
     "pytorch",
     cls=Script,
@@ -136,8 +118,9 @@ def draw(points: Sequence[Mapping[str, Any]], path: str) -> None:
 )
 @click.option("--busy", "loops", type=click.IntRange(0), default=0, help="Processes that compute all the time beside.")
 @click.option("--minutes", type=click.FloatRange(0.1), default=4.0, show_default=True, help="For all of it, roughly.")
-@click.option("--json", "json_path", type=click.Path(dir_okay=False), help="A file to add the points to.")
-@click.option("--plot", type=click.Path(dir_okay=False), help="A drawing of the calls.")
+@click.option(
+    "--json", "json_path", type=click.Path(dir_okay=False), help="A file of benchmarks/results to add the points to."
+)
 @click.option("--python", default=None, help="A Python with PyTorch and gc3; default: that of `make test-torch`.")
 def pytorch(
     ranks: str,
@@ -148,7 +131,6 @@ def pytorch(
     loops: int,
     minutes: float,
     json_path: str | None,
-    plot: str | None,
     python: str | None,
 ) -> None:
     """Compare gc3 with Gloo under PyTorch: medians in microseconds, and 99th percentiles in parentheses."""
@@ -164,7 +146,8 @@ def pytorch(
         "steps": steps if what != "calls" else [],
         "seconds": 60 * minutes / len(numbers) - 10,
     }
-    about = {"start": STARTS[start], "busy": loops, "machine": machine(), "torch": done.stdout.splitlines()[-1]}
+    about = {"machine": machine(), "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
+    about |= {"version": record.version(), "torch": done.stdout.splitlines()[-1], "start": STARTS[start], "busy": loops}
     click.echo(f"{about['start']}; {loops} busy processes beside\n{about['torch']}")
     points: list[Any] = []
     with busy(loops):
@@ -176,8 +159,6 @@ def pytorch(
     if json_path is not None:
         old = json.loads(Path(json_path).read_text()) if Path(json_path).exists() else []
         Path(json_path).write_text(json.dumps([*old, {**about, "points": points}], indent=1) + "\n")
-    if plot is not None:
-        draw(points, plot)
 
 
 if __name__ == "__main__":

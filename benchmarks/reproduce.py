@@ -1,18 +1,20 @@
-"""Runs the papers' claims through the simulator, and writes docs/reproduction.md: `make reproduce`.
+"""Runs the papers' claims through the simulator, and writes benchmarks/results/papers.json: `make reproduce`.
 
-python benchmarks/reproduce.py [CLAIM]... [--kind A|B] [--list] [--json] [-o FILE.md]
+python benchmarks/reproduce.py [CLAIM]... [--kind A|B] [--list] [--json] [-o FILE.json]
 """
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Sequence
-from itertools import groupby
+from datetime import date
 from typing import Any
 
 import click
 from claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
 from claims import reproduce as check
+from peers import record
 
 from gc3.cli import options, output
 from gc3.cli.files import OutputFile
@@ -30,13 +32,13 @@ _WIDTH = 100
         "python benchmarks/reproduce.py",
         "python benchmarks/reproduce.py 002-7.1 001",
         "python benchmarks/reproduce.py --kind A --json",
-        "python benchmarks/reproduce.py -o docs/reproduction.md",
+        "python benchmarks/reproduce.py -o benchmarks/results/papers.json",
     ],
 )
 @click.argument("names", metavar="[CLAIM]...", nargs=-1)
 @click.option("--kind", type=click.Choice(["A", "B"]), help="A: counting decides; B: rates, protocols and launches.")
 @click.option("--list", "listing", is_flag=True, help="Only list the claims.")
-@click.option("-o", "--output", "path", type=OutputFile(), metavar="FILE.md", help="Write the results there as a page.")
+@click.option("-o", "--output", "path", type=OutputFile(), metavar="FILE.json", help="Write the results there.")
 @options.json_option
 def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str | None, as_json: bool) -> int:
     """Run the papers' claims in the simulator; prints for each whether it is reproduced, with both numbers.
@@ -69,7 +71,8 @@ def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str |
             if not as_json:
                 paper = _print(verdicts[-1], paper)
     if path is not None:
-        write_text(path, page(verdicts))
+        facts = {"date": f"{date.today()}", "command": "make reproduce", "version": record.version()}
+        write_text(path, json.dumps({**facts, **_data(verdicts)}, indent=1) + "\n")
     reproduced = sum(v.outcome.reproduced for v in verdicts)
     if as_json:
         output.emit(_data(verdicts))
@@ -113,54 +116,6 @@ def _data(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         ],
         "out_of_reach": [{"where": where, "what": what} for where, what in OUT_OF_REACH],
     }
-
-
-def page(verdicts: Sequence[Verdict]) -> str:
-    """Returns the results as a page of the documentation."""
-    kinds = {
-        kind: (
-            sum(v.outcome.reproduced for v in verdicts if v.claim.kind == kind),
-            sum(v.claim.kind == kind for v in verdicts),
-        )
-        for kind in ("A", "B")
-    }
-    text = (
-        "<!-- Written by `make reproduce`. Do not edit. -->\n"
-        "# What of the papers is reproduced\n\n"
-        "`make reproduce` runs the papers' claims through the [simulator](simulator.md). Nothing here was run on GPUs. "
-        "The parameters are those of the presets; none was chosen with a claim in view, and claims that fail stay "
-        "here with the reason.\n\n"
-        "The rules are the same for all claims. What can be counted must be met exactly. A speed-up is reproduced if "
-        "it is within 25 % of the paper's and its gain, the part above 1, between half and twice the paper's. A size "
-        'from which on something holds may differ by a factor of 2. "Faster" means by 2 % or more, in the geometric '
-        'mean over a range of sizes. "Up to" is the greatest over powers of two of the range, with the best of the '
-        "schedules that the paper names.\n\n"
-        "| Kind | Reproduced | Of | |\n| --- | --- | --- | --- |\n"
-        f"| A | {kinds['A'][0]} | {kinds['A'][1]} | counting and alpha-beta costs decide |\n"
-        f"| B | {kinds['B'][0]} | {kinds['B'][1]} | rates, protocols, FIFOs and launches decide |\n"
-    )
-    for paper, group in groupby(verdicts, key=lambda v: v.claim.paper):
-        some = list(group)
-        text += f"\n## {paper}: {PAPERS[paper]}\n\n"
-        text += "| Section | Claim | Paper | Simulated | |\n| --- | --- | --- | --- | --- |\n"
-        for v in some:
-            detail = f" ({v.outcome.detail})" if v.outcome.detail else ""
-            mark = "reproduced" if v.outcome.reproduced else "**not reproduced**"
-            cells = (
-                v.claim.section,
-                f"{v.claim.text} (`{v.claim.name}`, {v.claim.kind})",
-                v.outcome.expected,
-                f"{v.outcome.found}{detail}",
-                mark,
-            )
-            text += f"| {' | '.join(cells)} |\n"
-        failed = [v for v in some if not v.outcome.reproduced]
-        if failed:
-            text += "\nWhy not:\n\n"
-            text += "".join(f"- `{v.claim.name}`: {v.claim.why_not}\n" for v in failed)
-    text += "\n## Not attempted\n\n"
-    text += "".join(f"- {where}: {what}.\n" for where, what in OUT_OF_REACH)
-    return text
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""gc3 beside Open MPI, MPICH, Gloo and mpi4py: prints a comparison, or records it for docs/processes_performance.md.
+"""gc3 beside Open MPI, MPICH, Gloo and mpi4py: prints a comparison, or records it for docs/performance.md.
 
 python benchmarks/versus.py [--ranks N,...] [--collectives NAME,...] [--turns N] [--record]
 
 With --record each point goes into benchmarks/results/processes-PROCESSOR.json as soon as it is measured. It replaces an
-earlier one of the same kind, so that a part can be done again, and an interrupted run keeps what it has done. Then the
-drawing of the machine and the tables of the page are made of all points of all machines.
+earlier one of the same kind, so that a part can be done again, and an interrupted run keeps what it has done. `make
+generated-docs` makes the tables and pictures of the page of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from peers import PEERS, Plan, page, plot, record
+from peers import PEERS, Plan, plot, record
 from peers.compare import compare
 from peers.points import COLLECTIVES, CONDITIONS, OURS, PATTERNS, REUSED
 
@@ -20,21 +20,6 @@ from gc3.cli import files, options, output
 from gc3.cli.main import Script
 from gc3.cli.sizes import Size
 from gc3.runtime import measure
-
-PAGE = record.ROOT / "docs" / "processes_performance.md"
-
-
-def machines() -> list[Any]:
-    """Returns the results of all machines, by the names of their processors."""
-    return [record.read(path) for path in sorted(record.RESULTS.glob("processes-*.json"))]
-
-
-def remake() -> None:
-    """Makes the page and its drawings of the results."""
-    found = machines()
-    for data in found:
-        plot.plot(record.points(data), str(PAGE.parent / page.drawing_of(data)))
-    PAGE.write_text(page.page(PAGE.read_text(), found))
 
 
 def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
@@ -94,8 +79,7 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
     show_default=True,
     help="sessions: each rank in a session of its own, bound to no core; loaded: beside two busy processes as well.",
 )
-@click.option("--record", "recorded", is_flag=True, help="Put the points into the results and the page of the docs.")
-@click.option("--page", "remade", is_flag=True, help="Measure nothing: make the page and its drawing anew.")
+@click.option("--record", "recorded", is_flag=True, help="Put the points into the results, of which the docs are made.")
 @options.json_option
 def versus(
     libraries: tuple[str, ...],
@@ -111,37 +95,30 @@ def versus(
     patterns: tuple[str, ...],
     conditions: str,
     recorded: bool,
-    remade: bool,
     as_json: bool,
 ) -> int:
     """Compare gc3 with Open MPI, MPICH, Gloo and mpi4py on this machine.
 
     What `gc3.init()` makes of each call (its selection table) stands side by side with the other libraries that are
-    found, all measured in turn in one run, and with the machine's memory bound: see docs/processes_performance.md.
+    found, all measured in turn in one run, and with the machine's memory bound: see docs/performance.md.
     """
-    if not remade:
-        found_sizes = sizes_between(min_size, max_size, factor)
-        if conditions != "quiet":
-            patterns = (REUSED,)
-        more = {"table": table, "minutes": minutes, "patterns": patterns, "conditions": conditions}
-        plan = Plan(collectives, ranks, found_sizes, libraries, rounds, **more)
+    found_sizes = sizes_between(min_size, max_size, factor)
+    if conditions != "quiet":
+        patterns = (REUSED,)
+    more = {"table": table, "minutes": minutes, "patterns": patterns, "conditions": conditions}
+    plan = Plan(collectives, ranks, found_sizes, libraries, rounds, **more)
 
-        def keep(document: Any) -> None:
-            if recorded:
-                record.write(record.merged(record.read(record.path_of(document)), document))
+    def keep(document: Any) -> None:
+        if recorded:
+            path = record.path_of(document)
+            record.write(record.merged(record.read(path), document), path)
 
-        try:
-            found = compare(plan, printing=not as_json, keep=keep)
-        finally:  # the page has what was measured, also when the run is interrupted
-            if recorded:
-                remake()
-        if as_json:
-            output.emit(found)
-        if drawing is not None:
-            plot.plot(record.points(found), drawing)
-        return int(any(name.startswith(f"{OURS} ") for name in found["failed"]))
-    remake()
-    return 0
+    found = compare(plan, printing=not as_json, keep=keep)
+    if as_json:
+        output.emit(found)
+    if drawing is not None:
+        plot.plot(record.points(found), drawing)
+    return int(any(name.startswith(f"{OURS} ") for name in found["failed"]))
 
 
 if __name__ == "__main__":

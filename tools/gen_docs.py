@@ -1,4 +1,4 @@
-"""Writes docs/reference/ and docs/algorithms.md from tables of the core and the library; `--check` only compares."""
+"""Writes docs/reference/, docs/algorithms.md and the tables of docs/performance.md; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import gc3
+import performance
 from gc3 import _core, collectives, topologies
 from gc3.algorithms import catalogue
 from gc3.lang import Algorithm
@@ -204,6 +205,7 @@ def pages() -> Files:
         folder / "types.md": types(),
         folder / "environment.md": environment(),
         folder / "machines.md": machines(),
+        **performance.files(),
     }
 
 

@@ -30,9 +30,9 @@ PAPERS: Mapping[str, str] = MappingProxyType(
 OUT_OF_REACH = (
     ("001 section 5.5, figure 7", "AllGather on Z52 against RCCL: the parameters of RCCL on MI50 are not published"),
     ("002 section 7.3", "Speed-ups between 2 and 64 MB fluctuate: other tenants' traffic"),
-    ("002 section 7.5", "Applications: 1.22 to 1.29x on 8 A100, 1.10 to 1.89x on 256; [on CPUs](applications.md)"),
+    ("002 section 7.5", "Applications: 1.22 to 1.29x on 8 A100, 1.10 to 1.89x on 256; [on CPUs](#applications)"),
     ("004 figures 12 and 13", "Other MPI libraries and NCCL on Lassen: the cost of their software is not published"),
-    ("004 sections IV-C and IV-D", "Applications: 3-D FFT 15 to 25 %, K-FAC up to 8 %; [on CPUs](applications.md)"),
+    ("004 sections IV-C and IV-D", "Applications: 3-D FFT 15 to 25 %, K-FAC up to 8 %; [on CPUs](#applications)"),
 )
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,10 @@ def points(data: Any, conditions: str = "quiet") -> list[Point]:
     return [_point(point) for point in data.get(_LISTS[conditions], [])]
 
 
-def path_of(data: Any) -> Path:
+def path_of(data: Any, kind: str = "processes") -> Path:
     """Returns the file of the results of a machine."""
     words = re.sub(r"\W+", "-", data["machine"]["cpu"]).strip("-").lower()
-    return RESULTS / f"processes-{words or 'unknown'}.json"
+    return RESULTS / f"{kind}-{words or 'unknown'}.json"
 
 
 def reason_of(point: Point) -> str:
@@ -101,21 +102,22 @@ def merged(old: Any, new: Any) -> dict[str, Any]:
     facts = old if conditions != "quiet" and "machine" in old else new
     libraries = {**old.get("libraries", {}), **facts["libraries"]}
     missing = {name: why for name, why in facts["missing"].items() if name not in libraries}
-    same = {"machine": facts["machine"], "libraries": libraries, "missing": missing, "failed": facts["failed"]}
+    same = {"machine": facts["machine"], "command": "make bench-vs", "libraries": libraries}
+    same |= {"missing": missing, "failed": facts["failed"]}
     quiet = points(lists)
     reasons = {reason_of(point): "" for point in worst(quiet, None)}
     reasons |= {key: text for key, text in old.get("reasons", {}).items() if text}
     return {**same, **_summaries(quiet), "reasons": reasons, **lists}
 
 
-def write(results: Any) -> None:
-    """Writes the results of a machine, one line for each point; a reader sees the old file or the new one."""
-    head = json.dumps({key: value for key, value in results.items() if key not in _LISTS.values()}, indent=1)[:-2]
-    for key in _LISTS.values():
-        lines = ",\n".join(f"  {json.dumps(point)}" for point in results.get(key, []))
+def write(results: Mapping[str, Any], path: Path) -> None:
+    """Writes results with today's date, one line for each point; a reader sees the old file or the new one."""
+    dated = {**results, "date": f"{date.today()}"}
+    head = json.dumps({key: value for key, value in dated.items() if not isinstance(value, list)}, indent=1)[:-2]
+    for key in (key for key, value in dated.items() if isinstance(value, list)):
+        lines = ",\n".join(f"  {json.dumps(point)}" for point in dated[key])
         head += f',\n "{key}": [\n{lines}\n ]' if lines else f',\n "{key}": []'
-    RESULTS.mkdir(exist_ok=True)
-    path = path_of(results)
+    path.parent.mkdir(exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.write_text(head + "\n}\n")
     fresh.replace(path)

@@ -1,19 +1,21 @@
-"""The page of results and its drawings are generated from the committed measurements."""
+"""The page of results and its pictures are made of the committed measurements."""
 
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
+import applications
+import on_hosts
 import pytest
 import test_peers
 import versus
 from click.testing import CliRunner
-from peers import contest, page, record, rows
+from peers import contest, record
 from peers.points import COLLECTIVES, OURS
 
+import performance
 from gc3.comm.selection import Table
 
 pytestmark = pytest.mark.python_only
@@ -28,43 +30,68 @@ def as_new(data: Any, **more: Any) -> Any:
     return {**data, "settings": {"conditions": "quiet"}, **more}
 
 
-def test_the_tables_say_what_was_measured() -> None:
-    machines = versus.machines()
-    text = versus.PAGE.read_text()
-    assert page.page(text, machines) == text
-    groups = [len({(p.collective, p.ranks) for p in record.points(data)}) for data in machines]
-    assert text.count("\n#### ") == sum(groups)
-    first = text.index("\n## ")
-    for data in machines:
-        assert page.title(data) in text[:first]
-        drawing = (versus.PAGE.parent / page.drawing_of(data)).read_bytes()
-        assert len(zlib.compress(drawing)) < 50_000  # what git keeps and a browser loads
-        assert record.path_of(data).exists()
+def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **results: Any) -> str:
+    """The page of some results."""
+    monkeypatch.setattr(performance, "RESULTS", tmp_path)
+    for name, data in results.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    return performance.files()[performance.PAGE]
+
+
+def test_the_tables_say_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = performance.files()
+    assert len(files) == 1 + sum(len(performance.read(kind)) for kind in performance.KINDS)
+    assert len(files[performance.PAGE].encode()) <= 25 << 10  # a reader's hour, not a day
+    assert all(len(text) < 10_000 for path, text in files.items() if path != performance.PAGE)
+    point = {"collective": "allreduce", "ranks": 2, "size": 1024, "version": "7", "best_peer": "b", "speedup": 2.0}
+    point |= {"times": {"gc3": {"median_us": 1.2345, "rounds_us": [1.0, 2.0]}}, "peers": {"b": "mpich"}}
+    point["times"]["b"] = {"median_us": 2.469, "rounds_us": [2.0, 3.0]}
+    summary = {"points": 1, "speedup": 2.0, "by_ranks": {"2": 2.0}, "by_peer": {"mpich": 2.0}, "slowest": 2.0}
+    data = {"machine": {"cpu": "Abacus", "cores": 3}, "date": "1642-01-02", "command": "count", "points": [point]}
+    data |= {"summary": {**summary, "lost": 0}, "failed": {"gc3 itself": "lost"}, "libraries": {"mpich": "MPICH 9"}}
+    text = shown(tmp_path, monkeypatch, processes=data)
+    assert "**Abacus, 3 cores**, 1642-01-02, `count`; gc3 7; MPICH 9." in text
+    assert "| allreduce, 2 | 1.23 us, 2.00 (1.00 to 3.00) |  |  |" in text
+    assert "Left out: gc3 itself: lost." in text
+    assert "AMD" not in text.partition("## Simulated")[0]
+
+
+def test_a_reason_that_two_claims_share_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = {"paper": "1", "kind": "A", "reproduced": False, "expected": "2x", "found": "3x", "why_not": "Too warm."}
+    claims = [{**claim, "name": name} for name in ("1-a", "1-b")]
+    data = {"date": "today", "command": "c", "version": "7", "claims": claims, "out_of_reach": []}
+    text = shown(tmp_path, monkeypatch, papers=data)
+    assert "- `1-a`: paper 2x, simulated 3x. Too warm.\n- `1-b`: paper 2x, simulated 3x. As for 1-a." in text
+
+
+def test_points_of_hosts_and_applications_replace_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    point: dict[str, Any] = {"hosts": 2, "ranks_per_host": 1, "rate": "none", "collective": "allreduce", "size": 8}
+    for us in (3.0, 2.0):
+        on_hosts.keep({**point, "us": {"gc3": [us]}})
+        applications.keep({"case": "fft3d, 2 ranks", "rows": [us]})
+    hosts, done = (record.read(next(tmp_path.glob(f"{kind}-*"))) for kind in ("hosts", "applications"))
+    assert [p["us"] for p in hosts["points"]] == [{"gc3": [2.0]}]
+    assert [p["rows"] for p in done["points"]] == [[2.0]]
+    assert all(data["machine"]["cpu"] and data["date"] and data["command"] for data in (hosts, done))
 
 
 def test_rows_of_the_default_table_name_the_machines_they_were_measured_on() -> None:
-    machines = versus.machines()
+    machines = performance.read("processes")
     assert len(machines) > 1
-    found = Table.default().rows
-    for data in machines:
-        points = rows.measured(data)
-        assert points
-        for row in found:
-            if row.source in points:
-                assert page.title(data) in row.note, row.source
+    found = Table.default()
+    for _, data in machines:
+        title = f"{data['machine']['cpu']}, {data['machine']['cores']} cores"
+        measured: set[str] = set()
+        for p in record.points(data):
+            in_place = p.collective == "broadcast"  # as calls are measured
+            row = found.choose(p.collective, ranks=p.ranks, size=p.size, in_place=in_place).row
+            measured.add(row.source)
+            assert title in row.note, row.source
+        assert len(measured) > 10
     # Every row says where it was measured, or that it was not.
-    assert all(("measured on" in row.note) != ("not measured" in row.note) for row in found)
-    assert any("not measured" in row.note for row in found)
-
-
-def test_rows_that_are_slow_on_a_machine_are_marked() -> None:
-    data = intel()
-    first = data["points"][0]
-    slow = {**first, "times": {**first["times"], OURS: {**first["times"][OURS], "median_us": 1e6}}}
-    shown = [list(rows.table([{**data, "points": points}], ["here"])) for points in ([first], [slow])]
-    assert [len(lines) for lines in shown] == [3, 3]
-    assert ["**" in lines[-1] for lines in shown] == [False, True]
-    assert "0.00 at 2 ranks, 1 KiB" in shown[1][-1]
+    assert all(("measured on" in row.note) != ("not measured" in row.note) for row in found.rows)
+    assert any("not measured" in row.note for row in found.rows)
 
 
 def test_new_points_replace_old_ones_of_the_same_kind() -> None:
@@ -103,7 +130,6 @@ def test_reasons_are_kept_and_asked_for() -> None:
     second = record.merged(first, as_new(old, points=won))
     assert second["reasons"][key] == "a slow hour"
     assert len(second["reasons"]) == 7 if key in {record.reason_of(p) for p in record.points({"points": won})} else 6
-    assert "| a slow hour |" in "\n".join(page.results([first]))
 
 
 def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +143,6 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, monkeypatch: pyte
         return measure(self, contenders, call, stack)
 
     monkeypatch.setattr(contest.Contest, "_point", interrupted)
-    copy = tmp_path / "page.md"
-    copy.write_text(versus.PAGE.read_text())
-    monkeypatch.setattr(versus, "PAGE", copy)
     arguments = "--ranks 2 --collectives allreduce,broadcast -e 4KiB --turns 1 --record --patterns reused"
     run = CliRunner().invoke(versus.versus, arguments)
     assert run.exit_code != 0
@@ -127,31 +150,22 @@ def test_an_interrupted_run_keeps_what_is_done(tmp_path: Path, monkeypatch: pyte
     data = json.loads(path.read_text())
     assert [(p["collective"], p["size"]) for p in data["points"]] == [("allreduce", 1024), ("allreduce", 4096)]
     assert data["libraries"] == {"toy": "Toy 1"}
-    assert f"### {page.title(data)}" in copy.read_text()
-    assert "#### broadcast" not in copy.read_text()
 
 
 def test_a_whole_run_is_recorded_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test_peers.toys(monkeypatch, quick="pass")
-    others = {page.title(machine) for machine in versus.machines()}
     monkeypatch.setattr(record, "RESULTS", tmp_path / "results")
-    copy = tmp_path / "page.md"
-    copy.write_text(versus.PAGE.read_text())
-    monkeypatch.setattr(versus, "PAGE", copy)
     base = ["--ranks", "2", "--collectives", "allreduce", "-e", "1KiB", "--turns", "1", "--record"]
     for conditions in ("quiet", "loaded"):
         run = CliRunner().invoke(versus.versus, [*base, "--conditions", conditions])
         assert run.exit_code == 0, run.output
-    (data,) = versus.machines()
-    text = copy.read_text()
-    assert page.drawing_of(data) in text
-    assert (tmp_path / page.drawing_of(data)).exists()
-    assert "| allreduce, 2 ranks, 1 KiB |" in text
-    assert "| AllReduce of 1 KiB, 2 ranks, loaded: p99, us, below | 1000 |" in text
-    assert "rotated: gc3" in text
-    assert "Each rank sleeps up to 1 ms before each call" in text
-    shown = text.partition("\n## Where")[0]
-    assert not any(title in shown for title in others - {page.title(data)})  # their results are not in the folder
+    (path,) = (tmp_path / "results").iterdir()
+    data = record.read(path)
     ours = record.points(data)[0].times[OURS]
-    assert f"{ours.p99_us:.2f}"[:3] in text
+    assert ours.p99_us
     assert set(COLLECTIVES) > {p.collective for p in record.points(data, "loaded")}
+    monkeypatch.setattr(performance, "RESULTS", path.parent)
+    text = performance.files()[performance.PAGE]
+    assert "All 1 points: " in text
+    assert "| 2 ranks, quiet | " in text
+    assert "| 2 ranks, the same beside loops | " in text

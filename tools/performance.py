@@ -1,0 +1,259 @@
+"""The tables and pictures of docs/performance.md, which are made of the measurements in benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from gc3.report import svg, times
+from gc3.report.style import COLORS, short_size
+from generated import ROOT, Files
+
+PAGE = ROOT / "docs" / "performance.md"
+PICTURES = ROOT / "docs" / "images"
+RESULTS = ROOT / "benchmarks" / "results"
+_BEGIN, _END = "<!-- made by tools/performance.py: {} -->\n", "<!-- end -->\n"
+_KIB, _MIB = 1 << 10, 1 << 20
+_COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+_CALLS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+_SIZES = (_KIB, _MIB, 64 * _MIB)
+_CPP = "gc3 in C++"
+
+
+def read(kind: str) -> list[tuple[str, Any]]:
+    """Returns the results of a kind of comparison by the names of their files."""
+    return [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob(f"{kind}*.json"))]
+
+
+def files() -> Files:
+    """Returns the page with its tables made anew, and its pictures."""
+    text = PAGE.read_text()
+    made: dict[Any, str] = {}
+    for kind, lines in KINDS.items():
+        before, begin, rest = text.partition(_BEGIN.format(kind))
+        text = before + begin + "\n" + "\n".join(_each(kind, lines, made)) + "\n\n" + _END + rest.partition(_END)[2]
+    return {PAGE: text, **made}
+
+
+def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
+    for number, (name, data) in enumerate(read(kind)):
+        found, picture, title = lines(data)
+        made[PICTURES / f"{name}.svg"] = picture
+        yield from ([""] if number else [])
+        yield from (_about(data[0] if kind == "pytorch" else data), "", *found, "", f"![{title}](images/{name}.svg)")
+
+
+def _about(data: Any) -> str:
+    """Returns the machine, the date, the command and the versions of a file of results."""
+    machine = data.get("machine")
+    where = f"**{machine['cpu']}, {machine['cores']} cores**" if machine else "**Simulated**"
+    versions = {point["version"] for point in data.get("points", ()) if "version" in point} or {data["version"]}
+    peers = "".join(f"; {name}" for name in data.get("libraries", {}).values())
+    return f"{where}, {data['date']}, `{data['command']}`; gc3 {', '.join(sorted(versions))}{peers}."
+
+
+def _table(*columns: str, rows: Iterable[Sequence[str]], text: int = 1) -> list[str]:
+    """Returns a table whose first columns are text."""
+    lines = [columns, ["---"] * text + ["---:"] * (len(columns) - text), *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    logarithms = [math.log(number) for number in numbers]
+    return math.exp(math.fsum(logarithms) / len(logarithms))
+
+
+def _us(value: float) -> str:
+    """Three digits: more of them would be noise."""
+    return svg.time_text(float(f"{value:.3g}") / 1e6)
+
+
+def _processes(data: Any) -> tuple[list[str], str, str]:
+    known = {(p["collective"], p["ranks"], p["size"]): p for p in data["points"]}
+
+    def cell(p: Any) -> str:
+        if p is None or p["speedup"] is None:
+            return ""
+        ours, peer = p["times"]["gc3"], p["times"][p["best_peer"]]
+        low = min(peer["rounds_us"]) / max(ours["rounds_us"])
+        high = max(peer["rounds_us"]) / min(ours["rounds_us"])
+        return f"{_us(ours['median_us'])}, {p['speedup']:.2f} ({low:.2f} to {high:.2f})"
+
+    rows: list[list[str]] = [
+        [f"{name}, {ranks}", *(cell(known.get((name, ranks, size))) for size in _SIZES)]
+        for name in _COLLECTIVES
+        for ranks in sorted({p["ranks"] for p in data["points"]})
+    ]
+    found = data["summary"]
+    means = [f"{n} ranks {mean:.2f}" for n, mean in found["by_ranks"].items()]
+    means += [f"{name} alone {mean:.2f}" for name, mean in found["by_peer"].items()]
+    rotated = data.get("rotated", {}).get("speedup")
+    means += [f"buffers that no cache holds {rotated:.2f}"] if rotated else []
+    lines = [
+        f"All {found['points']} points: {found['speedup']:.2f} times as fast as the best peer in the geometric mean "
+        f"({', '.join(means)}); least {found['slowest']:.2f}; a peer wins {found['lost']} points.",
+        "",
+        *_table("Collective, ranks", *map(short_size, _SIZES), rows=rows),
+    ]
+    lines += [f"\nLeft out: {name}: {why}." for name, why in data["failed"].items()]
+    conditions = {"quiet": "points", "a session each": "sessions", "the same beside loops": "loaded"}
+    if data.get("loaded"):
+        rows = []
+        for ranks in found["by_ranks"]:
+            for said, key in conditions.items():
+                for p in data[key]:
+                    if (p["collective"], p["ranks"], p["size"]) == ("allreduce", int(ranks), _KIB):
+                        some = [p["times"].get(name) for name in ("gc3", p["best_peer"])]
+                        shown = [f"{_us(s['median_us'])} (p99 {_us(s['p99_us'])})" if s else "" for s in some]
+                        rows.append([f"{ranks} ranks, {said}", *shown])
+        lines += ["", *_table("AllReduce of 1 KiB", "gc3", "best peer", rows=rows)]
+    series: dict[str, list[tuple[int, float]]] = {}
+    for p in data["points"]:
+        if (p["collective"], p["ranks"]) == ("allreduce", 2):
+            series.setdefault("gc3", []).append((p["size"], p["times"]["gc3"]["median_us"] / 1e6))
+            for library in data["libraries"]:
+                settings = [t["median_us"] for n, t in p["times"].items() if p["peers"].get(n) == library]
+                if settings:
+                    series.setdefault(library, []).append((p["size"], min(settings) / 1e6))
+    return lines, times.draw(series), "AllReduce on 2 ranks, time by size"
+
+
+def _hosts(data: Any) -> tuple[list[str], str, str]:
+    sizes = (_KIB, 512 * _KIB, 32 * _MIB)
+    free = [p for p in data["points"] if p["rate"] == "none"]
+    places = sorted({(p["hosts"], p["ranks_per_host"]) for p in free})
+
+    def ratio(p: Any) -> float:
+        return min(us[0] for name, us in p["us"].items() if name != "gc3") / p["us"]["gc3"][0]
+
+    known = {(p["collective"], p["hosts"], p["ranks_per_host"], p["size"]): p for p in free}
+    rows: list[list[str]] = []
+    for name in _COLLECTIVES:
+        for place in places:
+            some = [known.get((name, *place, size)) for size in sizes]
+            shown = [f"{_us(p['us']['gc3'][0])} ({_us(p['us']['gc3'][1])}), {ratio(p):.2f}" if p else "" for p in some]
+            rows.append([f"{name}, {place[0]}x{place[1]}", *shown])
+    means = [
+        f"{a}x{b} {_mean(s):.2f} (least {min(s):.2f})"
+        for a, b in places
+        if (s := [ratio(p) for p in free if (p["hosts"], p["ranks_per_host"]) == (a, b)])
+    ]
+    shares: list[str] = []
+    for p in data["points"]:
+        if p["rate"] == "1gbit" and p["collective"] == "allreduce":
+            bound_us = 2 * (p["hosts"] - 1) / p["hosts"] * p["size"] / 125  # each host's bytes, at 125 bytes per us
+            shares.append(f"{p['hosts']}x{p['ranks_per_host']} {100 * bound_us / p['us']['gc3'][0]:.0f} %")
+    lines = [
+        f"Hosts x ranks on each, times as fast as the best peer, geometric mean: {', '.join(means)}. At 1 Gbit/s an "
+        f"AllReduce of 16 MiB reaches of the link's bound: {', '.join(shares)}.",
+        "",
+        *_table("Collective, hosts x ranks", *map(short_size, sizes), rows=rows),
+    ]
+    series: dict[str, list[tuple[int, float]]] = {}
+    for p in free:
+        if (p["collective"], p["hosts"], p["ranks_per_host"]) == ("allreduce", 2, 2):
+            for name, us in sorted(p["us"].items(), key=lambda pair: (pair[0] != "gc3", pair[0])):
+                series.setdefault(name, []).append((p["size"], us[0] / 1e6))
+    return lines, times.draw(series), "AllReduce on 2 hosts of 2 ranks, time by size"
+
+
+def _pytorch(data: Any) -> tuple[list[str], str, str]:
+    def gain(p: Any) -> float:
+        return p["us"]["gloo"]["median"] / p["us"][_CPP]["median"]
+
+    def cell(p: Any) -> str:
+        if p is None:
+            return ""
+        p99 = p["us"][_CPP].get("p99")
+        return f"{_us(p['us'][_CPP]['median'])}{f' ({_us(p99)})' if p99 else ''}, {gain(p):.3g}"
+
+    first = {(p["call"], p["ranks"], p["bytes"]): p for p in data[0]["points"] if "call" in p}
+    sizes = (_KIB, _MIB, 16 * _MIB)
+    rows: list[list[str]] = [
+        [f"{call}, {ranks}", *(cell(first.get((call, ranks, size))) for size in sizes)]
+        for call in _CALLS
+        for ranks in sorted({ranks for _, ranks, _ in first})
+    ]
+    lines = _table("Call, ranks", *map(short_size, sizes), rows=rows)
+    rows = [
+        [f"`{run['command'].partition('.py ')[2]}`", f"{len(gains)}", f"{_mean(gains):.1f}", f"{min(gains):.2f}"]
+        for run in data
+        if run["command"] and (gains := [gain(p) for p in run["points"]])
+    ]
+    lines += ["", *_table("Gloo / gc3 in C++, all points of", "points", "mean", "least", rows=rows)]
+    steps = [p for run in data for p in run["points"] if "step" in p]
+    rows = []
+    for p in steps:
+        us = [p["us"].get(name) for name in ("gloo", _CPP, "gc3 in Python", "alone")]
+        rows.append([f"{p['step']}, {p['ranks']}", *(_us(s["median"]) if s else "" for s in us), f"{gain(p):.2f}"])
+    lines += ["", *_table("Step, ranks", "Gloo", _CPP, "in Python", "no calls", "Gloo / C++", rows=rows)]
+    series: dict[str, list[tuple[int, float]]] = {}
+    for (call, ranks, size), p in first.items():
+        if (call, ranks) == ("all_reduce", 2):
+            for name in (_CPP, "gc3 in Python", "gloo"):
+                series.setdefault(name, []).append((size, p["us"][name]["median"] / 1e6))
+    return lines, times.draw(series), "all_reduce on 2 ranks, time by size"
+
+
+def _applications(data: Any) -> tuple[list[str], str, str]:
+    rows: list[list[str]] = []
+    bars: list[tuple[str, float]] = []
+    for p in data["points"]:
+        by = {row["library"]: row for row in p["rows"]}
+        ours, mpi = by["gc3"], by.get("mpi4py")
+        others = [row["ms"] for name, row in by.items() if name.startswith("gc3 ")]
+        cells = [f"{ours['ms']:.3g} ms", f"{100 * ours['communication']:.0f} %", f"{ours['ratio']:.2f}"]
+        cells += [f"{mpi['ms'] / ours['ms']:.2f}" if mpi else "", ", ".join(f"{ms:.3g}" for ms in others)]
+        rows.append([p["case"], *cells])
+        bars.append((p["case"], ours["ratio"]))
+    columns = ("Application", "gc3, a step", "in calls", "Gloo / gc3", "MPI / gc3", "other programs, ms")
+    title = "Time with Gloo, by that with gc3"
+    return _table(*columns, rows=rows), _bars(bars, title), title
+
+
+def _papers(data: Any) -> tuple[list[str], str, str]:
+    claims = data["claims"]
+    every = Counter(c["paper"] for c in claims)
+    held = Counter(c["paper"] for c in claims if c["reproduced"])
+    kinds = [
+        f"{sum(c['reproduced'] for c in claims if c['kind'] == kind)} of {sum(c['kind'] == kind for c in claims)}"
+        for kind in ("A", "B")
+    ]
+    lines = [
+        f"{kinds[0]} claims that counting decides (A) and {kinds[1]} that rates and launches decide (B) are "
+        "reproduced: " + ", ".join(f"{held[paper]} of {n} of {paper}" for paper, n in every.items()) + ". Not:",
+        "",
+    ]
+    said: dict[str, str] = {}
+    for c in claims:
+        if not c["reproduced"]:
+            first = said.setdefault(c["why_not"], c["name"])
+            why = c["why_not"] if first == c["name"] else f"As for {first}."
+            lines.append(f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}. {why}")
+    lines += ["", "Not attempted:", "", *(f"- {one['where']}: {one['what']}." for one in data["out_of_reach"])]
+    bars = [(f"{paper}: {held[paper]} of {n} claims", 100 * held[paper] / n) for paper, n in every.items()]
+    title = "Claims reproduced, per cent"
+    return lines, _bars(bars, title), title
+
+
+def _bars(values: Sequence[tuple[str, float]], title: str) -> str:
+    most = max(value for _, value in values) or 1
+    parts = [svg.text(8, 16, title, kind="soft")]
+    for number, (name, value) in enumerate(values):
+        y, width = 26 + 20 * number, 380 * value / most
+        parts.append(svg.text(8, y + 12, name))
+        parts.append(f'<rect x="250" y="{y}" width="{width:.1f}" height="15" fill="{COLORS[0]}"/>')
+        parts.append(svg.text(256 + width, y + 12, f"{value:.3g}"))
+    return svg.document("".join(parts), 720, 36 + 20 * len(values), title)
+
+
+KINDS = {
+    "processes": _processes,
+    "hosts": _hosts,
+    "pytorch": _pytorch,
+    "applications": _applications,
+    "papers": _papers,
+}
