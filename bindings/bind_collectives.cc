@@ -365,6 +365,9 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
           [](Coalesced& self, nb::handle when) { return told(self.face().body(), [&] { return self.start(when); }); },
           done, nb::sig(("def start(self" + notifies + ") -> Handle[list[typing.Any]]").c_str()),
           "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
+  coalesced.def(
+      "refuse", [](Coalesced& self, const Diagnostic& problem) { refuse(self.face().body(), problem); }, "problem"_a,
+      "As `Communicator.refuse`.");
   communicator.def(
       "coalesce", [](Self self, const Timeout& most) { return Coalesced(self.h, most); }, timeout,
       nb::sig("def coalesce(self, timeout: float | None = None) -> Coalesced"),

@@ -20,13 +20,14 @@ struct Public {
   PyObject* function;
   PyObject* tell;        // (function, arguments, arguments by name, exception) -> the exception to raise
   PyObject* attributes;  // its __dict__
+  PyObject* references;  // weak ones
 };
 
 Public& public_of(PyObject* self) { return *reinterpret_cast<Public*>(self); }
 
 void tell_of(const Public& self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
   try {
-    const nb::python_error problem;
+    nb::python_error problem;
     const nb::object all = nb::steal(PyTuple_New(given));
     for (Py_ssize_t i = 0; i < given; ++i) PyTuple_SetItem(all.ptr(), i, nb::borrow(args[i]).release().ptr());
     nb::dict named;
@@ -34,7 +35,11 @@ void tell_of(const Public& self, PyObject* const* args, Py_ssize_t given, PyObje
       named[nb::handle(PyTuple_GetItem(names, i))] = nb::handle(args[given + i]);
     }
     const nb::object told = nb::handle(self.tell)(nb::handle(self.function), all, named, problem.value());
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(told.ptr())), told.ptr());
+    if (told.is(problem.value())) {
+      problem.restore();  // with its context, which PyErr_SetObject replaces
+    } else {
+      PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(told.ptr())), told.ptr());
+    }
   } catch (nb::python_error& raised) {
     raised.restore();
   }
@@ -78,6 +83,7 @@ int clear_public(PyObject* self) {
 void destroy_public(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
+  PyObject_ClearWeakRefs(self);
   clear_public(self);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -92,6 +98,7 @@ PyObject* make_public_type() {
   static PyMemberDef members[] = {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(Public, call), READONLY, nullptr},
       {"__dictoffset__", T_PYSSIZET, offsetof(Public, attributes), READONLY, nullptr},
+      {"__weaklistoffset__", T_PYSSIZET, offsetof(Public, references), READONLY, nullptr},
       {nullptr, 0, 0, 0, nullptr},
   };
   static PyGetSetDef properties[] = {

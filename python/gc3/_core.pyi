@@ -1677,6 +1677,9 @@ class Coalesced:
         Starts the calls noted so far, instead of a ``with`` block; their results are a list.
         """
 
+    def refuse(self, problem: Diagnostic) -> None:
+        """As `Communicator.refuse`."""
+
 class Status:
     """What a receive has got."""
 

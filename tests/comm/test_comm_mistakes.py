@@ -247,6 +247,13 @@ CALLS: dict[str, Callable[[Any, bool], object]] = {
     "a program": lambda c, wrong: c.run(3, np.ones(2)) if wrong else c.all_reduce(np.ones(2)),
     "a file": lambda c, wrong: c.load("nothing.gc3") if wrong else c.all_reduce(np.ones(2)),
     "a list": lambda c, wrong: c.group([1, 1] if wrong else [0, 1]),
+    "a keyword": lambda c, wrong: c.all_reduce(np.ones(2), **({"axis": 0} if wrong else {})),
+    "a word as time-out": lambda c, wrong: c.barrier("soon" if wrong else None),
+    "a keyword of a noted call": lambda c, wrong: (
+        c.coalesce().all_reduce(np.ones(2), axis=0) if wrong else c.all_reduce_many([np.ones(2)])
+    ),
+    "iterations": lambda c, wrong: c.time("allreduce", 8, iterations=0 if wrong else 2),
+    "a keyword of time": lambda c, wrong: c.time("allreduce", 8, **({"often": 3} if wrong else {"iterations": 2})),
 }
 
 

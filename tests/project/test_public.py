@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,6 +114,15 @@ def test_the_message_names_the_argument_the_signature_and_the_users_line() -> No
             assert said in str(told(call))
 
 
+def test_values_that_take_long_to_show_are_not_shown() -> None:
+    class Long(list[int]):
+        def __repr__(self) -> str:
+            raise AssertionError("shown")
+
+    for value, said in (Long(), "of type Long"), ([Long()], "[<Long>] (list)"), (b"1" * 100, "of type bytes"):
+        assert f"spec is {said}; expected str" in str(told(gc3.topologies.load, value))
+
+
 def test_other_exceptions_are_left_alone() -> None:
     def refuse(_: object) -> None:
         raise TypeError("mine")
@@ -120,5 +130,19 @@ def test_other_exceptions_are_left_alone() -> None:
     mistaken = type("Mistaken", (), {"__dlpack__": refuse, "__dlpack_device__": refuse})()
     with gc3.init(rank=0, size=1, job="public") as comm, pytest.raises(TypeError, match="mine"):
         comm.all_reduce(mistaken)
+
+    def own(*_: object) -> object:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            raise TypeError("mine")  # noqa: B904 - the context is what is tested
+
+    try:
+        raise ValueError("outer")
+    except ValueError:
+        with pytest.raises(TypeError, match="mine") as raised:  # although the annotation of inputs is not met
+            gc3.collectives.custom("own", inputs=np.ones(1, int), outputs=(1,), expect=own)  # pyright: ignore[reportArgumentType]
+        assert isinstance(raised.value.__context__, KeyError)
+    assert weakref.ref(gc3.verify)() is gc3.verify
     assert b"verify" in pickle.dumps(gc3.verify)
     assert list(inspect.signature(gc3.verify).parameters)

@@ -254,6 +254,7 @@ class Communicator(VForms):
         found.devices = self._devices.explain()
         return found
 
+    @told
     def time(
         self,
         collective: str,

@@ -7,7 +7,9 @@ import collections.abc
 import inspect
 import os
 import re
+import reprlib
 import sys
+import traceback
 import types
 import typing
 from typing import Any
@@ -19,7 +21,10 @@ _METHOD: Any = vars(_core.Communicator)["all_reduce"].__class__
 _BOUND: Any = (classmethod, staticmethod)
 _KINDS: Any = (types.FunctionType, type(_core.chunk), _METHOD)
 _CONSTRUCTORS = ("__init__", "__new__", "__call__")
+_OF_ALL_RANKS = re.compile("all_|barrier|broadcast|coalesce|gather|group|load|reduce|run|scatter|split|start|time")
 _MOST = 60  # characters of a value in a message
+_SCALARS = (bool, float, complex, type(None))
+_SIZED = (str, bytes, list, tuple, dict, set, frozenset, range)
 _done: set[type] = set()
 
 
@@ -71,6 +76,8 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     """Returns the exception to raise: a `gc3.UserError` if the arguments do not fit the function, else `problem`."""
     if isinstance(problem, errors.Gc3Error) or _is_ours(_caller()):
         return problem  # a function of gc3 that misuses another is a defect
+    if any(_is_users(frame) for frame, _ in traceback.walk_tb(problem.__traceback__)):
+        return problem  # it comes from a function that the user has given
     forms = _forms(function)
     reasons = [_misfit(form, getattr(function, "__globals__", {}), given, named) for form in forms]
     if not all(reasons) and "incompatible function arguments" in str(problem):
@@ -81,6 +88,12 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     notes = [f"it is {name.split('.')[-1]}{_plain(form)}" for form in forms]
     told = _misuse(f"{name}(): {min(reasons, key=len)}", notes)
     told.__suppress_context__ = True
+    if (
+        given
+        and isinstance(given[0], (_core.Communicator, _core.Coalesced))
+        and _OF_ALL_RANKS.match(name.split(".")[-1])
+    ):
+        given[0].refuse(told.diagnostics[0])  # the others make the call, and wait for this rank
     return told
 
 
@@ -92,6 +105,11 @@ def _caller() -> types.FrameType | None:
 
 def _is_ours(frame: types.FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_HERE)
+
+
+def _is_users(frame: types.FrameType) -> bool:
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    return package not in ("gc3", "numpy") and package not in sys.stdlib_module_names
 
 
 def _misuse(message: str, notes: collections.abc.Iterable[str] = ()) -> errors.Gc3Error:
@@ -161,8 +179,18 @@ class _Names(dict[str, Any]):
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return f"{text} ({type(value).__name__})" if len(text) < _MOST else f"of type {type(value).__name__}"
+    text = _Brief().repr(value)
+    is_type = text.startswith("<") or len(text) >= _MOST
+    return f"of type {type(value).__name__}" if is_type else f"{text} ({type(value).__name__})"
+
+
+class _Brief(reprlib.Repr):
+    """Shows small values of Python's own types; of others, which may take long to show, the type."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        kind: type[Any] = type(x)  # pyright: ignore[reportUnknownVariableType]
+        is_small = kind in _SCALARS or (kind is int and x.bit_length() < _MOST) or (kind in _SIZED and len(x) < _MOST)
+        return super().repr1(x, level) if is_small else f"<{kind.__name__}>"
 
 
 def _fits(value: Any, hint: Any) -> bool:
