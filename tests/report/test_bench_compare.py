@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+import gc3
 from gc3.cli.bench_compare import Earlier, difference
 from gc3.cli.main import main
 from gc3.runtime.measure import Measurement, Row
@@ -71,19 +72,29 @@ def _now(median: float) -> list[Row]:
         ([100, 104, 96, 100, 100] * 2, [105], "at 1 KiB out of place, within the noise (105 us, was 99.97 us)"),
         # What was slow only once, or faster at another time, is noise.
         (_STEADY, [105, 105, 105, 100], "0.0% at 1 KiB out of place, within the noise (100 us"),
-        (_STEADY, [200, 50], "-50.0% at 1 KiB out of place, within the noise (50 us"),
+        (_STEADY, [200, 50], "-50.0% at 1 KiB out of place, noise unknown (50 us"),
         ([100] * 9, [200], "+100.0% at 1 KiB out of place, noise unknown (200 us, was 100 us)"),
         ([100] * 10, [100], "0.0% at 1 KiB out of place, within the noise (100 us, was 100 us)"),
     ],
 )
 def test_differences(before: list[float], times: list[float], told: str, old: Path, tmp_path: Path) -> None:
-    paths = [str(_changed(old, tmp_path / f"{i}.json", _timed(time))) for i, time in enumerate(before)]
+    def run(i: int) -> Any:  # of which no two are the same to the last digit
+        return lambda data: (_timed(before[i])(data), data["rows"][0]["in_place"].update(median_us=i + 1))
+
+    paths = [str(_changed(old, tmp_path / f"{i}.json", run(i))) for i in range(len(before))]
     earlier = Earlier(paths)
     left = iter(times)
     (found,) = earlier.differences(_now(next(left)), lambda *_: next(left))
     assert told in str(found)
     assert list(left) == []
     assert bool(earlier.advice()) == (len(before) < 10)
+
+
+def test_one_run_given_twice_is_refused(old: Path, tmp_path: Path) -> None:
+    copy = _changed(old, tmp_path / "copy.json", lambda _: None)
+    for again in old, copy:
+        with pytest.raises(gc3.UserError, match="it has the same run as"):
+            Earlier([str(old), str(again)])
 
 
 def test_few_of_many_equal_runs_differ() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gc3 import errors
 from gc3.cli import sizes
 from gc3.report import svg, times
 from gc3.support import files, schema
@@ -48,7 +49,8 @@ class Difference:
         mode: "out_of_place" or "in_place".
         before_us: The median iteration then: the geometric mean of the runs.
         now_us: And now.
-        outside_noise: Whether it differs by more than the earlier runs do; None if they are too few to tell.
+        outside_noise: Whether it differs by more than the earlier runs do; None if they are too few to tell,
+            or if repeats are now slower and now faster by more than that.
     """
 
     size: int
@@ -81,10 +83,15 @@ class Earlier:
         self.path = ", ".join(paths)
         self._about: dict[str, dict[str, Any]] = {}
         self.rows: dict[tuple[int, str], list[float]] = {}
+        read: dict[str, Any] = {}
         for path in paths:
             data = files.read_json(path, "BadMeasurements")
             what = "what this version of `gc3 bench --json` prints"
             schema.check(data, _SCHEMA, "BadMeasurements", file=path, what=what)
+            same = next((other for other, known in read.items() if known == data), None)
+            if same is not None:
+                raise errors.error("BadMeasurements", f"it has the same run as '{same}'; give each run once", file=path)
+            read[path] = data
             self._about[path] = self._what(data["programs"], data["settings"])
             for row in data["rows"]:
                 for mode in MODES:
@@ -128,7 +135,8 @@ class Earlier:
                             found.now_us > found.before_us
                         )
                         if not same:
-                            found = replace(other, outside_noise=False)
+                            # Outside on both sides: runs differ now by more than the earlier ones tell.
+                            found = replace(other, outside_noise=None if other.outside_noise else False)
                             break
                     yield found
 
