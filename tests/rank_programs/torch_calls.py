@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from here import RANK, SIZE
@@ -19,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import gc3
 import gc3.torch
+from gc3.torch.tensors import as_nccl
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16]
 TYPES += [torch.int32, torch.int64, torch.complex64, torch.complex128]
@@ -150,9 +152,17 @@ def memory() -> None:
     dist.all_reduce(sparse)
     same(sparse.to_dense(), torch.tensor([1.0] * SIZE + [2.0 * SIZE]))
     woven = torch.full((8,), RANK + 1.0).as_strided((3, 2), (2, 3))  # of places 0, 3, 2, 5, 4 and 7
+    torch.set_default_device("meta")
     dist.all_reduce(woven)
+    torch.set_default_device(None)
     same(woven, torch.full((3, 2), float(TOTAL)))
-    for shared in (torch.ones(1, 3).expand(4, 3), torch.ones(6).as_strided((3, 2), (1, 1))):
+    shares = (
+        torch.ones(1, 3).expand(4, 3),
+        torch.ones(1).expand(2**40),
+        torch.ones(6).as_strided((3, 2), (1, 1)),
+        torch.ones(13).as_strided((4, 2), (2, 6)),  # fewer elements than places
+    )
+    for shared in shares:
         calls = [partial(dist.all_reduce, shared), partial(dist.broadcast, shared, 0), partial(dist.irecv, shared, 0)]
         for call in calls:
             try:
@@ -161,7 +171,8 @@ def memory() -> None:
                 assert "a tensor whose elements share memory" in str(problem)
             else:
                 raise AssertionError
-        dist.all_gather([torch.empty(shared.shape) for _ in range(SIZE)], shared)  # which is only read
+        if shared.numel() < 100:
+            dist.all_gather([torch.empty(shared.shape) for _ in range(SIZE)], shared)  # which is only read
     negated = torch.tensor([1 + 2j]).conj().imag
     try:
         gc3.torch.communicator().all_reduce(negated)
@@ -410,10 +421,24 @@ def groups() -> None:
     dist.barrier()
 
 
+def average_of_mixed_types() -> None:
+    """An average into another type is refused, and not computed of parts of numbers; it ends its group."""
+    for given, out in (torch.float32, torch.float64), (torch.complex64, torch.float32):
+        group = dist.new_group()
+        result, x = torch.zeros(2, dtype=out), torch.ones(2 * SIZE, dtype=given)
+        try:
+            dist.reduce_scatter_tensor(result, x, dist.ReduceOp.AVG, group)
+        except dist.DistBackendError as problem:
+            assert "GC3-R001" in str(problem)
+        else:
+            raise AssertionError
+    assert as_nccl("avg", 2, np.ones(2, "f4"), np.ones(2, "c8"))[0] == "avg"
+
+
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 assert dist.get_backend() == "gc3"
 MESSAGES = (messages, messages_of_other_sizes, messages_of_other_types, messages_that_nobody_waits_for)
-for check in (reductions, parts, exchanges, memory, *MESSAGES, coalesced, later, groups):
+for check in (reductions, parts, exchanges, memory, *MESSAGES, coalesced, later, average_of_mixed_types, groups):
     check()
     print(check.__name__)
 dist.destroy_process_group()

@@ -114,11 +114,11 @@ class Target:
             torch.distributed.DistBackendError: As `contiguous`; or elements of a tensor share memory.
         """
         self.tensors = list(tensors)
-        self.memory = [contiguous(tensor) for tensor in tensors]
-        for tensor, memory in zip(self.tensors, self.memory, strict=True):
-            if memory is not tensor and _overlaps(tensor):
+        for tensor in self.tensors:  # before a copy, which may be far larger than the memory of the tensor
+            if tensor.layout is torch.strided and not tensor.is_contiguous() and _overlaps(tensor):
                 wrong = "a tensor whose elements share memory, as those of expand() do, cannot be written: clone() it"
                 raise as_torch(errors.error("BadBuffer", wrong))
+        self.memory = [contiguous(tensor) for tensor in self.tensors]
 
     def finish(self) -> None:
         """Copies the results of the call to the tensors."""
@@ -130,10 +130,27 @@ class Target:
 def _overlaps(tensor: torch.Tensor) -> bool:
     """Whether several elements have one place in memory."""
     axes = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
-    reach = 0
-    for stride, size in axes:
-        if stride <= reach:  # not nested, which is rare
-            places = torch.arange(reach + sum(step * (length - 1) for step, length in axes) + 1)
-            return bool(places.as_strided(tensor.shape, tensor.stride()).unique().numel() < tensor.numel())
-        reach += stride * (size - 1)
-    return False
+    if not axes or tensor.numel() == 0:
+        return False
+    if axes[0][0] == 0 or tensor.numel() > _reach(axes) + 1:  # as of expand(); more elements than places
+        return True
+    # Else two elements have one place if their distances along the axes are not all 0, and come to 0 in memory.
+    return any(
+        _comes_to(stride * distance, axes[:i])
+        for i, (stride, size) in enumerate(axes)
+        for distance in range(1, min(size - 1, _reach(axes[:i]) // stride) + 1)
+    )
+
+
+def _reach(axes: Sequence[tuple[int, int]]) -> int:
+    return sum(stride * (size - 1) for stride, size in axes)
+
+
+def _comes_to(offset: int, axes: Sequence[tuple[int, int]]) -> bool:
+    """Whether distances along the axes, of which the last has the largest stride, can come to an offset."""
+    if not axes:
+        return offset == 0
+    (stride, size), rest = axes[-1], axes[:-1]
+    reach = _reach(rest)
+    first, last = max(1 - size, -((reach - offset) // stride)), min(size - 1, (offset + reach) // stride)
+    return any(_comes_to(offset - stride * distance, rest) for distance in range(first, last + 1))
