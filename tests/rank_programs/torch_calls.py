@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import gc3
 import gc3.torch
+from gc3.datatypes import DTYPES
 from gc3.torch.tensors import as_nccl
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16]
@@ -433,6 +434,8 @@ def average_of_mixed_types() -> None:
         else:
             raise AssertionError
     assert as_nccl("avg", 2, np.ones(2, "f4"), np.ones(2, "c8"))[0] == "avg"
+    assert as_nccl("avg", 1024, np.ones(2, DTYPES["float8_e4m3fn"]))[0] == "avg"  # 1 / 1024 would be 0
+    assert as_nccl("avg", 512, np.ones(2, DTYPES["float8_e4m3fn"]))[0] != "avg"
 
 
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)

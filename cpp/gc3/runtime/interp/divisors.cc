@@ -31,8 +31,11 @@ std::optional<model::Factor> average_factor(model::DataType type, std::uint32_t 
       return of(static_cast<std::uint16_t>(SmallFloat<5, 10, true>::narrow(single)));
     case DataType::bfloat16:
       return of(static_cast<std::uint16_t>(SmallFloat<8, 7, true>::narrow(single)));
-    case DataType::float8_e4m3fn:
-      return of(static_cast<std::uint8_t>(E4M3::narrow(single)));
+    case DataType::float8_e4m3fn: {
+      const auto narrow = static_cast<std::uint8_t>(E4M3::narrow(single));
+      if (narrow == 0) return std::nullopt;  // from 1,024 ranks on
+      return of(narrow);
+    }
     case DataType::float8_e5m2:
       return of(static_cast<std::uint8_t>(E5M2::narrow(single)));
     default:

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "gc3/base/errors/verifier.h"
+#include "gc3/runtime/interp/divisors.h"
 #include "gc3/runtime/interp/test_programs.h"
 
 namespace gc3::interp {
@@ -211,6 +212,12 @@ TEST_CASE("tiles are whole cache lines if their slots hold one of each chunk, an
     CHECK(whole.tile_elems == line + 1);  // a chunk in one tile
     CHECK(whole.tiles == 1);
   }
+}
+
+TEST_CASE("no factor of an average is 0: the type with the least range divides the sum instead") {
+  CHECK(average_factor(model::DataType::float8_e4m3fn, 1023));
+  CHECK_FALSE(average_factor(model::DataType::float8_e4m3fn, 1024));
+  CHECK(average_factor(model::DataType::float8_e5m2, 1024));
 }
 
 }  // namespace
