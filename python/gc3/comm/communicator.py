@@ -311,7 +311,7 @@ class Communicator(VForms):
         """Returns a communicator of some ranks. Only these ranks call it.
 
         The new communicator has its own order of calls. Calls of this communicator may be running. Groups with a name
-        are told apart by ranks and name: on one host, ranks and threads may make and use up to 32 of them in any order,
+        are told apart by ranks and name: on one host, ranks and threads may make and use them in any order,
         and do not wait for each other before their first call. Between hosts they are made in one order. Groups without
         one are made in the same order on any two ranks that are in several of them, by one thread, and in order with
         the calls of this communicator that are waited for. A difference that can be seen is an error on all ranks at

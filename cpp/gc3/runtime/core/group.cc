@@ -155,6 +155,13 @@ Group::~Group() {
     const Pipe& pipe = pipe_of(pair / size(), pair % size());
     if (pipe.offset != 0) job_->discard({pipe.offset, pipe.bytes});
   }
+  for (std::uint64_t at = load(header().offers.more); at != 0;) {
+    const auto* const offers = reinterpret_cast<const Offers*>(job_->place(at, sizeof(Offers)));
+    if (offers == nullptr) break;
+    const std::uint64_t next = load(offers->more);
+    job_->discard({at, whole_pages(sizeof(Offers))});
+    at = next;
+  }
   const bool spans = placement_.several();
   for (const Extent& e : extents_) {
     if (!spans || e.offset != extents_.front().offset) job_->discard(e);

@@ -183,7 +183,7 @@ class Group {
   struct RankBlock;
   struct Recorded;
   struct Entry;
-  struct Offer;
+  struct Offers;
   struct Pipe;
 
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);

@@ -15,7 +15,6 @@ namespace gc3::core {
 constexpr std::uint64_t kHistory = 64;  // calls that a rank's block records
 constexpr std::size_t kMaxReason = 1500;
 constexpr double kNoticedAfter = 3.0;  // seconds after which the loss of a host has been noticed
-constexpr std::size_t kOffers = 32;  // groups that a rank can have made first whose other ranks have not made them yet
 constexpr std::uint64_t kHeaderBytes = 4096;
 constexpr std::size_t kMostNoted = 248;  // bytes of a text
 
@@ -30,6 +29,18 @@ inline void store(std::uint64_t& word, std::uint64_t value, std::memory_order or
   std::atomic_ref(word).store(value, order);
 }
 
+// The locations of new groups' memory, for the other ranks of a host. Only who holds the lock writes them. There is no
+// most: ranks that make many groups in different orders would wait for each other.
+struct Group::Offers {
+  struct Offer {
+    std::uint64_t key[2];  // of the group, see subgroup.cc
+    std::uint64_t from;    // the rank that has made it first
+    std::uint64_t offset;  // 0: there is no memory
+    std::uint64_t taken;   // ranks that have read it, written last; the last of them frees it. 0: free
+  } all[48];
+  std::uint64_t more;  // the offset of the next ones; 0: there are none. They are kept until the group is left
+};
+
 struct Group::Header {
   std::uint64_t given_up;  // 0: no; 1: the reason is being written; 2: it is written
   std::uint64_t left;      // ranks that will not use the group again
@@ -42,6 +53,7 @@ struct Group::Header {
   std::uint64_t next;      // see Board::announce
   std::uint64_t released;  // 1: all ranks of this host have left; the leader's thread frees the memory
   std::uint64_t lock;      // of the offers: the rank that holds it plus one, or 0
+  Offers offers;
 
   // False: another has given up the group before.
   bool give_up(std::uint64_t why, const std::string& text) {
@@ -91,14 +103,6 @@ struct alignas(64) Group::Entry {
   }
 };
 
-// The location of a new group's memory, for its other ranks. Only these words of a block are written by others, who
-// hold the lock.
-struct Group::Offer {
-  std::uint64_t key[2];  // of the group, see subgroup.cc
-  std::uint64_t offset;  // 0: there is no memory
-  std::uint64_t taken;   // ranks that have read it, written last; the last of them frees it. 0: free
-};
-
 struct alignas(128) Group::RankBlock {
   std::uint64_t begun;     // sequence number of the last call that has begun
   std::uint64_t finished;  // and of the last one that has finished
@@ -119,7 +123,6 @@ struct alignas(128) Group::RankBlock {
   Entry history[kHistory];
   std::uint64_t noted;                  // the call that has the text, see Group::note; 0: it is being written
   char text[kMostNoted];                // ends with a zero
-  Offer offers[kOffers];                // of new groups that this rank has made first
   alignas(64) std::uint64_t awaits[3];  // see Group::Awaits: what and peer, tag, bytes
 };
 

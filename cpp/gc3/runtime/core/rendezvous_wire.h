@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kNames = 16;
 // A rank 0 that has given up listens on the last name, and tells late ranks the reason.
 constexpr std::uint32_t kGone = 2 * kNames;
-constexpr std::uint32_t kVersion = 0x67633306;  // of the layout of shared memory, and of these messages
+constexpr std::uint32_t kVersion = 0x67633307;  // of the layout of shared memory, and of these messages
 constexpr std::size_t kMaxText = 1024;
 constexpr std::chrono::milliseconds kLook{50};  // the longest single wait
 constexpr std::chrono::seconds kAfterRank0{2};  // rank 0 gives up first, and says which ranks are missing

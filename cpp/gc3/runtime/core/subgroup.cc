@@ -230,27 +230,39 @@ Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& gr
   const std::uint64_t own = std::uint64_t{rank_} + 1;
   std::uint32_t from = rank_;  // that has taken the memory
   std::string why;             // it has not got any
+  const auto refuse = [&](std::string reason) {
+    why = std::move(reason);
+    return Extent{};
+  };
   const auto look = [&]() -> std::optional<Extent> {
     std::uint64_t nobody = 0;
     if (!std::atomic_ref(lock).compare_exchange_strong(nobody, own, std::memory_order_acquire)) return {};
     const Unlock unlock{lock};
-    Offer* room = nullptr;
-    for (const std::uint32_t r : ranks) {
-      for (Offer& offer : block(r).offers) {
+    Offers::Offer* room = nullptr;
+    Offers* offers = &header().offers;
+    for (std::uint64_t more = 0;; offers = reinterpret_cast<Offers*>(job_->place(more, sizeof(Offers)))) {
+      if (offers == nullptr) return refuse(": it may map no more");
+      for (Offers::Offer& offer : offers->all) {
         const std::uint64_t taken = load(offer.taken);
-        if (taken == 0 && r == rank_) room = &offer;
+        if (taken == 0) room = &offer;
         if (taken == 0 || load(offer.key[0]) != key[0] || load(offer.key[1]) != key[1]) continue;
         const std::uint64_t offset = load(offer.offset);
-        from = r;
+        from = static_cast<std::uint32_t>(load(offer.from));
         store(offer.taken, taken + 1 == ranks.size() ? 0 : taken + 1);
         return Extent{offset, offset == 0 ? 0 : whole_pages(group.control_bytes())};
       }
+      more = load(offers->more, std::memory_order_acquire);  // the one who wrote it may have ended with the lock
+      if (more == 0) break;
     }
-    if (room == nullptr && ranks.size() > 1) return {};
+    if (room == nullptr && ranks.size() > 1) {
+      const Result<Extent> extent = job_->allocate(sizeof(Offers), "a communicator");
+      if (!extent.ok()) return refuse(": " + extent.error().message);
+      store(offers->more, extent.value().offset, std::memory_order_release);
+      room = reinterpret_cast<Offers*>(job_->place(extent.value().offset, sizeof(Offers)))->all;
+    }
     Result<Extent> extent = job_->allocate(group.control_bytes(), "a communicator");
     if (!extent.ok()) {
-      why = ": " + extent.error().message;
-      extent = Extent{};
+      extent = refuse(": " + extent.error().message);
     } else {
       // A rank that cannot map it tells the others when it attaches.
       const std::string_view what(reinterpret_cast<const char*>(key.data()), sizeof key);
@@ -259,6 +271,7 @@ Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& gr
     if (ranks.size() > 1) {
       store(room->key[0], key[0]);
       store(room->key[1], key[1]);
+      store(room->from, rank_);
       store(room->offset, extent.value().offset);
       store(room->taken, 1, std::memory_order_release);  // the last one, because this process may be killed before
     }
@@ -272,8 +285,8 @@ Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& gr
       std::atomic_ref(lock).compare_exchange_strong(holder, 0, std::memory_order_relaxed);
     }
     if (waited_s < timeout_s_) return {};
-    return Diagnostic(ErrorCode::Timeout, who(rank_) + " has made " + std::to_string(kOffers) +
-                                              " other groups, whose ranks have not made them yet");
+    const std::string other = holder - 1 < size() ? who(static_cast<std::uint32_t>(holder - 1)) : "another rank";
+    return Diagnostic(ErrorCode::Timeout, other + " is still making another group");
   };
   GC3_ASSIGN(const Extent found, wait_for(job_->pending(), look, check_wait));
   if (found.bytes == 0) {

@@ -67,9 +67,9 @@ TEST_CASE("if a rank does not make a group, only the group is given up on the ot
 TEST_CASE("groups with names are made, and first used, in any order, also by two threads") {
   run_ranks(2, [](Group& world) {
     const std::uint32_t rank = world.rank();
-    std::vector<std::unique_ptr<Group>> groups(40);  // more than a rank can offer
+    std::vector<std::unique_ptr<Group>> groups(200);  // more than the offers of one page
     for (std::uint32_t i = 0; i < groups.size(); ++i) {
-      const std::uint32_t n = rank == 0 ? i : 39 - i;
+      const std::uint32_t n = rank == 0 ? i : 199 - i;
       auto made = world.subgroup({1, 0}, std::to_string(n), {}, {});
       if (!made.ok()) return false;
       groups[n] = std::move(made.value());
