@@ -75,9 +75,9 @@ std::optional<ProcessFacts> facts_in(const std::string& stat) {
   ProcessFacts facts;
   std::string skipped;
   fields >> facts.state >> facts.parent >> skipped >> facts.session;
-  constexpr int kBetween = 15;  // fields from the seventh to the 21st
+  constexpr int kBetween = 13;  // fields from the seventh to the 19th
   for (int i = 0; i < kBetween; ++i) fields >> skipped;
-  fields >> facts.started;
+  fields >> facts.threads >> skipped >> facts.started;
   if (!fields) return {};
   return facts;
 }
@@ -156,7 +156,7 @@ bool has_ended(const pollfd& polled) {
   const ssize_t got = read(file.get(), text.data(), text.size());
   if (got <= 0) return got == 0 || errno == ESRCH;
   const std::optional<ProcessFacts> facts = facts_in({text.data(), static_cast<std::size_t>(got)});
-  return facts && (facts->state == 'Z' || facts->state == 'X');
+  return facts && (facts->state == 'Z' || facts->state == 'X') && facts->threads <= 1;
 }
 
 Result<PeerUser> user_at(int socket) {

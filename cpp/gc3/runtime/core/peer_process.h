@@ -19,7 +19,8 @@ struct ProcessFacts {
   pid_t parent = 0;  // 0: none in this PID namespace
   pid_t session = 0;
   std::uint64_t started = 0;  // in ticks since the system was booted; 0: unknown
-  char state = 0;             // 'T': stopped; 't': by a debugger
+  char state = 0;             // of the main thread. 'T': stopped; 't': by a debugger
+  int threads = 0;            // with a main thread that has ended while others go on; 0: unknown
 };
 std::uint64_t ticks_since_boot();
 // None if there is no such process, or this process cannot see it.

@@ -9,8 +9,10 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <thread>
 
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/kinship.h"
@@ -89,9 +91,13 @@ TEST_CASE("where pidfds are refused, the ranks meet as well, and the end of a pr
     if (syscall(SYS_pidfd_open, getpid(), 0) >= 0) return "the system gives pidfds";
     const pid_t child = fork();
     if (child == 0) {
-      pause();
-      _exit(0);
+      std::thread([] {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pause();
+      }).detach();
+      syscall(SYS_exit, 0);  // only the main thread ends
     }
+    while (facts_of(child).value().state != 'Z') std::this_thread::sleep_for(1ms);
     const Result<PeerProcess> found = process_named(child, facts_of(child).value().started);
     if (!found.ok()) return found.error().str();
     const auto ended = [&] {
