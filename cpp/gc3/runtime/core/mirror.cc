@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBeat{200};
 constexpr std::chrono::milliseconds kSilent{3000};
+constexpr std::uint32_t kLostBeats = 2;
 constexpr std::chrono::seconds kStoppedItself{1};  // between two looks
 constexpr std::chrono::seconds kLongestStay{10};   // for ranks of this job that have not left
 constexpr std::chrono::seconds kLastSend{1};
@@ -172,12 +173,14 @@ void Mirror::beat(Clock::time_point now) {
     Line& line = lines_[i];
     if (!line.frames.valid()) continue;
     if (line.stopped && now - line.unanswered.back() < kSilent) continue;  // its system can only keep so many
+    line.unacknowledged = line.frames.acknowledged() ? 0 : line.unacknowledged + 1;
     put(line, bytes_of(MessageHead{What::beat, own, kEverybody, line.beats}));
     line.unanswered.push_back(now);
     if (now - line.heard > kSilent) {
-      if (!line.frames.acknowledged()) {
+      // What was sent just now may be on its way; a lost host has not acknowledged what was sent beats ago, either.
+      if (line.unacknowledged > (line.stopped ? 0 : kLostBeats)) {
         lose(i, "has not been heard of for 3.0 s");
-      } else if (!line.stopped) {
+      } else if (line.unacknowledged == 0 && !line.stopped) {
         set_stopped(line, true);
       }
     } else if (now - line.unanswered.front() > kSilent + kBeat) {

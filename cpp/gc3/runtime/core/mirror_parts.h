@@ -76,6 +76,7 @@ struct Mirror::Line {
   std::uint32_t beats = 0;                   // that have come
   std::uint32_t answered = 0;                // of the beats that were sent: so many have come there
   std::deque<Clock::time_point> unanswered;  // when the others were sent
+  std::uint32_t unacknowledged = 0;          // the last beats at which its system had not acknowledged everything
   bool broken = false;                       // a message to it was dropped
   bool stopped = false;                      // see set_stopped
 };
