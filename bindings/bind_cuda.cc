@@ -16,6 +16,7 @@
 #include "communicator.h"
 #include "convert.h"
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/model.h"
 #include "gc3/runtime/cuda/engine.h"
 #include "gc3/runtime/cuda/nccl.h"
 #include "gc3/runtime/cuda/proxy.h"
@@ -115,6 +116,10 @@ void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
 // The contents of a DLPack capsule of an array on a device.
 nb::tuple describe_dlpack(const nb::object& capsule) {
   const auto array = nb::cast<nb::ndarray<>>(capsule);
+  if (const int lanes = array.dtype().lanes; lanes != 1) {
+    throw DiagnosticError(
+        {ErrorCode::BadDataType, "elements of " + std::to_string(lanes) + " numbers (DLPack's lanes)"});
+  }
   nb::list shape;
   bool contiguous = true;
   std::int64_t stride = 1;
@@ -124,8 +129,8 @@ nb::tuple describe_dlpack(const nb::object& capsule) {
   }
   for (std::size_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
   return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), nb::tuple(shape),
-                        static_cast<int>(array.dtype().code), array.dtype().bits * array.dtype().lanes,
-                        array.device_id(), contiguous || stride == 0);
+                        static_cast<int>(array.dtype().code), array.dtype().bits, array.device_id(),
+                        contiguous || stride == 0);
 }
 
 }  // namespace
