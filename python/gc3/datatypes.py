@@ -38,7 +38,7 @@ def dtype(spec: npt.DTypeLike | str) -> DType:
         return DTYPES[spec]
     try:
         found = np.dtype(spec)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads "(2," as Python
         found = None
     if found is None or found not in _NAMES:
         raise errors.error("BadDataType", f"'{found or spec}'; expected one of {', '.join(DTYPES)}")
@@ -84,7 +84,7 @@ def movable(spec: npt.DTypeLike | str) -> DType:
         return DTYPES[spec]
     try:
         found = np.dtype(spec)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # NumPy reads "(2," as Python
         return dtype(spec)
     if found.hasobject or found.itemsize == 0:
         raise errors.error("BadDataType", f"'{found}' has no values of a fixed size that could be moved")

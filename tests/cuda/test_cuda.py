@@ -16,6 +16,7 @@ from fake_driver import InterfaceArray
 from gc3 import CommError, EngineOptions, PreMulSum, UserError, cuda, datatypes
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
+from gc3.cuda.arrays import find
 from gc3.runtime.checking import Case
 
 BY_NAME = catalogue()
@@ -245,6 +246,42 @@ def test_outputs_on_a_device_share_no_memory_with_other_arrays() -> None:
     apart.synchronize()
     gather.synchronize()
     assert (d.memory.content == 2).all()
+
+
+@pytest.mark.usefixtures("fake")
+def test_what_an_array_says_of_itself_is_checked() -> None:
+    """A description is read whole, or refused as the user's mistake: see __cuda_array_interface__ of CuPy and Numba."""
+
+    class Said:
+        def __init__(self, about: object) -> None:
+            self.__cuda_array_interface__ = about
+
+    whole = InterfaceArray(np.arange(12, dtype=np.float32).reshape(3, 4))
+    about = whole.__cuda_array_interface__
+    for name, dtype in datatypes.DTYPES.items():
+        if dtype.kind != "V" and "float8" not in name and name != "bfloat16":  # NumPy's own, which typestr can name
+            for order in {dtype.str[0], "=" if dtype.itemsize > 1 else "|"}:
+                found = find(Said({**about, "typestr": order + dtype.str[1:]}))
+                assert found is not None
+                assert found.dtype == dtype
+    good = ({"strides": (16, 4)}, {"version": 2}, {"data": (about["data"][0], True)}, {"stream": 2}, {"mask": None},
+            {"shape": (0, 4), "data": (0, False)}, {"shape": ()}, {"shape": (1, 4), "strides": (999, 4)})  # fmt: skip
+    for change in good:
+        assert find(Said({**about, **change})) is not None, change
+    types = (">f4", "<f16", "|V8", "<i3", "|O", "<M8[s]", "<U2", "x", "", "(2,", "f4,i4", None, 7, ["<f4"], "\ud800")
+    bad = [{"typestr": typestr} for typestr in types]
+    bad += [
+        {"data": data} for data in (None, 5, (), ("x", False), (-4, False), (1 << 64, False), (1.5, False), (0, False))
+    ]
+    bad += [{"shape": shape} for shape in (None, 3, "ab", (-3, 4), (1.5,), ("3",))]
+    bad += [{"strides": strides} for strides in ((4, 12), (16,), (16, 4, 4), "ab", 5, (-16, 4), (16.0, 4))]
+    bad += [{"mask": whole}, {"stream": -1}, {"stream": "x"}, {"version": 1}, {"version": None}, {"version": "3"}]
+    for change in [*bad, *({key: ...} for key in ("data", "shape", "typestr", "version"))]:
+        with pytest.raises(UserError):
+            pytest.fail(f"{change}: {find(Said({k: v for k, v in {**about, **change}.items() if v is not ...}))}")
+    for said in (None, 5, [], {}, "x"):
+        with pytest.raises(UserError):
+            find(Said(said))
 
 
 @pytest.mark.usefixtures("driver")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = {np.ndarray, str, int, float, list, type(None)}  # known without asking
 _CUDA = 2  # DLPack's number of the kind of device
+_LEAST_VERSION = 2  # of __cuda_array_interface__
 _NO_SYNCHRONIZATION = -1  # DLPack: the caller orders its work itself
 # DLPack's kinds of types: (kind, bits) -> name.
 DLPACK_TYPES = {
@@ -146,20 +148,35 @@ def _from_dlpack(x: Any) -> DeviceArray:
 
 
 def _from_interface(x: Any) -> DeviceArray:
-    about: dict[str, Any] = x.__cuda_array_interface__
-    begin, read_only = about["data"]
-    shape = tuple(int(length) for length in about["shape"])
-    dtype = datatypes.dtype(about["typestr"])
-    strides = about.get("strides")
+    try:
+        about: dict[str, Any] = x.__cuda_array_interface__
+        begin, read_only = about["data"]
+        begin, shape = index(begin or 0), tuple(map(index, about["shape"]))
+        strides = None if about.get("strides") is None else tuple(map(index, about["strides"]))
+        given = index(about.get("stream") or 0)
+        typestr = str(about["typestr"])
+        if index(about["version"]) < _LEAST_VERSION:
+            raise ValueError(f"version {about['version']}")
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise _unusable(x, f"it lacks an entry of version 3, or has another form ({problem!r})") from None
+    if about.get("mask") is not None:
+        raise _unusable(x, "a mask would be lost; pass the data and the mask apart")
+    if min(begin, given, *shape, 0) < 0 or begin >> 64 or (strides is not None and len(strides) != len(shape)):
+        raise _unusable(x, f"address {begin}, shape {shape}, strides {strides} and stream {given} are of no array")
+    if begin == 0 and math.prod(shape):
+        raise _unusable(x, f"an array of {math.prod(shape)} elements has no address")
+    dtype = datatypes.dtype(typestr)
     dense, stride = True, dtype.itemsize
     for length, step in zip(reversed(shape), reversed(strides or ()), strict=False):
         dense = dense and step in (stride, step if length == 1 else stride)
         stride *= length
     _check_contiguous(x, contiguous=dense or stride == 0)
     device = runtime().device_of(begin) if begin else 0
-    given = about.get("stream")
-    stream = _stream(x, device) or int(given or 0)
-    return DeviceArray(x, begin, shape, dtype, device, stream, writeable=not read_only)
+    return DeviceArray(x, begin, shape, dtype, device, _stream(x, device) or given, writeable=not read_only)
+
+
+def _unusable(x: Any, why: str) -> errors.Gc3Error:
+    return errors.error("BadBuffer", f"the __cuda_array_interface__ of a {type(x).__name__}: {why}")
 
 
 def _check_contiguous(x: Any, *, contiguous: bool) -> None:
