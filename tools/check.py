@@ -1,8 +1,8 @@
 """A developer's two minutes, after `make build`: checks what was changed since main. `make check` runs this.
 
 Formats, rules and types of the changed files; the C++ tests of the touched layers; the Python tests of the touched
-areas, without those marked slow. An area is a folder of python/gc3 and the one of that name in tests/. What was not run
-is printed. `--format` leaves the tests out; a commit hook runs that.
+areas, without those marked slow or waits, except in changed files of tests. An area is a folder of python/gc3 and the
+one of that name in tests/. What was not run is printed. `--format` leaves the tests out; a commit hook runs that.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def layers(files: Iterable[Path]) -> set[str]:
     return {"/".join(parts[: 2 if parts[0] == "runtime" else 1]) for parts in folders if parts}
 
 
-def tests(files: Iterable[Path]) -> set[str]:
-    """Returns what pytest runs for the files: folders of tests, or single ones that were changed themselves."""
+def tests(files: Iterable[Path]) -> tuple[set[str], set[str]]:
+    """Returns what pytest runs for the files: folders of tests, and files of tests that were changed themselves."""
     files = list(files)
     areas = {area for layer in layers(files) for area in AREAS_OF_LAYERS.get(layer, ())}
     for path in files:
@@ -75,13 +75,13 @@ def tests(files: Iterable[Path]) -> set[str]:
             areas.update(AREAS_OF_MODULES.get(name, (name,)))
     folders = {f"tests/{area}" for area in areas if (ROOT / "tests" / area).is_dir()}
     single = [path for path in files if path.match("tests/*/test_*.py") and path.parts[1] != "pytorch"]
-    return folders | {str(path) for path in single if str(path.parent) not in folders}
+    return folders, {str(path) for path in single}
 
 
-def run(what: str, *command: str | Path) -> bool:
-    """Runs a check, and says how long it took; returns whether it passed."""
+def run(what: str, *command: str | Path, passes: tuple[int, ...] = (0,)) -> bool:
+    """Runs a check, and says how long it took; returns whether it passed, which the exit status tells."""
     begun = time.monotonic()
-    passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    passed = subprocess.run(command, cwd=ROOT, check=False).returncode in passes
     print(f"{what}: {'passed' if passed else 'FAILED'} in {time.monotonic() - begun:.0f} s", flush=True)
     return passed
 
@@ -102,7 +102,7 @@ def main(*, only_format: bool) -> int:
         passed.append(run("format of C++", BIN / "clang-format", "--dry-run", "-Werror", *cpp))
     if typed:
         passed.append(run("types", BIN / "pyright", *typed))
-    touched, wanted = layers(files), tests(files)
+    touched, (wanted, single) = layers(files), tests(files)
     if touched and not only_format:
         names = sorted(layer.replace("/", "_") for layer in touched)
         known = [name for name in names if f"gc3_{name}_test:" in ninja_targets()]
@@ -112,13 +112,16 @@ def main(*, only_format: bool) -> int:
         )
         if passed[-1]:
             passed.append(run("C++ tests", "ctest", "--test-dir", BUILD, "-j5", "-R", f"^({'|'.join(known)})"))
-    if wanted and not only_format:
-        options = ["-n", "3", "--dist", "worksteal", "-m", "not slow"]
-        passed.append(run("Python tests", BIN / "python", "-m", "pytest", *options, *sorted(wanted)))
+    pytest = [BIN / "python", "-m", "pytest", "-n", "3", "--dist", "worksteal", "-m"]
+    if (wanted or single) and not only_format:
+        apart = {name for name in single if str(Path(name).parent) not in wanted}
+        passed.append(run("Python tests", *pytest, "not slow and not waits", *sorted(wanted | apart), passes=(0, 5)))
+    if single and not only_format:  # 5: there are none
+        passed.append(run("slow tests that were changed", *pytest, "slow or waits", *sorted(single), passes=(0, 5)))
     left = sorted(f"tests/{p.name}" for p in (ROOT / "tests").iterdir() if any(p.glob("test_*.py")))
     left = [name for name in left if name not in wanted]
     if not only_format:
-        print(f"not run: {', '.join(left)}; C++ tests of other layers; tests marked slow; sanitizers")
+        print(f"not run: {', '.join(left)}; C++ tests of other layers; tests marked slow or waits; sanitizers")
     return 0 if all(passed) else 1
 
 

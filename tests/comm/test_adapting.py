@@ -15,6 +15,8 @@ from gc3.cli.main import main
 from gc3.comm import adapting, kept
 from gc3.comm.selection import Table
 
+pytestmark = pytest.mark.waits
+
 PROGRAM = ranks.program("adapting")
 
 

@@ -8,7 +8,10 @@ import pytest
 
 import ranks
 
-pytestmark = pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what was freed")
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what was freed"),
+]
 
 
 @pytest.mark.parametrize("calls", [5_000, pytest.param(10_000, marks=pytest.mark.nightly)])

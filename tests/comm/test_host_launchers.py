@@ -16,7 +16,10 @@ import hosts
 import ranks
 from ranks import program
 
-pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}"),
+]
 
 PEERS = Path(__file__).parents[2] / "build" / "peers"  # of `make bench-vs`
 

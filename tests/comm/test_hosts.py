@@ -16,7 +16,10 @@ import pytest
 import hosts
 from ranks import LOAD, program
 
-pytestmark = pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
+pytestmark = [
+    pytest.mark.waits,
+    pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}"),
+]
 
 
 def on_hosts(

@@ -18,6 +18,8 @@ import pytest
 import ranks
 from gc3 import errors
 
+pytestmark = pytest.mark.waits
+
 PACKAGE = str(Path(errors.__file__).parent)
 
 
