@@ -77,6 +77,12 @@ class Launch:
             self._shell.wait()
 
 
+def own(folder: Path, number: int) -> Path:
+    """A new folder for the launch of that number."""
+    (made := folder / str(number)).mkdir()
+    return made
+
+
 def said(folder: Path) -> dict[str, str]:
     """The output of every rank, by launch and rank."""
     return {path.name.removeprefix("said."): path.read_text() for path in sorted(folder.glob("said.*"))}
@@ -168,33 +174,40 @@ IN_CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # the shell is pr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
-@pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_that_process_1_adopted_do_not_join_its_own(rank: int, tmp_path: Path) -> None:
-    commands = [left_behind(rank, 2, 1), "sleep 3", command(0, 2, 2), "sleep 1", command(1, 2, 2)]
-    launch = Launch(tmp_path, commands, name(), around=IN_CONTAINER)
-    launch.wait()
-    answers = said(tmp_path)
-    assert answers["2.0"] == answers["2.1"] == "met\n", answers
-    assert "met" not in answers[f"1.{rank}"]
-    assert "mixed" not in answers[f"1.{rank}"]
+def test_ranks_that_process_1_adopted_do_not_join_its_own(tmp_path: Path) -> None:
+    launches: list[Launch] = []
+    for rank in (0, 1):  # both at once, since they mostly wait
+        commands = [left_behind(rank, 2, 1), "sleep 3", command(0, 2, 2), "sleep 1", command(1, 2, 2)]
+        launches.append(Launch(own(tmp_path, rank), commands, name(), around=IN_CONTAINER))
+    for rank, launch in enumerate(launches):
+        launch.wait()
+        answers = said(tmp_path / str(rank))
+        assert answers["2.0"] == answers["2.1"] == "met\n", answers
+        assert "met" not in answers[f"1.{rank}"]
+        assert "mixed" not in answers[f"1.{rank}"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
 def test_ranks_that_process_1_starts_seconds_apart_get_the_reason(tmp_path: Path) -> None:
-    commands = [command(0, 2, 1), "sleep 4", command(1, 2, 1)]
+    # Rank 1 need not wait for longer than rank 0.
+    commands = [command(0, 2, 1), "sleep 4", f"GC3_JOIN_TIMEOUT=6 {command(1, 2, 1)}"]
     Launch(tmp_path, commands, name() | {"GC3_JOIN_TIMEOUT": "10"}, around=IN_CONTAINER).wait()
     for answer in said(tmp_path).values():
         assert re.search(r"was started by process 1 \d+ s later", answer), answer
         assert "must start within 2 s" in answer
 
 
-@pytest.mark.parametrize("around", ["", "setsid"])
-def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(around: str, tmp_path: Path) -> None:
+def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(tmp_path: Path) -> None:
     """Rank 1 of a crashed launch, and rank 0 of a later one in the same session, before its rank 1 comes."""
-    starts = [left_behind(1, 2, 1, around), "sleep 3", left_behind(0, 2, 2, around)]
-    Launch(tmp_path, starts, name() | {"GC3_JOIN_TIMEOUT": "6"}, waits=False, own_session=True).wait()
-    for which in ("1.1", "2.0"):
-        assert ended(tmp_path / f"said.{which}").startswith("refused:")
+    launches: list[Launch] = []
+    for number, around in enumerate(("", "setsid")):
+        starts = [left_behind(1, 2, 1, around), "sleep 3", left_behind(0, 2, 2, around)]
+        variables = name() | {"GC3_JOIN_TIMEOUT": "6"}
+        launches.append(Launch(own(tmp_path, number), starts, variables, waits=False, own_session=True))
+    for number, launch in enumerate(launches):
+        launch.wait()
+        for which in ("1.1", "2.0"):
+            assert ended(tmp_path / str(number) / f"said.{which}").startswith("refused:")
 
 
 def test_a_secret_does_not_admit_a_rank_left_over_from_a_crash(tmp_path: Path) -> None:
