@@ -384,7 +384,8 @@ class Visitor {
   // still come: what is said until then is kept for a later message.
   Result<std::optional<LeadersMet>> enter(Frames& line, const Host& here) {
     GC3_ASSIGN(const std::string first, wait_for(line, sizeof(Challenge), kSilenceLimit));
-    if (line.has_other_version()) lacks_ = where_ + " has another version of gc3 than this rank, " + release_of(meeting_);
+    if (line.has_other_version())
+      lacks_ = where_ + " has another version of gc3 than this rank, " + release_of(meeting_);
     const std::optional<Challenge> challenge = unpacked<Challenge>(first);
     if (!challenge) return std::optional<LeadersMet>();
     const std::string said = claim_of(meeting_, here);
