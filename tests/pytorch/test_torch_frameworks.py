@@ -49,10 +49,12 @@ def test_torchrun_starts_again_after_a_rank_was_killed(tmp_path: Path, tiers: Ti
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["accelerate", "lightning"])
-def test_frameworks_with_loops_of_their_own(name: str, tmp_path: Path) -> None:
-    if importlib.util.find_spec(name) is None:
-        pytest.skip(f"no {name}")
+@pytest.mark.parametrize(
+    ("name", "package"), [("accelerate", "accelerate"), ("lightning", "lightning"), ("trainer", "transformers")]
+)
+def test_frameworks_with_loops_of_their_own(name: str, package: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"no {package}")
     example = Path(__file__).parents[2] / "examples" / f"torch_{name}.py"
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", example]
     done = subprocess.run(
