@@ -48,6 +48,8 @@ def test_objects_reach_their_ranks(size: int) -> None:
 def test_objects_from_rank_to_rank() -> None:
     def body(comm: gc3.Communicator) -> Any:
         if comm.rank == 0:
+            with pytest.raises(gc3.CommError, match="GC3-R003"):
+                comm.recv_object(2, tag=8, timeout=0.01)
             return [comm.recv_object(2), *sorted(comm.recv_object(tag=7) for _ in range(2))]
         if comm.rank == 2:
             comm.send_object({"text": "é" * 100_000}, 0)

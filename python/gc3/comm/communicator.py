@@ -155,13 +155,16 @@ class Communicator(VForms):
         """Returns the root's ``objs[r]`` on rank r; raises the errors of `broadcast_object`. Other ranks give None."""
         return objects.scatter(self, objs, root)
 
-    def send_object(self, obj: Any, to: int, tag: int = 0) -> None:
-        """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle."""
-        objects.send(self, obj, to, tag)
+    def send_object(self, obj: Any, to: int, tag: int = 0, timeout: float | None = None) -> None:
+        """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle.
 
-    def recv_object(self, source: int | None = None, tag: int | None = None) -> Any:
+        It is two messages, each with the limit `timeout`, so threads that send or receive at once take other tags.
+        """
+        objects.send(self, obj, to, tag, timeout)
+
+    def recv_object(self, source: int | None = None, tag: int | None = None, timeout: float | None = None) -> Any:
         """Returns the first object that rank `source`, or any, has sent with tag `tag`, or any, by `send_object`."""
-        return objects.recv(self, source, tag)
+        return objects.recv(self, source, tag, timeout)
 
     # Programs of the caller, and the choice among programs.
 

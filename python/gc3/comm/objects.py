@@ -114,24 +114,24 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
     return given[root] if own else _read(comm, part, root)
 
 
-def send(comm: _core.Communicator, obj: Any, to: int, tag: int) -> None:
+def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float | None) -> None:
     """Implements `Communicator.send_object`: a message with a mark and the length, and one with the bytes."""
     own = _Pickled(obj)
     [length] = _agreed(_lengths([own], 1), [own], [comm.rank])
-    comm.send(np.array([_MARK, length], np.int64), to, tag)
-    comm.send(own.bytes, to, tag)
+    comm.send(np.array([_MARK, length], np.int64), to, tag, timeout)
+    comm.send(own.bytes, to, tag, timeout)
 
 
-def recv(comm: _core.Communicator, source: int | None, tag: int | None) -> Any:
+def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout: float | None) -> Any:
     """Implements `Communicator.recv_object`."""
     head = np.empty(2, np.int64)
-    first = comm.recv(head, source, tag)
+    first = comm.recv(head, source, tag, timeout)
     mark, length = head.tolist()
     if first.count != head.size or mark != _MARK or length < 0:
         what = f"the message of rank {first.source} with tag {first.tag} is none of send_object"
         raise errors.error("BadObject", what)
     part = np.empty(length, np.uint8)
-    comm.recv(part, first.source, first.tag)
+    comm.recv(part, first.source, first.tag, timeout)
     return _read(comm, part, first.source)
 
 
