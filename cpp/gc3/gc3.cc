@@ -50,11 +50,15 @@ Diagnostic with_advice(Diagnostic problem) {
 struct Communicator::Body {
   std::shared_ptr<comm::Communicator> comm;
 
+  // Tells the other ranks, which make the call, of wrong arguments.
+  Status ended(Status status) const {
+    if (status.ok()) return status;
+    comm->refuse(status.error());
+    return with_advice(std::move(status.error()));
+  }
   Status call(comm::Call call, std::optional<double> timeout_s) const {
     call.timeout_s = timeout_s;
-    Status status = comm->run(call);
-    if (!status.ok()) return with_advice(std::move(status.error()));
-    return status;
+    return ended(comm->run(call));
   }
   template <class Pointer>
   static std::vector<std::uint8_t*> addresses(const model::Collective& collective, std::uint32_t rank,
@@ -66,26 +70,25 @@ struct Communicator::Body {
   }
   Status call_v(CollectiveKind kind, const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
                 DataType type, ReduceOp op, std::uint32_t root, std::optional<double> timeout_s) const {
-    GC3_ASSIGN(const model::Collective collective, comm->v_collective(kind, root));
-    GC3_CHECK(comm::check_counts(collective, type, counts));
-    Status status =
-        comm->run(comm::VCall{kind,
-                              counts,
-                              addresses(collective, comm->rank(), model::Buffer::input, input, counts, type),
-                              addresses(collective, comm->rank(), model::Buffer::output, output, counts, type),
-                              type,
-                              op,
-                              root,
-                              {},
-                              timeout_s});
-    if (!status.ok()) return with_advice(std::move(status.error()));
-    return status;
+    return ended([&]() -> Status {
+      GC3_ASSIGN(const model::Collective collective, comm->v_collective(kind, root));
+      GC3_CHECK(comm::check_counts(collective, type, counts));
+      return comm->run(comm::VCall{kind,
+                                   counts,
+                                   addresses(collective, comm->rank(), model::Buffer::input, input, counts, type),
+                                   addresses(collective, comm->rank(), model::Buffer::output, output, counts, type),
+                                   type,
+                                   op,
+                                   root,
+                                   {},
+                                   timeout_s});
+    }());
   }
   std::shared_future<Status> start(const comm::Call& call) const { return handle_of(comm->start(call), {}); }
-  static std::shared_future<Status> handle_of(Result<std::shared_future<Status>> started, const Done& done) {
+  std::shared_future<Status> handle_of(Result<std::shared_future<Status>> started, const Done& done) const {
     if (started.ok()) return std::move(started).value();
     std::promise<Status> failed;
-    const Status status = with_advice(std::move(started.error()));
+    const Status status = ended(std::move(started.error()));
     if (done) done(status);
     failed.set_value(status);
     return failed.get_future().share();
@@ -217,15 +220,13 @@ Handle Communicator::all_to_next_async(const void* input, void* output, std::siz
 }
 
 Status Communicator::run(const std::vector<CollectiveCall>& calls) {
-  Status status = body_->comm->run(Body::calls_of(calls));
-  if (!status.ok()) return with_advice(std::move(status.error()));
-  return status;
+  return body_->ended(body_->comm->run(Body::calls_of(calls)));
 }
 Handle Communicator::start(const CollectiveCall& call, Done done) {
-  return Handle(Body::handle_of(body_->comm->start(Body::call_of(call), done), done));
+  return Handle(body_->handle_of(body_->comm->start(Body::call_of(call), done), done));
 }
 Handle Communicator::start(const std::vector<CollectiveCall>& calls, Done done) {
-  return Handle(Body::handle_of(body_->comm->start(std::span<const comm::Call>(Body::calls_of(calls)), done), done));
+  return Handle(body_->handle_of(body_->comm->start(std::span<const comm::Call>(Body::calls_of(calls)), done), done));
 }
 
 Handle::Handle(std::shared_future<Status> done) : done_(std::move(done)), process_(getpid()) {}

@@ -372,6 +372,33 @@ TEST_CASE("invalid calls are refused, and later calls work") {
   CHECK(other.value().find("not load of " + kFile + ": for less than 8 B") != std::string::npos);
 }
 
+TEST_CASE("a call that one rank has made wrongly is told to the others") {
+  using Call = std::function<Status(Communicator&, float*, float*)>;
+  const Call calls[] = {
+      [](Communicator& comm, float* x, float*) { return comm.broadcast(x, 10, DataType::float32, 7); },
+      [](Communicator& comm, float* x, float* y) { return comm.all_gather_v(x, y, {1, 1, 1}, DataType::float32); },
+      [](Communicator& comm, float*, float* y) {
+        return comm.all_reduce_async(nullptr, y, 10, DataType::float32).wait();
+      },
+      [](Communicator& comm, float*, float* y) {
+        CollectiveCall call{.collective = CollectiveKind::allreduce, .output = y, .count = 10};
+        return comm.run({call, call});
+      },
+  };
+  for (const Call& wrong : calls) {
+    run_two_loaded([&](Communicator& comm, std::uint32_t rank) {
+      std::vector<float> x(10, 3);
+      std::vector<float> y(10);
+      if (rank == 0) {
+        const Status refused = wrong(comm, x.data(), y.data());
+        return testing::expect(!refused.ok() && error_info(refused.error().code).kind == ErrorKind::User, rank, "user");
+      }
+      const Status told = comm.all_reduce(x.data(), y.data(), 10, DataType::float32);
+      return testing::expect(code_of(told) == ErrorCode::CallsDiffer, rank, told.ok() ? "ok" : told.error().str());
+    });
+  }
+}
+
 TEST_CASE("a group has the programs of the communicator from which it was made") {
   const ProgramFile file(1);
   Result<Communicator> made = init(options_of(0, 1));
