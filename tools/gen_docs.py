@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -27,9 +28,7 @@ GROUPS = {
     "S": "The simulator",
     "X": "Internal",
 }
-ALGORITHM_PAGES = ROOT / "docs" / "algorithms"  # how the listings of the papers were read
-
-KINDS = {"User": "your mistake", "Comm": "a peer or a deadline", "Internal": "our mistake"}
+LISTINGS = ROOT / "docs" / "listings.md"  # how the listings of the papers were read
 
 
 def cell(text: str) -> str:
@@ -48,20 +47,15 @@ def errors() -> str:
     text = NOTE.format(source="cpp/gc3/base/errors.def") + (
         "# Errors\n\n"
         "Every error has a code that does not change, a message with the particulars, the line of your file\n"
-        "where there is one, and a hint. In Python your mistakes are `gc3.UserError`, failures of a peer or a\n"
-        "deadline `gc3.CommError`, defects of GC3 `gc3.InternalError`.\n"
+        "where there is one, and a hint, which `gc3 errors CODE` shows, too. In Python your mistakes are\n"
+        "`gc3.UserError`, failures of a peer or a deadline, here with a \\*, `gc3.CommError`, and defects of GC3\n"
+        "`gc3.InternalError`.\n"
     )
     for letter, title in GROUPS.items():
-        rows = [row for row in _core.all_errors() if row.code.startswith(f"GC3-{letter}")]
         text += f"\n## {title}\n\n"
-        text += table(
-            "Code",
-            "Name",
-            "What is wrong",
-            "What to do",
-            "Whose",
-            rows=[(f"`{r.code}`", f"`{r.name}`", cell(r.title), cell(r.hint), KINDS[r.kind.name]) for r in rows],
-        )
+        for row in _core.all_errors():
+            if row.code.startswith(f"GC3-{letter}"):
+                text += f"- `{row.code}` {row.title}" + (" \\*\n" if row.kind.name == "Comm" else "\n")
     return text
 
 
@@ -114,29 +108,24 @@ def environment() -> str:
 
 
 def machines() -> str:
-    """Returns the page of presets: what they are made of, every number with its source."""
-    text = NOTE.format(source="python/gc3/topologies/") + (
-        "# Machines\n\n"
-        "The presets of `gc3 topo list`, each with its kinds of wire. A bandwidth is the line rate of one lane in\n"
-        "one direction, in GB (1e9 bytes) per second; kernels and copy engines (DMA, NICs) reach the given part\n"
-        "of it. Lanes, links and shared resources: `gc3 topo show NAME`. The model: [Topologies](../topologies.md).\n"
-    )
+    """Returns the page of presets, one row for each."""
+    rows: list[tuple[str, ...]] = []
     for preset in topologies.catalogue().values():
         least = {"R": 8, "D": 3, "X": 4, "N": 2, "G": 4}
         machine = preset.build({p.name: least[p.name] for p in preset.parameters if p.default is None})
-        given = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in preset.parameters)
-        text += f"\n## `{preset.name}`\n\n{preset.summary}\n\n"
-        text += f"- Parameters: {f'`{given}`' if given else 'none'}\n- Processors: `{machine.processor}`\n"
-        text += f"- Structure: {preset.source}\n\n"
-        rows: list[tuple[str, ...]] = []
-        for c in machine.classes:
-            rate = "unknown" if c.bandwidth_bytes_per_s is None else f"{c.bandwidth_bytes_per_s / 1e9:g}"
-            latency = "unknown" if c.latency_s is None else f"{c.latency_s * 1e6:g}"
-            parts = (f"{c.kernel_efficiency:.1%}", f"{c.dma_efficiency:.1%}")
-            rows.append((f"`{c.name}`", rate, *parts, latency, f"{c.message_s * 1e6:g}", cell(c.source)))
-        columns = ("Class", "GB/s", "Kernels", "Copy engines", "Latency, us", "Per message, us", "Source")
-        text += table(*columns, rows=rows)
-    return text
+        given = ",".join(p.name if p.default is None else f"{p.name}={p.default}" for p in preset.parameters)
+        rates = [(c.name, c.bandwidth_bytes_per_s) for c in machine.classes if c.name != "wire"]  # that is a parameter
+        lanes = ", ".join(f"{name} {rate / 1e9:g}" for name, rate in rates if rate)
+        name = f"`{preset.name}{':' if given else ''}{given}`"
+        rows.append((name, cell(preset.summary), f"`{machine.processor}`", lanes))
+    return (
+        NOTE.format(source="python/gc3/topologies/")
+        + "# Machines\n\n"
+        + "The presets, with their parameters. `gc3 topo show NAME` prints all numbers of one with their sources:\n"
+        + "rates, latencies, which part of a rate kernels and copy engines reach, lanes, links and shared resources.\n"
+        + "A rate is of one lane in one direction, in GB (1e9 bytes) per second. [The model](../topologies.md).\n\n"
+        + table("Machine", "What it is", "Processor", "Rates", rows=rows)
+    )
 
 
 def algorithms() -> str:
@@ -144,27 +133,30 @@ def algorithms() -> str:
     text = NOTE.format(source="python/gc3/algorithms/") + (
         "# Algorithms\n\n"
         "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce -D R=4`.\n"
-        "`gc3 list NAME` shows its steps and what the busiest rank sends, as formulas of its parameters;\n"
-        "`gc3 list --json` gives all of it to programs. Parameters: `R` ranks, or `N` nodes of `G` GPUs;\n"
-        "those with a value may be left out. All sizes work, also one rank and numbers that are no power of two.\n"
-        "*Where* names [the papers](papers.md).\n"
+        "`gc3 list NAME` says more of what it is good for and where it is from, and shows its steps and what the\n"
+        "busiest rank sends, as formulas of its parameters; `gc3 list --json` gives all of it to programs.\n"
+        "Parameters: `R` ranks, or `N` nodes of `G` GPUs; those with a value may be left out. All sizes work, also\n"
+        "one rank and numbers that are no power of two. A link leads to how a paper's listing was read.\n"
     )
     known = catalogue().values()
+    read = {
+        name: heading.lower().replace(" ", "-")
+        for heading, names in re.findall(r"^## (.+)\n\n((?:`\w+`,\s)*`\w+`)\.", LISTINGS.read_text(), re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
     for collective in [*collectives.BUILTIN.values(), None]:
         name = collective.name if collective else "custom"
-        rows = [_algorithm_row(a) for a in known if a.collective_name == name]
+        rows = [_algorithm_row(a, read.get(a.name)) for a in known if a.collective_name == name]
         title = f"{name}: {collective.summary}" if collective else "Collectives of their own"
         text += f"\n## {title}\n\n"
-        text += table("Algorithm", "Parameters", "What it does", "Good for", "Where", rows=rows)
+        text += table("Algorithm", "Parameters", "What it does", "Good for", rows=rows)
     return text
 
 
-def _algorithm_row(a: Algorithm) -> tuple[str, ...]:
-    headings = {path.name: path.read_text().split("\n", 1)[0] for path in sorted(ALGORITHM_PAGES.glob("*.md"))}
-    page = next((file for file, heading in headings.items() if a.name in heading.lstrip("# ").split(", ")), None)
-    name = f"[`{a.name}`](algorithms/{page})" if page else f"`{a.name}`"
+def _algorithm_row(a: Algorithm, section: str | None) -> tuple[str, ...]:
+    name = f"[`{a.name}`](listings.md#{section})" if section else f"`{a.name}`"
     takes = " ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in a.parameters)
-    return (name, f"`{takes}`", cell(a.summary), cell(a.good_for), cell(a.section))
+    return (name, f"`{takes}`", cell(a.summary), cell(a.good_for.partition(":")[0]))
 
 
 def _members(module: ModuleType) -> str:

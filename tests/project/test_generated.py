@@ -33,6 +33,12 @@ def test_no_table_beside_the_code_lacks_a_row() -> None:
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(STAGES)
 
 
+def test_every_listing_is_linked_from_its_algorithms() -> None:
+    headings = re.findall(r"^## (.+)", gen_docs.LISTINGS.read_text(), re.MULTILINE)
+    linked = re.findall(r"listings\.md#([\w-]+)", gen_docs.algorithms())
+    assert set(linked) == {heading.lower().replace(" ", "-") for heading in headings}
+
+
 def test_a_stale_page_is_shown_as_a_difference(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     assert "+new" in generated.stale({page: "new\n"})
