@@ -21,6 +21,7 @@ _COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcas
 _CALLS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 _SIZES = (_KIB, _MIB, 64 * _MIB)
 _CPP = "gc3 in C++"
+_Shown = tuple[list[str], list[str], str, str]  # a summary, tables, a picture and its title
 
 
 def read(kind: str) -> list[tuple[str, Any]]:
@@ -39,11 +40,14 @@ def files() -> Files:
 
 
 def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
+    """Yields each file of results: its summary and its picture, and of the first one the tables as well."""
     for number, (name, data) in enumerate(read(kind)):
-        found, picture, title = lines(data)
+        found, tables, picture, title = lines(data)
         made[PICTURES / f"{name}.svg"] = picture
         yield from ([""] if number else [])
-        yield from (_about(data[0] if kind == "pytorch" else data), "", *found, "", f"![{title}](images/{name}.svg)")
+        yield from (_about(data[0] if kind == "pytorch" else data), "", *found)
+        yield from ([] if number else tables)
+        yield from ("", f"![{title}](images/{name}.svg)")
 
 
 def _about(data: Any) -> str:
@@ -71,7 +75,7 @@ def _us(value: float) -> str:
     return svg.time_text(float(f"{value:.3g}") / 1e6)
 
 
-def _processes(data: Any) -> tuple[list[str], str, str]:
+def _processes(data: Any) -> _Shown:
     known = {(p["collective"], p["ranks"], p["size"]): p for p in data["points"]}
 
     def cell(p: Any) -> str:
@@ -92,13 +96,12 @@ def _processes(data: Any) -> tuple[list[str], str, str]:
     means += [f"{name} alone {mean:.2f}" for name, mean in found["by_peer"].items()]
     rotated = data.get("rotated", {}).get("speedup")
     means += [f"buffers that no cache holds {rotated:.2f}"] if rotated else []
-    lines = [
+    summary = [
         f"All {found['points']} points: {found['speedup']:.2f} times as fast as the best peer in the geometric mean "
         f"({', '.join(means)}); least {found['slowest']:.2f}; a peer wins {found['lost']} points.",
-        "",
-        *_table("Collective, ranks", *map(short_size, _SIZES), rows=rows),
+        *(f"\nLeft out: {name}: {why}." for name, why in data["failed"].items()),
     ]
-    lines += [f"\nLeft out: {name}: {why}." for name, why in data["failed"].items()]
+    lines = ["", *_table("Collective, ranks", *map(short_size, _SIZES), rows=rows)]
     conditions = {"quiet": "points", "a session each": "sessions", "the same beside loops": "loaded"}
     if data.get("loaded"):
         rows = []
@@ -118,10 +121,10 @@ def _processes(data: Any) -> tuple[list[str], str, str]:
                 settings = [t["median_us"] for n, t in p["times"].items() if p["peers"].get(n) == library]
                 if settings:
                     series.setdefault(library, []).append((p["size"], min(settings) / 1e6))
-    return lines, times.draw(series), "AllReduce on 2 ranks, time by size"
+    return summary, lines, times.draw(series), "AllReduce on 2 ranks, time by size"
 
 
-def _hosts(data: Any) -> tuple[list[str], str, str]:
+def _hosts(data: Any) -> _Shown:
     sizes = (_KIB, 512 * _KIB, 32 * _MIB)
     free = [p for p in data["points"] if p["rate"] == "none"]
     places = sorted({(p["hosts"], p["ranks_per_host"]) for p in free})
@@ -146,21 +149,20 @@ def _hosts(data: Any) -> tuple[list[str], str, str]:
         if p["rate"] == "1gbit" and p["collective"] == "allreduce":
             bound_us = 2 * (p["hosts"] - 1) / p["hosts"] * p["size"] / 125  # each host's bytes, at 125 bytes per us
             shares.append(f"{p['hosts']}x{p['ranks_per_host']} {100 * bound_us / p['us']['gc3'][0]:.0f} %")
-    lines = [
+    summary = [
         f"Hosts x ranks on each, times as fast as the best peer, geometric mean: {', '.join(means)}. At 1 Gbit/s an "
-        f"AllReduce of 16 MiB reaches of the link's bound: {', '.join(shares)}.",
-        "",
-        *_table("Collective, hosts x ranks", *map(short_size, sizes), rows=rows),
+        f"AllReduce of 16 MiB reaches of the link's bound: {', '.join(shares)}."
     ]
+    lines = ["", *_table("Collective, hosts x ranks", *map(short_size, sizes), rows=rows)]
     series: dict[str, list[tuple[int, float]]] = {}
     for p in free:
         if (p["collective"], p["hosts"], p["ranks_per_host"]) == ("allreduce", 2, 2):
             for name, us in sorted(p["us"].items(), key=lambda pair: (pair[0] != "gc3", pair[0])):
                 series.setdefault(name, []).append((p["size"], us[0] / 1e6))
-    return lines, times.draw(series), "AllReduce on 2 hosts of 2 ranks, time by size"
+    return summary, lines, times.draw(series), "AllReduce on 2 hosts of 2 ranks, time by size"
 
 
-def _pytorch(data: Any) -> tuple[list[str], str, str]:
+def _pytorch(data: Any) -> _Shown:
     def gain(p: Any) -> float:
         return p["us"]["gloo"]["median"] / p["us"][_CPP]["median"]
 
@@ -177,13 +179,13 @@ def _pytorch(data: Any) -> tuple[list[str], str, str]:
         for call in _CALLS
         for ranks in sorted({ranks for _, ranks, _ in first})
     ]
-    lines = _table("Call, ranks", *map(short_size, sizes), rows=rows)
+    lines = ["", *_table("Call, ranks", *map(short_size, sizes), rows=rows)]
     rows = [
         [f"`{run['command'].partition('.py ')[2]}`", f"{len(gains)}", f"{_mean(gains):.1f}", f"{min(gains):.2f}"]
         for run in data
         if run["command"] and (gains := [gain(p) for p in run["points"]])
     ]
-    lines += ["", *_table("Gloo / gc3 in C++, all points of", "points", "mean", "least", rows=rows)]
+    summary = _table("Gloo / gc3 in C++, all points of", "points", "mean", "least", rows=rows)
     steps = [p for run in data for p in run["points"] if "step" in p]
     rows = []
     for p in steps:
@@ -195,10 +197,10 @@ def _pytorch(data: Any) -> tuple[list[str], str, str]:
         if (call, ranks) == ("all_reduce", 2):
             for name in (_CPP, "gc3 in Python", "gloo"):
                 series.setdefault(name, []).append((size, p["us"][name]["median"] / 1e6))
-    return lines, times.draw(series), "all_reduce on 2 ranks, time by size"
+    return summary, lines, times.draw(series), "all_reduce on 2 ranks, time by size"
 
 
-def _applications(data: Any) -> tuple[list[str], str, str]:
+def _applications(data: Any) -> _Shown:
     rows: list[list[str]] = []
     bars: list[tuple[str, float]] = []
     for p in data["points"]:
@@ -211,10 +213,10 @@ def _applications(data: Any) -> tuple[list[str], str, str]:
         bars.append((p["case"], ours["ratio"]))
     columns = ("Application", "gc3, a step", "in calls", "Gloo / gc3", "MPI / gc3", "other programs, ms")
     title = "Time with Gloo, by that with gc3"
-    return _table(*columns, rows=rows), _bars(bars, title), title
+    return [], _table(*columns, rows=rows), _bars(bars, title), title
 
 
-def _papers(data: Any) -> tuple[list[str], str, str]:
+def _papers(data: Any) -> _Shown:
     claims = data["claims"]
     every = Counter(c["paper"] for c in claims)
     held = Counter(c["paper"] for c in claims if c["reproduced"])
@@ -227,16 +229,11 @@ def _papers(data: Any) -> tuple[list[str], str, str]:
         "reproduced: " + ", ".join(f"{held[paper]} of {n} of {paper}" for paper, n in every.items()) + ". Not:",
         "",
     ]
-    said: dict[str, str] = {}
-    for c in claims:
-        if not c["reproduced"]:
-            first = said.setdefault(c["why_not"], c["name"])
-            why = c["why_not"] if first == c["name"] else f"As for {first}."
-            lines.append(f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}. {why}")
+    lines += [f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}" for c in claims if not c["reproduced"]]
     lines += ["", "Not attempted:", "", *(f"- {one['where']}: {one['what']}." for one in data["out_of_reach"])]
     bars = [(f"{paper}: {held[paper]} of {n} claims", 100 * held[paper] / n) for paper, n in every.items()]
     title = "Claims reproduced, per cent"
-    return lines, _bars(bars, title), title
+    return lines, [], _bars(bars, title), title
 
 
 def _bars(values: Sequence[tuple[str, float]], title: str) -> str:
