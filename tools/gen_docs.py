@@ -167,7 +167,11 @@ def _members(module: ModuleType) -> str:
         home, called = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
         if isinstance(found, ModuleType) or home is None or called is None or not str(home).startswith("gc3"):
             continue
-        text += f"\n### `{module.__name__}.{name}`\n\n::: {home}.{called}\n"
+        public = f"{module.__name__}.{name}"
+        # By their public names mkdocstrings does not find what is compiled, and finds modules before functions.
+        module_wins = public in sys.modules or home.endswith(f".{called}")
+        hidden = home == "gc3._core" or called.startswith("_") or module_wins
+        text += f"\n::: {home}.{called}\n    options:\n      heading: {public}\n" if hidden else f"\n::: {public}\n"
     return text
 
 
