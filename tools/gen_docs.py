@@ -133,8 +133,8 @@ def algorithms() -> str:
     text = NOTE.format(source="python/gc3/algorithms/") + (
         "# Algorithms\n\n"
         "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce -D R=4`.\n"
-        "`gc3 list NAME` says more of what it is good for and where it is from, and shows its steps and what the\n"
-        "busiest rank sends, as formulas of its parameters; `gc3 list --json` gives all of it to programs.\n"
+        "`gc3 list NAME` says what it does, why it is good for that and where it is from, and shows its steps and\n"
+        "what the busiest rank sends, as formulas of its parameters; `gc3 list --json` gives all of it to programs.\n"
         "Parameters: `R` ranks, or `N` nodes of `G` GPUs; those with a value may be left out. All sizes work, also\n"
         "one rank and numbers that are no power of two. A link leads to how a paper's listing was read.\n"
     )
@@ -149,14 +149,14 @@ def algorithms() -> str:
         rows = [_algorithm_row(a, read.get(a.name)) for a in known if a.collective_name == name]
         title = f"{name}: {collective.summary}" if collective else "Collectives of their own"
         text += f"\n## {title}\n\n"
-        text += table("Algorithm", "Parameters", "What it does", "Good for", rows=rows)
+        text += table("Algorithm", "Parameters", "Good for", rows=rows)
     return text
 
 
 def _algorithm_row(a: Algorithm, section: str | None) -> tuple[str, ...]:
     name = f"[`{a.name}`](listings.md#{section})" if section else f"`{a.name}`"
     takes = " ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in a.parameters)
-    return (name, f"`{takes}`", cell(a.summary), cell(a.good_for.partition(":")[0]))
+    return (name, f"`{takes}`", cell(a.good_for.partition(":")[0]))
 
 
 def _members(module: ModuleType) -> str:
