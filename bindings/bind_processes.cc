@@ -108,23 +108,10 @@ nb::object wait(const Handle& handle, std::optional<double> timeout) {
   Face& face = *nb::inst_ptr<Face>(handle.owner);
   unwrap(face.body().check_goes_on(handle.done));
   if (timeout) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(*timeout);
-    // Many short waits, so that signals are handled.
-    without_gil([&]() -> Status {
-      constexpr auto kLook = std::chrono::milliseconds(20);
-      for (;;) {
-        const auto left = until - std::chrono::steady_clock::now();
-        if (handle.done.wait_for(std::min<std::chrono::duration<double>>(left, kLook)) == std::future_status::ready) {
-          return {};
-        }
-        if (left.count() <= 0) {
-          return Diagnostic(ErrorCode::Timeout, "the call has not finished after " + std::to_string(*timeout) + " s");
-        }
-        if (interrupted()) {
-          face.body().abort();
-          return Diagnostic(ErrorCode::Aborted, "interrupted");
-        }
-      }
+    without_gil([&] {
+      Status status = core::wait_for(handle.done, *timeout, interrupted);
+      if (!status.ok() && status.error().code == ErrorCode::Aborted) face.body().abort();
+      return status;
     });
   }
   without_gil([&] {

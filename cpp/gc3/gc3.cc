@@ -235,9 +235,7 @@ Status Handle::wait(std::optional<double> timeout_s) const {
   if (getpid() != process_ && !test()) {
     return Diagnostic(ErrorCode::UsedAfterFork, "process " + std::to_string(process_) + " has made the call");
   }
-  if (timeout_s && done_.wait_for(std::chrono::duration<double>(*timeout_s)) != std::future_status::ready) {
-    return Diagnostic(ErrorCode::Timeout, "the call has not finished after " + std::to_string(*timeout_s) + " s");
-  }
+  if (timeout_s) GC3_CHECK(core::wait_for(done_, *timeout_s, {}));
   return done_.get();
 }
 

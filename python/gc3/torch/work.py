@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent import futures
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gc3.torch.lane import Lane
 
 NO_LIMIT = timedelta(0)
+_LOOK = 0.05  # seconds
 
 
 def as_torch(problem: errors.Gc3Error) -> DistBackendError:
@@ -88,9 +90,11 @@ class Started(torch.distributed.Work):
             raise fork_error()
         self._lane.help(self._running)
         try:
-            self._running.result(_seconds(timeout))
-        except futures.TimeoutError:
-            raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s") from None
+            if not _ends_within(self._running, _seconds(timeout)):
+                raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s")
+            self._running.result()
+        except DistBackendError:
+            raise
         except BaseException:
             if not self._running.done():
                 self._give_up()
@@ -191,3 +195,13 @@ def _ended_and(value: Callable[[object], object]) -> tuple[torch.futures.Future[
 def _seconds(timeout: timedelta) -> float | None:
     seconds = timeout.total_seconds()
     return seconds if seconds > 0 else None
+
+
+def _ends_within(running: futures.Future[None], left: float | None) -> bool:
+    """Waits; so long a look that this process must have been stopped, as by a batch system, counts as a short one."""
+    while left is None or left > 0:
+        begun = time.monotonic()
+        if futures.wait([running], None if left is None else min(left, _LOOK)).done:
+            return True
+        left = None if left is None else left - min(time.monotonic() - begun, 5 * _LOOK)
+    return False

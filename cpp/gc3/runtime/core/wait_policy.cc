@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 
 namespace gc3::core {
 namespace {
@@ -18,6 +19,19 @@ Result<WaitMode> parse_wait_mode(std::string_view text) {
   if (text == "block") return WaitMode::block;
   return Diagnostic(ErrorCode::BadOption,
                     "wait='" + std::string(text) + "' (GC3_WAIT): expected auto, spin, yield or block");
+}
+
+Status wait_for(const std::shared_future<Status>& done, double timeout_s, const std::function<bool()>& interrupted) {
+  constexpr std::chrono::duration<double> kSignals(0.02);  // between checks for signals
+  WaitClock clock;
+  for (;;) {
+    const std::chrono::duration<double> left(timeout_s - clock.waited_s());
+    if (done.wait_for(std::min(left, kSignals)) == std::future_status::ready) return {};
+    if (left.count() <= 0) {
+      return Diagnostic(ErrorCode::Timeout, "the call has not finished after " + std::to_string(timeout_s) + " s");
+    }
+    if (interrupted && interrupted()) return Diagnostic(ErrorCode::Aborted, "interrupted");
+  }
 }
 
 WaitPolicy::First WaitPolicy::first() {

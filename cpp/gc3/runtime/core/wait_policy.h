@@ -11,6 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <string>
 #include <string_view>
 
@@ -42,6 +44,9 @@ class WaitClock {
   Clock::time_point start_;
   Clock::time_point read_;
 };
+
+// Waits for a call at most so long by that clock; after a time-out, and where it was interrupted (Aborted), it goes on.
+Status wait_for(const std::shared_future<Status>& done, double timeout_s, const std::function<bool()>& interrupted);
 
 class WaitPolicy {
  public:

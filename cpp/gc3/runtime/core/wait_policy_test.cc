@@ -1,12 +1,19 @@
 #include "gc3/runtime/core/wait_policy.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
+#include <future>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/test_meeting.h"
 
 namespace gc3::core {
 namespace {
@@ -22,6 +29,25 @@ TEST_CASE("a limit does not count the time in which the process was stopped, but
   CHECK(clock.waited(start + milliseconds(400)) == milliseconds(400));
   CHECK(clock.waited(start + milliseconds(60'400)) == milliseconds(400) + WaitClock::kLongestGap);
   CHECK(clock.waited(start + milliseconds(60'500)) == milliseconds(500) + WaitClock::kLongestGap);
+}
+
+TEST_CASE("a wait with a limit does not count the time in which its process was stopped" *
+          doctest::test_suite("waits")) {
+  Process stopped([]() -> std::string {
+    const auto begun = WaitClock::Clock::now();
+    Process stops([waits = getpid()]() -> std::string {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      kill(waits, SIGSTOP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      return kill(waits, SIGCONT) == 0 ? "" : "not continued";
+    });
+    std::promise<Status> never;
+    const Status late = wait_for(never.get_future().share(), 1.0, {});
+    const std::chrono::duration<double> waited = WaitClock::Clock::now() - begun;
+    if (late.ok() || late.error().code != ErrorCode::Timeout || !stops.succeeds()) return "no time-out";
+    return waited.count() > 2.2 ? "" : "it took " + std::to_string(waited.count()) + " s";
+  });
+  CHECK(stopped.succeeds());
 }
 
 // A machine on which waits have these durations, by the way in which they begin. A trial ends after a limit.

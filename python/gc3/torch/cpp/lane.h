@@ -106,6 +106,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
       lock.unlock();
       look();
       lock.lock();
+      // So long a look means that this process was stopped, as by a batch system; that time is not counted.
+      if (const auto looked = Clock::now() - now; until && looked > 5 * kLook) *until += looked - kLook;
     }
     return true;
   }
