@@ -90,15 +90,14 @@ class Started(torch.distributed.Work):
             raise fork_error()
         self._lane.help(self._running)
         try:
-            if not _ends_within(self._running, _seconds(timeout)):
-                raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s")
-            self._running.result()
-        except DistBackendError:
-            raise
+            in_time = _ends_within(self._running, _seconds(timeout))
         except BaseException:
             if not self._running.done():
                 self._give_up()
             raise
+        if not in_time:
+            raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s")
+        self._running.result()
         return True
 
     def get_future(self) -> torch.futures.Future[Any]:
