@@ -9,6 +9,7 @@ NB_MODULE(_core, m) {
   // A communicator may still be referenced at exit, for example by a daemon thread. That is no defect to warn users of.
   nb::set_leak_warnings(false);
   m.doc() = "The compiled core of gc3. Use the `gc3` package; this module is its implementation.";
+  m.attr("VERSION") = GC3_VERSION;
   bind_base(m);
   bind_public(m);
   bind_model(m);

@@ -56,8 +56,9 @@ def program(name: str) -> Path:
 def start(
     file: Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
 ) -> World:
-    """Starts a program with arguments on the ranks of a new job."""
+    """Starts a program with arguments on the ranks of a new job. It can import the helpers beside this file."""
     job = str(uuid.uuid4())
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     processes = [
         subprocess.Popen(
             [sys.executable, str(file), *map(str, arguments)],
@@ -66,6 +67,8 @@ def start(
             text=True,
             env={
                 **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                "PYTHONFAULTHANDLER": "1",
                 "RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
                 "MASTER_ADDR": job,

@@ -191,7 +191,7 @@ def check_run_time_compiler(toolkit: Path) -> list[str]:
     library = next((toolkit / "lib").glob("libnvrtc.so.*"))
     command = [str(ENGINE_TESTS), "--test-case=NVRTC*", "--no-intro"]
     environment = {**os.environ, "GC3_NVRTC": str(library)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0 or " 0 passed" in done.stdout:
         return [f"NVRTC with the embedded sources:\n{done.stdout}{done.stderr}"]
     print("NVRTC compiles the embedded sources for all of them")

@@ -114,6 +114,12 @@ class Threadblock {
   using L = Lines<Protocol, kVecsPerLane<Protocol, Element>>;
   using Vecs = typename Platform::template PerLane<Vec>[L::kVecs];
 
+  // NVRTC takes a lambda with a parameter of type auto for a function of the host.
+  struct Within {
+    uint32_t vecs;
+    GC3_HOST_DEVICE bool operator()(uint32_t v) const { return v < vecs; }
+  };
+
   template <bool kReceives, bool kSends, bool kReads, bool kWrites>
   GC3_HOST_DEVICE bool message(const uint8_t* src, uint8_t* dst) {
     if constexpr (kReceives) {
@@ -124,7 +130,7 @@ class Threadblock {
     }
     const In in = {kReceives ? slot_of(run_, recv_) : nullptr, L::flag(run_, recv_.step)};
     const Out out = {kSends ? slot_of(run_, send_) : nullptr, L::flag(run_, send_.step)};
-    const bool alive = each_trip([&](uint32_t base, const auto& has) {
+    const bool alive = each_trip([&](uint32_t base, const Within& has) {
       Vecs a{};
       if constexpr (kReceives) {
         if (!L::get(platform_, launch_, in, base, has, a)) return false;
@@ -145,7 +151,7 @@ class Threadblock {
   }
 
   GC3_HOST_DEVICE bool add(uint8_t* dst, const uint8_t* src) {
-    each_trip([&](uint32_t base, const auto& has) {
+    each_trip([&](uint32_t base, const Within& has) {
       each_vec(base, has, [&](uint32_t, uint32_t, uint32_t v) {
         const Vec sum = fold_vec<Element, Fold::sum>(Platform::load(dst + v * kVec), Platform::load(src + v * kVec));
         Platform::store(dst + v * kVec, sum);
@@ -158,14 +164,14 @@ class Threadblock {
   template <class Trip>
   GC3_HOST_DEVICE bool each_trip(const Trip& trip) {
     const auto vecs = static_cast<uint32_t>(bytes_ / kVec);
-    const auto has = [vecs](uint32_t v) { return v < vecs; };
+    const Within has = {vecs};
     for (uint32_t base = platform_.warp() * L::kTrip; base < vecs; base += platform_.warps() * L::kTrip) {
       if (!trip(base, has)) return false;
     }
     return true;
   }
-  template <class Has, class F>
-  GC3_HOST_DEVICE void each_vec(uint32_t base, const Has& has, const F& f) {
+  template <class F>
+  GC3_HOST_DEVICE void each_vec(uint32_t base, const Within& has, const F& f) {
     platform_.each([&](uint32_t lane) {
       GC3_UNROLL
       for (uint32_t k = 0; k < L::kVecs; ++k) {

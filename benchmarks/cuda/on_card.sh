@@ -48,7 +48,7 @@ if [ -e .card/libnccl.so.2.xz ]; then
   export GC3_NCCL=$PWD/$build/libnccl.so.2
 fi
 export PYTHONPATH=$site:$PWD/$build/package
-export GC3_BENCHMARK_BUILD=$PWD/$build
+export BENCHMARK_BUILD=$PWD/$build
 # Compilers have different warnings, which must not stop a run.
 cmake -S . -B $build -G Ninja -DCMAKE_BUILD_TYPE=Release -DGC3_TESTS=OFF -DGC3_BENCHMARKS=ON \
   -DGC3_WARNINGS_ARE_ERRORS=OFF -DPython_EXECUTABLE="$(command -v "$python")" >$build/configure.log ||
@@ -61,10 +61,11 @@ cmake --install $build --prefix $build/package >$build/install.log
 toolkit=${CUDA_HOME:-/usr/local/cuda}
 if [ -d .card/nccl-tests ] && [ -e $build/libnccl.so.2 ] && [ -x "$toolkit/bin/nvcc" ]; then
   mkdir -p $build/nccl/lib
+  card=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
   ln -sfn "$PWD/.card/include" $build/nccl/include
   for name in libnccl.so libnccl.so.2; do ln -sf "$PWD/$build/libnccl.so.2" $build/nccl/lib/$name; done
   if make -C .card/nccl-tests -j "$(nproc)" CUDA_HOME="$toolkit" NCCL_HOME="$PWD/$build/nccl" \
-    BUILDDIR="$PWD/$build/nccl-tests" >$build/nccl-tests.log 2>&1; then
+    NVCC_GENCODE="-gencode=arch=compute_$card,code=sm_$card" BUILDDIR="$PWD/$build/nccl-tests" >$build/nccl-tests.log 2>&1; then
     export NCCL_TESTS=$PWD/$build/nccl-tests
   else
     tail -5 $build/nccl-tests.log
@@ -72,5 +73,5 @@ if [ -d .card/nccl-tests ] && [ -e $build/libnccl.so.2 ] && [ -x "$toolkit/bin/n
 fi
 status=0
 "$python" benchmarks/cuda/run.py "$@" || status=$?
-if [ -n "${OUT:-}" ]; then cp benchmarks/results/cuda.* "$OUT"/; fi
+if [ -n "${OUT:-}" ]; then cp benchmarks/results/cuda.* $build/build.log "$OUT"/; fi
 exit $status

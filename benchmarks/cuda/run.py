@@ -44,7 +44,7 @@ from gc3.comm.export import export
 from gc3.comm.selection import Row, Spec, Table
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BINARY = Path(os.environ.get("GC3_BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
+BINARY = Path(os.environ.get("BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"
 WORKERS = 6  # processes of tests: they share the device, and most of their time goes into comparing on the host
 PERF = BINARY.with_name("gc3_nccl_perf")
 TESTS_ALONE = ("test_cuda.py", "test_cuda_communicator.py", "test_cuda_copies.py", "test_cuda_tensors.py")
@@ -268,12 +268,14 @@ def tests(clock: Clock) -> dict[str, Any]:
             "pytest",
             "-m",
             "gpu",
+            "--durations=10",
+            "--timeout=100",
             *plugins,
             *extra,
             *(f"tests/cuda/{name}" for name in names),
         ]
         status, said, problem = execute(command, clock, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
-        print(said[-3000:], problem[-1000:], flush=True)
+        print(said, problem[-1000:], flush=True)
         found["ok"] = found["ok"] and status == 0
         found[" ".join(names)] = {"status": status, "said": said.strip().splitlines()[-20:]}
     return found

@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar, overload
 import gc3.datatypes
 
 
+VERSION: str = '0.1.0'
+
 class ErrorKind(enum.Enum):
     """Who has caused an error."""
 

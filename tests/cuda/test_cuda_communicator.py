@@ -5,9 +5,7 @@ With the fake driver and, if there is one, on the device: all processes share de
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +13,11 @@ import fake_driver
 import ranks
 from gc3 import CommError, cuda
 
-HERE = {
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    "FAKE_CUDA": "mapped=1",
-}
-
 
 @pytest.fixture(params=fake_driver.DRIVERS)
 def driver(request: pytest.FixtureRequest) -> Mapping[str, str]:
     """The environment of ranks."""
-    return {**HERE, **request.param}
+    return {"FAKE_CUDA": "mapped=1", **request.param}
 
 
 def test_every_collective(driver: Mapping[str, str]) -> None:
@@ -58,10 +51,17 @@ def test_arrays_that_cannot_be_used(driver: Mapping[str, str]) -> None:
 
 
 def test_without_a_driver_there_is_one_message() -> None:
-    ranks.run(ranks.program("device_without_driver"), 2, {**HERE, "GC3_CUDA_DRIVER": "libno-such-driver.so"})
+    ranks.run(
+        ranks.program("device_without_driver"), 2, {"FAKE_CUDA": "mapped=1", "GC3_CUDA_DRIVER": "libno-such-driver.so"}
+    )
 
 
-WINDOWS = {**HERE, **fake_driver.ENVIRONMENT, "GC3_CUDA_WINDOWS": "1", "GC3_NCCL": str(fake_driver.LIBRARY)}
+WINDOWS = {
+    "FAKE_CUDA": "mapped=1",
+    **fake_driver.ENVIRONMENT,
+    "GC3_CUDA_WINDOWS": "1",
+    "GC3_NCCL": str(fake_driver.LIBRARY),
+}
 
 
 @fake_driver.needs_library

@@ -6,7 +6,6 @@ cpp/gc3/runtime/cuda/copy_lanes_test.cc has the rest: results at many sizes, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,12 @@ import fake_driver
 import ranks
 
 LINE = ("direct_alltoall", "-D", "R=4", "--engine", "cuda", "--protocol", "Copy", "--size", "40KiB", "--check")
-HERE = {"PYTHONPATH": str(Path(__file__).parents[1])}
 
 
 @pytest.fixture(params=fake_driver.DRIVERS)
 def driver(request: pytest.FixtureRequest) -> Mapping[str, str]:
     """The environment of ranks."""
-    return {**HERE, "FAKE_CUDA": "mapped=1", **request.param}
+    return {"FAKE_CUDA": "mapped=1", **request.param}
 
 
 @fake_driver.needs_library
@@ -79,8 +77,9 @@ def test_copies_between_processes(driver: Mapping[str, str]) -> None:
 
 @fake_driver.needs_library
 def test_a_process_without_streams_that_wait_is_respected_by_all() -> None:
-    environment = {**HERE, **fake_driver.ENVIRONMENT}
-    for status, said in ranks.start(ranks.program("device_copies"), 2, environment, ["threadblocks"]).finish():
+    for status, said in ranks.start(
+        ranks.program("device_copies"), 2, fake_driver.ENVIRONMENT, ["threadblocks"]
+    ).finish():
         assert status == 0, said
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 import ranks
-
-HERE = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -19,7 +16,7 @@ def test_rooted_collectives_into_memory_of_the_callers(n: int) -> None:
 
 def test_programs_write_only_to_outputs(tmp_path: Path) -> None:
     """Random programs in place, on inputs in read-only memory maps; some ranks have no output."""
-    ranks.run(ranks.program("in_place_programs"), 3, HERE, arguments=[tmp_path])
+    ranks.run(ranks.program("in_place_programs"), 3, arguments=[tmp_path])
 
 
 def test_a_rank_that_only_forwards_data_gives_the_count() -> None:

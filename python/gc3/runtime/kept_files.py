@@ -120,7 +120,5 @@ def _make(place: Path) -> None:
 @lru_cache(maxsize=1)
 def _conditions() -> str:
     """What a file holds for, made once, before this process is restricted to some cores."""
-    from importlib import metadata  # noqa: PLC0415  slow to import, and few processes measure
-
-    holds_for = json.dumps({"gc3": metadata.version("gc3"), **machine()}, sort_keys=True)
+    holds_for = json.dumps({"gc3": _core.VERSION, **machine()}, sort_keys=True)
     return hashlib.sha256(holds_for.encode()).hexdigest()[:_DIGITS]

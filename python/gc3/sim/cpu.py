@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from itertools import combinations
 
 from gc3 import _core, datatypes, topologies
@@ -176,7 +175,7 @@ def fit(
     fitted = scaled(found)
     about = machine()
     source = (
-        f"{engine} on {about['cores']} cores of {about['cpu']}, gc3 {metadata.version('gc3')}, measured "
+        f"{engine} on {about['cores']} cores of {about['cpu']}, gc3 {_core.VERSION}, measured "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     )
     evidence = Evidence(

@@ -9,11 +9,10 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gc3 import errors
+from gc3 import _core, errors
 from gc3.comm.selection import Spec
 from gc3.runtime.measure import machine
 from gc3.support import files, schema
@@ -42,7 +41,7 @@ class Record:
         """
         self.path = Path(f"{table}{SUFFIX}")
         on = {"hosts": hosts} if hosts else {}
-        self._here = {"gc3": metadata.version("gc3"), "engine": engine, **on, **machine()}
+        self._here = {"gc3": _core.VERSION, "engine": engine, **on, **machine()}
         self.points: tuple[Measured, ...] = ()
         self.outdated: str | None = None
         if not fresh:

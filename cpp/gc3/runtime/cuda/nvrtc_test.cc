@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "gc3/base/knobs.h"
@@ -34,6 +36,21 @@ TEST_CASE("NVRTC compiles the source" * doctest::skip(read_knobs().value().nvrtc
       CHECK(image.value().starts_with("\177ELF"));
       CHECK(image.value().find("gc3_run_" + std::string(model::name_of(protocol)) + "_bfloat16") != std::string::npos);
     }
+  }
+}
+
+// nvcc, which checks them too, allows more than NVRTC.
+TEST_CASE("NVRTC compiles the benchmark's kernels" * doctest::skip(read_knobs().value().nvrtc.empty())) {
+  OtherKernels by_hand;
+  for (const char* name : {"benchmarks/cuda/hand.cu", "benchmarks/cuda/hand.h"}) {
+    std::ifstream file(name);  // the check runs in the root of the repository
+    by_hand.files.emplace_back(name, std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  for (const char* schedule : {"ring", "allpairs", "alltoall"}) {
+    by_hand.options = {std::string("-DGC3_HAND=") + schedule};
+    Nvrtc compiler({read_knobs().value().nvrtc}, 13, by_hand);
+    const auto image = compiler.compile(model::Protocol::LL128, model::DataType::float32, 9, 0);
+    CHECK_MESSAGE(image.ok(), image.error().str());
   }
 }
 
