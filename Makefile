@@ -17,7 +17,7 @@
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make test-torch   all tests of the PyTorch backend, of which make test runs some; PyTorch is in build/peers/gloo, 1.5 GB
 #   make test-browser  the pages in chromium (Debian: apt-get install chromium)
-#   make readme  measures what README.md prints of this machine, and writes it there; on a quiet machine
+#   make readme  measures what README.md and docs/runtime.md print of this machine, and writes it there; on a quiet machine
 #   make nightly  what make test runs a share of, 4,000 random machines (NIGHTLY_MACHINES), kernels for CUDA, wheels: two hours
 #   make nightly-hosts  simulated hosts: 64 that meet, the whole library, 300 random faults (NIGHTLY_FAULTS), 40 minutes
 #   make fuzz    mutates files for the readers, for FUZZ_MINUTES=10; new inputs go to build/fuzz/found

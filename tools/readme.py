@@ -1,4 +1,4 @@
-"""Runs the commands whose output README.md shows, and writes it there, with the machine. `make readme` runs this.
+"""Runs what README.md and docs/runtime.md print of a machine, and writes it there with the machine: `make readme`.
 
 Run it while nothing else runs. The table of compile times is not among them, because it has a column of another tool.
 """
@@ -12,11 +12,10 @@ import sys
 from gc3.runtime import measure
 from generated import ROOT
 
-README = ROOT / "README.md"
-# What a block begins with, and the command that prints it.
+# What a block begins with, its page, and the command that prints it.
 BLOCKS = {
-    "1. Compile ": [".venv/bin/gc3", "demo"],
-    "instruction, 8-byte chunks": ["build/release/gc3_interpreter_benchmark"],
+    "1. Compile ": (ROOT / "README.md", [".venv/bin/gc3", "demo"]),
+    "instruction, 8-byte chunks": (ROOT / "docs" / "runtime.md", ["build/release/gc3_interpreter_benchmark"]),
 }
 
 
@@ -28,23 +27,21 @@ def block(text: str, begin: str) -> re.Match[str]:
     """
     found = list(re.finditer(rf"(?<=^```text\n){re.escape(begin)}.*?(?=^```$)", text, re.MULTILINE | re.DOTALL))
     if len(found) != 1:
-        raise ValueError(f"README.md has {len(found)} blocks that begin with '{begin}'")
+        raise ValueError(f"the page has {len(found)} blocks that begin with '{begin}'")
     return found[0]
 
 
-def updated(text: str, outputs: dict[str, str], name: str) -> str:
-    """Returns the page with these outputs, and the name of the machine they are of."""
-    for begin, output in outputs.items():
-        old = block(text, begin)
-        at = output.find(begin)
-        if at < 0:
-            raise ValueError(f"no line of the output begins with '{begin}':\n{output}")
-        text = text[: old.start()] + output[at:].rstrip() + "\n" + text[old.end() :]
-    # Each of the two texts before a block ends in the machine that it is of.
-    text, places = re.subn(r"(?<=\(on )[^()]*(?=\):\n\n```text$)", lambda _: name, text, flags=re.MULTILINE)
-    if places != len(outputs):
-        raise ValueError(f"README.md names the machine at {places} of {len(outputs)} blocks, as '(on ...):'")
-    return text
+def updated(text: str, begin: str, output: str, name: str) -> str:
+    """Returns the page with this output of a block, and the name of the machine it is of."""
+    old = block(text, begin)
+    at = output.find(begin)
+    if at < 0:
+        raise ValueError(f"no line of the output begins with '{begin}':\n{output}")
+    # The text before a block ends in the machine that it is of.
+    before, places = re.subn(r"(?<=\(on )[^()]*(?=\):\n\n```text\n$)", lambda _: name, text[: old.start()])
+    if places != 1:
+        raise ValueError(f"before the block that begins with '{begin}' no machine is named, as '(on ...):'")
+    return before + output[at:].rstrip() + "\n" + text[old.end() :]
 
 
 def main() -> int:
@@ -52,10 +49,14 @@ def main() -> int:
     folder = f"{ROOT}/"  # the demo names it
     outputs = {
         begin: subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.replace(folder, "")
-        for begin, command in BLOCKS.items()
+        for begin, (_, command) in BLOCKS.items()
     }
     machine = measure.machine()
-    README.write_text(updated(README.read_text(), outputs, f"{machine['cpu']}, {machine['cores']} cores"))
+    pages = {page: page.read_text() for page, _ in BLOCKS.values()}
+    for begin, (page, _) in BLOCKS.items():
+        pages[page] = updated(pages[page], begin, outputs[begin], f"{machine['cpu']}, {machine['cores']} cores")
+    for page, text in pages.items():
+        page.write_text(text)
     return 0
 
 

@@ -9,21 +9,19 @@ import readme
 pytestmark = pytest.mark.python_only
 
 
-def test_outputs_and_machine_are_replaced() -> None:
-    text = readme.README.read_text()
-    outputs = {begin: f"a first line\n\n{begin} as measured\n\n" for begin in readme.BLOCKS}
-    new = readme.updated(text, outputs, "a processor, 2 cores")
-    for begin in readme.BLOCKS:
-        assert readme.block(new, begin)[0] == f"{begin} as measured\n"
-    assert new.count("(on a processor, 2 cores):\n\n```text\n") == len(readme.BLOCKS)
-    same = {begin: readme.block(text, begin)[0] for begin in readme.BLOCKS}
-    again = readme.updated(new, same, "two cores of an Intel Xeon, model 143")
-    assert again == readme.updated(text, same, "two cores of an Intel Xeon, model 143")
+@pytest.mark.parametrize("begin", readme.BLOCKS)
+def test_output_and_machine_are_replaced(begin: str) -> None:
+    text = readme.BLOCKS[begin][0].read_text()
+    new = readme.updated(text, begin, f"a first line\n\n{begin} as measured\n\n", "a processor, 2 cores")
+    assert readme.block(new, begin)[0] == f"{begin} as measured\n"
+    assert new.count("(on a processor, 2 cores):\n\n```text\n") == 1
+    again = readme.updated(new, begin, readme.block(text, begin)[0], "two cores of an Intel Xeon, model 143")
+    assert again == readme.updated(text, begin, readme.block(text, begin)[0], "two cores of an Intel Xeon, model 143")
 
 
 def test_a_command_that_prints_something_else_changes_nothing() -> None:
-    begin = next(iter(readme.BLOCKS))
+    begin, (page, _) = next(iter(readme.BLOCKS.items()))
     with pytest.raises(ValueError, match="no line of the output begins with"):
-        readme.updated(readme.README.read_text(), {begin: "Traceback"}, "a processor")
+        readme.updated(page.read_text(), begin, "Traceback", "a processor")
     with pytest.raises(ValueError, match="0 blocks"):
         readme.block("no block", begin)
