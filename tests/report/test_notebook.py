@@ -56,3 +56,15 @@ def test_a_machine() -> None:
     html = _shown(topologies.load("ndv4", N=2))
     assert ">16<" in html
     assert "GB/s" in html
+
+
+def test_texts_are_short() -> None:
+    ring = load("ring_allreduce")
+    assert repr(ring) == "<gc3.Algorithm ring_allreduce(R, channels=1, G=1, rails=1): allreduce, in place>"
+    (block,) = gc3.compile(ring, R=4).threadblocks(0)
+    assert repr(block) == "<Threadblock 0 of rank 0: sends to 1, receives from 3, channel 0, 7 steps>"
+    chosen = gc3.select("allreduce", ranks=4, size=1024)
+    assert repr(chosen) == f"<gc3.Selected {str(chosen.explanation).splitlines()[0]}>"
+    for name in ("dgx1", "gb200_nvl72", "summit", "cpu:R=4"):
+        assert len(repr(topologies.load(name)).splitlines()) <= 12
+    assert repr(topologies.load("ndv4:N=2")).startswith("<gc3.Topology ndv4\n  ranks: 16\n  nodes: 2\n")

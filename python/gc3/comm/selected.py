@@ -38,6 +38,10 @@ class Selected:
     explanation: _core.Explanation
     thresholds: tuple[tuple[str, int | None], ...] = ()
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        return f"<gc3.Selected {str(self.explanation).splitlines()[0]}>"
+
     def run(self, inputs: Sequence[npt.ArrayLike | None], **given: Any) -> list[Array | None]:
         """Runs the program with ranks as threads, and returns each rank's output: see `gc3.Program.run`."""
         fifos: dict[str, Any] = {"slots": self.options.slots, "slot_bytes": self.options.slot_bytes}

@@ -106,6 +106,12 @@ class Algorithm:
     file: str
     line: int
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        given = ", ".join(p.name if p.default is None else f"{p.name}={p.default}" for p in self.parameters)
+        mode = {True: "in place", False: "out of place", None: "in and out of place"}[self.in_place]
+        return f"<gc3.Algorithm {self.name}({given}): {self.collective_name}, {mode}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Runs the function inside the current program, as a part of another algorithm."""
         self.function(*args, **kwargs)

@@ -94,6 +94,13 @@ class Threadblock:
     channel: int
     steps: tuple[Instruction, ...]
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        sends = "" if self.send_peer is None else f"sends to {self.send_peer}, "
+        receives = "" if self.recv_peer is None else f"receives from {self.recv_peer}, "
+        peers = f"{sends}{receives}channel {self.channel}" if sends or receives else "local"
+        return f"<Threadblock {self.index} of rank {self.rank}: {peers}, {len(self.steps)} steps>"
+
 
 def threadblocks(program: _core.Program, rank: int) -> tuple[Threadblock, ...]:
     """Returns the threadblocks of a rank."""

@@ -18,6 +18,7 @@ from gc3.topologies.structure import first_defect
 
 # The ports of a rank to a fabric: the resources that sending and receiving use.
 _Ports: TypeAlias = "list[tuple[tuple[int, ...], tuple[int, ...]]]"
+_MOST_FACTS = 10  # of a topology's text
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,17 @@ class Topology(Parts):
         nodes = tuple(rank.node for rank in self.ranks)
         return (("node", nodes), *((v.name, tuple(v.groups[node] for node in nodes)) for v in self.levels))
 
+    def __repr__(self) -> str:
+        """Describes it in a few lines; `gc3.topologies.dumps` writes all of it."""
+        shown = [f"  {name}: {value}" for name, value in self._facts()[:_MOST_FACTS]]
+        more = len(self._facts()) - len(shown)
+        return "\n".join([f"<gc3.Topology {self.name}", *shown, *([f"  and {more} more"] if more else [])]) + ">"
+
     def _repr_html_(self) -> str:
         """Shows it in a notebook."""
+        return notebook.card(self.name, self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
         rows = [
             ("ranks", str(self.rank_count)),
             ("nodes", str(self.node_count)),
@@ -64,7 +74,7 @@ class Topology(Parts):
             known = "bandwidth unknown" if rate is None else f"{rate / 1e9:.4g} GB/s a lane"
             latency = "" if kind.latency_s is None else f", {1e6 * kind.latency_s:.3g} us"
             rows.append((f"link class {kind.name}", known + latency))
-        return notebook.card(self.name, rows)
+        return rows
 
     @cached_property
     def processor(self) -> str | None:
