@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +301,25 @@ def waits_for_a_rank_in_vain() -> None:
 
 def test_a_first_call_that_another_rank_does_not_make(programs: Path) -> None:
     nccl_world.run(waits_for_a_rank_in_vain, programs=programs, GC3_COMM_TIMEOUT=nccl_world.IN_VAIN)
+
+
+def waits_through_a_stop() -> None:
+    (world,) = complete(2)
+    case = Case("allreduce", 2, 300, "int32", [False] * 2)
+    assert case.put(world.ranks[0]) == IN_PROGRESS
+    stopped = float(nccl_world.IN_VAIN) + 1
+    subprocess.run(
+        ["/bin/sh", "-c", f"kill -STOP {os.getpid()}; sleep {stopped}; kill -CONT {os.getpid()}"], check=True
+    )
+    assert case.put(world.ranks[1]) == IN_PROGRESS
+    for rank in world.ranks:
+        assert rank.wait() == SUCCESS
+        rank.synchronize()
+    case.check()
+
+
+def test_a_stop_of_the_process_is_not_counted(programs: Path) -> None:
+    nccl_world.run(waits_through_a_stop, programs=programs, GC3_COMM_TIMEOUT=nccl_world.IN_VAIN)
 
 
 def ends_in_a_group(how: str) -> None:

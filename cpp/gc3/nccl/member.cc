@@ -7,11 +7,10 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::nccl {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 Status checked(int answer, const std::string& what) {
   if (answer == kSuccess) return {};
@@ -22,17 +21,13 @@ Status checked(int answer, const std::string& what) {
       code, what + ": " + real.error_string(answer) + (more == nullptr || *more == 0 ? "" : ", " + std::string(more)));
 }
 
-Clock::time_point after(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 // Between two looks at what other ranks or NCCL do. The thread may be one beside those of the program.
 void rest() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 // The end of an operation of a communicator that may be non-blocking.
-Status finished(const Member& member, int answer, const std::string& what, Clock::time_point end) {
+Status finished(const Member& member, int answer, const std::string& what, core::WaitClock& clock, double timeout_s) {
   while (answer == kInProgress) {
-    if (Clock::now() > end) return Diagnostic(ErrorCode::Timeout, what);
+    if (clock.waited_s() > timeout_s) return Diagnostic(ErrorCode::Timeout, what);
     rest();
     Held held;
     GC3_CHECK(held.add(member));
@@ -93,7 +88,8 @@ bool Member::in_progress() const {
 }
 
 Status wait_for_last(const Member& member, double timeout_s) {
-  return finished(member, kInProgress, "the end of the last call of a communicator", after(timeout_s));
+  core::WaitClock clock;
+  return finished(member, kInProgress, "the end of the last call of a communicator", clock, timeout_s);
 }
 
 Result<int> begin_telling(std::span<Message> messages) {
@@ -123,8 +119,8 @@ Status tell_all(std::span<Message> messages, double timeout_s) {
 }
 
 Status end_telling(std::span<Message> messages, int answer, double timeout_s) {
-  const Clock::time_point end = after(timeout_s);
-  for (const Message& m : messages) GC3_CHECK(finished(*m.of, answer, kWhat, end));
+  core::WaitClock clock;
+  for (const Message& m : messages) GC3_CHECK(finished(*m.of, answer, kWhat, clock, timeout_s));
   for (Message& m : messages) {
     const cuda::Current current(*m.of->device);
     const cuda::CaptureRelaxed relaxed(m.of->device->driver());
@@ -136,7 +132,7 @@ Status end_telling(std::span<Message> messages, int answer, double timeout_s) {
       if (found == cuda::kCudaSuccess) break;
       if (found != cuda::kCudaNotReady) return driver.check(found, kWhat);
       GC3_CHECK(m.of->alive());
-      if (Clock::now() > end) {
+      if (clock.waited_s() > timeout_s) {
         return Diagnostic(ErrorCode::Timeout,
                           "the other ranks do not take part: every rank needs the overlay and the same programs");
       }

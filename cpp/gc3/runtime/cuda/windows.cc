@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gc3/base/errors/devices.h"
+#include "gc3/runtime/core/wait_policy.h"
 
 namespace gc3::cuda {
 
@@ -44,9 +45,9 @@ void Windows::leave() {
 }
 
 Status Windows::finish(int result, const std::string& what) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s_);
+  core::WaitClock clock;
   while (result == kNcclInProgress) {
-    if (std::chrono::steady_clock::now() > end) {
+    if (clock.waited_s() > timeout_s_) {
       leave();  // background work must not write to memory that the caller releases now
       return Diagnostic(ErrorCode::NoWindows, what + ": not there after " + std::to_string(timeout_s_) + " s");
     }
