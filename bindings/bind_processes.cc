@@ -390,10 +390,12 @@ void bind_processes(nb::module_& m) {
           "Collective: a communicator of the ranks with the same color; None for a rank whose color is None.")
       .def(
           "group_of",
-          [](Face& f, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout) {
-            return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted); })};
+          [](Face& f, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout,
+             const std::string& place) {
+            return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted, place); })};
           },
-          "ranks"_a, "name"_a, "timeout"_a.none(), "Collective among `ranks` only: a communicator of these ranks.")
+          "ranks"_a, "name"_a, "timeout"_a.none(), "place"_a,
+          "Collective among `ranks` only: a communicator of these ranks.")
       .def(
           "describe", [](Face& f, const std::string& text) { without_gil([&] { return f.body().describe(text); }); },
           "text"_a, "In the order of calls: ranks whose texts differ learn it with their next call.")

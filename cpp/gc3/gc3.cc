@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -50,11 +51,12 @@ Diagnostic with_advice(Diagnostic problem) {
 struct Communicator::Body {
   std::shared_ptr<comm::Communicator> comm;
 
-  // Tells the other ranks, which make the call, of wrong arguments.
-  Status ended(Status status) const {
-    if (status.ok()) return status;
-    comm->refuse(status.error());
-    return with_advice(std::move(status.error()));
+  // Tells the other ranks, which make the call, of wrong arguments. `Outcome`: a Status or Result.
+  template <class Outcome>
+  Outcome ended(Outcome outcome) const {
+    if (outcome.ok()) return outcome;
+    comm->refuse(outcome.error());
+    return with_advice(std::move(outcome.error()));
   }
   Status call(comm::Call call, std::optional<double> timeout_s) const {
     call.timeout_s = timeout_s;
@@ -88,7 +90,7 @@ struct Communicator::Body {
   std::shared_future<Status> handle_of(Result<std::shared_future<Status>> started, const Done& done) const {
     if (started.ok()) return std::move(started).value();
     std::promise<Status> failed;
-    const Status status = ended(std::move(started.error()));
+    const Status status = ended(Status(std::move(started.error())));
     if (done) done(status);
     failed.set_value(status);
     return failed.get_future().share();
@@ -355,8 +357,13 @@ Result<std::optional<Communicator>> Communicator::split(std::optional<std::uint3
 }
 
 Result<Communicator> Communicator::group(const std::vector<std::uint32_t>& ranks, const std::string& name,
-                                         std::optional<double> timeout) {
-  GC3_ASSIGN(std::unique_ptr<comm::Communicator> made, body_->comm->group(ranks, name, timeout));
+                                         std::optional<double> timeout, const char* file, int line) {
+  const std::string place = std::string(file).substr(std::string_view(file).rfind('/') + 1);
+  Result<std::unique_ptr<comm::Communicator>> group =
+      body_->comm->group(ranks, name, timeout, {}, name.empty() ? place + ":" + std::to_string(line) : "");
+  // Nobody waits for a rank outside the list.
+  if (!group.ok() && std::ranges::find(ranks, rank()) == ranks.end()) return std::move(group.error());
+  GC3_ASSIGN(std::unique_ptr<comm::Communicator> made, body_->ended(std::move(group)));
   return Communicator(std::make_unique<Body>(Body{std::move(made)}));
 }
 

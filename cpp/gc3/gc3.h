@@ -275,9 +275,11 @@ class Communicator {
   [[nodiscard]] Result<std::optional<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
   // Collective among `ranks` only, which must include this rank: a communicator in which they are ranks 0, 1, ... Calls
   // of this communicator may be running. `name` is part of the new one's error messages. `timeout` is in seconds; none:
-  // that of this communicator.
+  // that of this communicator. Groups without a name are made in one order, by the same lines of the program on all of
+  // their ranks; two that one line makes of the same ranks are only told apart by names.
   [[nodiscard]] Result<Communicator> group(const std::vector<std::uint32_t>& ranks, const std::string& name = {},
-                                           std::optional<double> timeout = {});
+                                           std::optional<double> timeout = {}, const char* file = __builtin_FILE(),
+                                           int line = __builtin_LINE());
   // Collective: verifies a program file (.gc3 or MSCCL XML). From then on it serves its collective, before the programs
   // of the folder, for calls whose largest buffer has at least `min_size` and less than `max_size` bytes.
   [[nodiscard]] Status load(const std::string& path, std::uint64_t min_size = 0,

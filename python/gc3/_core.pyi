@@ -1350,7 +1350,7 @@ class Communicator:
         Collective: a communicator of the ranks with the same color; None for a rank whose color is None.
         """
 
-    def group_of(self, ranks: Sequence[int], name: str, timeout: float | None) -> Joined:
+    def group_of(self, ranks: Sequence[int], name: str, timeout: float | None, place: str) -> Joined:
         """Collective among `ranks` only: a communicator of these ranks."""
 
     def describe(self, text: str) -> None:

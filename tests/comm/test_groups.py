@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from concurrent import futures
 from typing import Any
@@ -46,6 +47,28 @@ def test_groups_with_names_are_made_and_used_in_any_order_by_any_thread() -> Non
         return found
 
     assert gc3.spawn(body, 2) == [[[2, 200], [2, 200]]] * 2
+
+
+def test_groups_without_a_name_that_ranks_make_in_another_order_are_an_error_on_all_ranks() -> None:
+    def body(comm: gc3.Communicator) -> list[str]:
+        makes = [
+            lambda: comm.group([0, 1]),
+            lambda: comm.group([0, 1]),
+        ]
+        said: list[str] = []
+        for call in (*(makes if comm.rank == 0 else reversed(makes)), comm.barrier):
+            try:
+                call()
+            except gc3.CommError as problem:
+                said.append(str(problem))
+        return said
+
+    for texts in gc3.spawn(body, 2):
+        assert len(texts) == 3
+        for said in texts:
+            assert said.startswith("GC3-R010 the ranks make different calls: some make a group")
+            for rank in (0, 1):
+                assert re.search(rf"rank {rank}: group of ranks 0, 1, made at test_groups.py:\d", said), said
 
 
 def test_ranks_that_call_something_else_than_a_group_without_a_name_learn_it_at_once() -> None:

@@ -425,10 +425,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
 
 Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std::uint32_t>& ranks, std::string name,
                                                           std::optional<double> timeout_s,
-                                                          const Interrupted& interrupted) {
+                                                          const Interrupted& interrupted, std::string_view place) {
   GC3_CHECK(usable());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
-             core_->subgroup(ranks, std::move(name), timeout_s, interrupted, !busy()));
+             core_->subgroup(ranks, std::move(name), timeout_s, interrupted, !busy(), place));
   return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 

@@ -138,10 +138,10 @@ class Communicator {
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
                                               const Interrupted& interrupted = {});
   // Collective among `ranks` only, which become ranks 0, 1, ... of the new communicator. It has the rows of this one,
-  // and without `timeout_s` its time-out. Calls of this communicator may be running. `name`: see core::Group.
+  // and without `timeout_s` its time-out. Calls of this communicator may be running. `name`, `place`: see core::Group.
   Result<std::unique_ptr<Communicator>> group(const std::vector<std::uint32_t>& ranks, std::string name = {},
-                                              std::optional<double> timeout_s = {},
-                                              const Interrupted& interrupted = {});
+                                              std::optional<double> timeout_s = {}, const Interrupted& interrupted = {},
+                                              std::string_view place = {});
   // Collective among the ranks that have neither ended nor left: a communicator of these, in their order, with the rows
   // of this one. This one may have failed before; if ranks are missing it is given up now.
   Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s = {},

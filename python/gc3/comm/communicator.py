@@ -25,6 +25,7 @@ from gc3.comm.v_forms import VForms, told
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
+from gc3.support.public import users_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -318,7 +319,8 @@ class Communicator(VForms):
         and do not wait for each other before their first call. Between hosts they are made in one order. Groups without
         one are made in the same order on any two ranks that are in several of them, by one thread, and in order with
         the calls of this communicator that are waited for. A difference that can be seen is an error on all ranks at
-        once, and ends this communicator.
+        once, and ends this communicator: another list, another call, or another line of the program. Two groups of the
+        same ranks that one line makes, as in a loop, are only told apart by names.
 
         Args:
             ranks: Ranks of this communicator, including this one. In this order they become ranks 0, 1, ... of the new
@@ -335,7 +337,9 @@ class Communicator(VForms):
         try:
             members = [errors.whole(rank, "rank", 0, self.size - 1, name="RankOutOfRange") for rank in ranks]
             waits = self._timeout if timeout is None else seconds(timeout)
-            return Communicator(self.group_of(members, str(name), waits), waits, self._learning)
+            file, line = users_line()
+            place = f"{os.path.basename(file)}:{line}" if file and not name else ""
+            return Communicator(self.group_of(members, str(name), waits, place), waits, self._learning)
         except errors.UserError as problem:
             outside = members is not None and len(set(members)) == len(members) and self.rank not in members
             if not outside:  # else nobody waits for this rank

@@ -103,6 +103,14 @@ def _caller() -> types.FrameType | None:
     return frame and frame.f_back and frame.f_back.f_back
 
 
+def users_line() -> tuple[str, int]:
+    """Returns the file and line of the user's program that have led here; "" and 0 if there are none."""
+    frame = inspect.currentframe()
+    while frame is not None and _is_ours(frame):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+
+
 def _is_ours(frame: types.FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_HERE)
 
@@ -113,10 +121,7 @@ def _is_users(frame: types.FrameType) -> bool:
 
 
 def _misuse(message: str, notes: collections.abc.Iterable[str] = ()) -> errors.Gc3Error:
-    frame = _caller()
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
-    file, line = (frame.f_code.co_filename, frame.f_lineno) if frame else ("", 0)
+    file, line = users_line()
     return errors.error("BadArgument", message, file=file, line=line, notes=notes)
 
 

@@ -239,10 +239,7 @@ void Group::finish() { store(own_->finished, sequence_, std::memory_order_releas
 
 Status Group::note(const CallRecord& record, std::string_view text) {
   GC3_CHECK(check());
-  store(own_->noted, 0);
-  std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
-  own_->text[text.copy(own_->text, kMostNoted - 1)] = 0;
-  store(own_->noted, sequence_ + 1, std::memory_order_release);
+  own_->say(sequence_ + 1, text);
   GC3_CHECK(begin(record));
   finish();
   bells_.ring();

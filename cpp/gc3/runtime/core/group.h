@@ -73,10 +73,11 @@ class Group {
   // be running. With a `name`, which is part of its error messages, the new group is the one of these ranks and this
   // name, and does not wait for them. Without one, any two ranks make the groups that both are in, and the calls of
   // this group that they wait for, in one order; a difference gives up this group, where it can be seen. `idle`: this
-  // rank has no started call of this group. Without `timeout_s` it has the time-out of this group.
+  // rank has no started call of this group. `place`: the line of the program that makes a group without a name, by
+  // which groups of the same ranks are told apart. Without `timeout_s` it has the time-out of this group.
   Result<std::unique_ptr<Group>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                           std::optional<double> timeout_s, const Interrupted& interrupted,
-                                          bool idle = true);
+                                          bool idle = true, std::string_view place = {});
   // Collective among the ranks that have neither ended nor left: a group of these, in their order. If ranks are
   // missing, this group is given up; it may have been before. If more ranks end meanwhile, the others agree on the
   // rest.
@@ -225,10 +226,10 @@ class Group {
   // waits for another rank here. `near`: the ranks of this host.
   using Key = std::array<std::uint64_t, 2>;
   Result<Extent> find_or_take(const Key& key, const Making& near, Group& group);
-  // Waits until all of `ranks` have made a group without a name.
-  Status meet(Group& made, const Making& making, bool idle);
-  // Why some of them never will, as far as that can be seen.
-  Status check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle);
+  // Waits until all of `ranks` have made a group without a name, in the same place.
+  Status meet(Group& made, const Making& making, bool idle, std::string_view place);
+  // Why some of them never will, as far as that can be seen; `differs`: it is known that they have not.
+  Status check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs = false);
   // The ranks of this group in one that a rank waits for, if this rank has not made that; empty: it is none.
   std::vector<std::uint32_t> other_group(std::uint32_t rank, const Group& made) const;
   // Fails if this group has been given up, unless a group is made after that.

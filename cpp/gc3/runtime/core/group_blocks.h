@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "gc3/runtime/core/group.h"
@@ -124,6 +126,21 @@ struct alignas(128) Group::RankBlock {
   std::uint64_t noted;                  // the call that has the text, see Group::note; 0: it is being written
   char text[kMostNoted];                // ends with a zero
   alignas(64) std::uint64_t awaits[3];  // see Group::Awaits: what and peer, tag, bytes
+
+  void say(std::uint64_t call, std::string_view what) {
+    store(noted, 0);
+    std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
+    text[what.copy(text, kMostNoted - 1)] = 0;
+    store(noted, call, std::memory_order_release);
+  }
+  // The text of a call; none: it has none, or another one has been said since.
+  std::optional<std::string> said(std::uint64_t call) const {
+    if (call == 0 || load(noted, std::memory_order_acquire) != call) return {};
+    std::string found(text, strnlen(text, kMostNoted));
+    std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
+    if (load(noted) != call) return {};
+    return found;
+  }
 };
 
 // After the blocks and the bells, for each pair of ranks: where the memory for messages of one to the other is. Written

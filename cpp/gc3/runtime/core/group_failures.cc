@@ -155,11 +155,7 @@ std::optional<std::string> Group::called(std::uint32_t rank, std::uint64_t seque
   const std::optional<Recorded> call = of.history[sequence % kHistory].read(sequence);
   if (!call) return {};
   std::string what = CallRecord::unpack(call->packed, call->count, call->program).describe();
-  if (load(of.noted, std::memory_order_acquire) == sequence) {
-    const std::string text(of.text, strnlen(of.text, kMostNoted));
-    std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
-    if (load(of.noted) == sequence) what += ": " + text;
-  }
+  if (const std::optional<std::string> text = of.said(sequence)) what += ": " + *text;
   return what;
 }
 

@@ -75,7 +75,7 @@ auto wait_for(Pending& pending, Look look, Check check) -> Result<typename declt
 
 Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                std::optional<double> timeout_s, const Interrupted& interrupted,
-                                               bool idle) {
+                                               bool idle, std::string_view place) {
   if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
   GC3_CHECK(check());
   std::set<std::uint32_t> distinct;
@@ -93,10 +93,11 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   }
   const Making making{ranks, false, interrupted};
   GC3_ASSIGN(std::unique_ptr<Group> group, make(making, std::move(name), timeout_s));
+  if (!place.empty()) group->own_->say(group->sequence_ + 1, place);
   GC3_CHECK(group->begin({CallKind::split}));
   // A name says which group is meant, so its ranks may meet in its first call, in whatever order they make groups.
   if (group->name_.empty()) {
-    if (Status met = meet(*group, making, idle); !met.ok()) {
+    if (Status met = meet(*group, making, idle, place); !met.ok()) {
       return met.error().note("while the group of ranks " + names_of(ranks) + " was made");
     }
   }
@@ -296,23 +297,26 @@ Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& gr
   return found;
 }
 
-Status Group::meet(Group& made, const Making& making, bool idle) {
+Status Group::meet(Group& made, const Making& making, bool idle, std::string_view place) {
   store(own_->making, made.extents_.front().offset, std::memory_order_release);
   const Interrupted look = [&] {
     if (const Status order = check_order(made, making.ranks, idle); !order.ok()) made.give_up(order.error());
     return making.interrupted && making.interrupted();
   };
-  const Result<std::vector<Payload>> met = made.exchange({}, look);
+  const std::uint64_t own = key_of(place)[0];
+  const Result<std::vector<Payload>> met = made.exchange({own}, look);
   store(own_->making, 0);
-  if (met.ok()) return {};
+  if (met.ok()) {
+    const bool same = std::ranges::all_of(met.value(), [&](const Payload& p) { return p[0] == own; });
+    return same ? Status() : check_order(made, making.ranks, idle, true);
+  }
   GC3_CHECK(check());  // a rank that has given this group up may have ended since
   return met.error();
 }
 
-Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle) {
+Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs) {
   GC3_CHECK(check());
   std::map<std::string, std::string> said;
-  bool differs = false;
   const auto say = [&](std::uint32_t r, const std::string& what) {
     said[what] += (said[what].empty() ? "" : ", ") + std::to_string(r);
   };
@@ -329,7 +333,8 @@ Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& r
     const std::uint64_t other_call = refused ? next : begun;
     const std::vector<std::uint32_t> other = r == rank_ ? std::vector<std::uint32_t>() : other_group(r, made);
     if (load(made.block(i).begun, std::memory_order_acquire) != 0) {
-      say(r, "group of ranks " + names_of(ranks));
+      const std::optional<std::string> place = made.block(i).said(1);
+      say(r, "group of ranks " + names_of(ranks) + (place ? ", made at " + *place : ""));
     } else if (left) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator");
     } else if (!other.empty()) {

@@ -108,10 +108,11 @@ Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uin
 
 Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                              std::optional<double> timeout_s,
-                                                             const Interrupted& interrupted, bool idle) {
+                                                             const Interrupted& interrupted, bool idle,
+                                                             std::string_view place) {
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_ASSIGN(std::unique_ptr<core::Group> group,
-             members_->group->subgroup(ranks, std::move(name), timeout_s, interrupted, idle));
+             members_->group->subgroup(ranks, std::move(name), timeout_s, interrupted, idle, place));
   return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 

@@ -84,7 +84,7 @@ class Communicator {
   // See core::Group::subgroup. Calls of this communicator may be running, except close().
   Result<std::unique_ptr<Communicator>> subgroup(const std::vector<std::uint32_t>& ranks, std::string name,
                                                  std::optional<double> timeout_s, const Interrupted& interrupted,
-                                                 bool idle);
+                                                 bool idle, std::string_view place);
   // See core::Group.
   Status note(const core::CallRecord& record, std::string_view text);
   // See core::Group::shrink. No calls may be running on this rank.
