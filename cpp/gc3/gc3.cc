@@ -157,7 +157,9 @@ Status Communicator::all_to_next(const void* input, void* output, std::size_t co
                                  std::optional<double> timeout_s) {
   return body_->call({CollectiveKind::alltonext, input, output, count, type}, timeout_s);
 }
-Status Communicator::barrier(std::optional<double> timeout_s) { return body_->comm->barrier({}, timeout_s); }
+Status Communicator::barrier(std::optional<double> timeout_s) {
+  return body_->ended(body_->comm->barrier({}, timeout_s));
+}
 
 Status Communicator::all_to_all_v(const InputBlocks& input, const OutputBlocks& output, const Counts& counts,
                                   DataType type, std::optional<double> timeout_s) {
@@ -184,7 +186,7 @@ Result<Counts> Communicator::agree_counts(CollectiveKind collective, const Count
   comm::VKnown known{collective, type, ReduceOp::sum, root, 1, {}, {}, {}, timeout_s};
   if (!input.empty()) known.input = input;
   if (!output.empty()) known.output = output;
-  GC3_ASSIGN(comm::VCounts found, body_->comm->agree(known));
+  GC3_ASSIGN(comm::VCounts found, body_->ended(body_->comm->agree(known)));
   return std::move(found.counts);
 }
 
@@ -368,10 +370,12 @@ Result<Communicator> Communicator::group(const std::vector<std::uint32_t>& ranks
 }
 
 Status Communicator::load(const std::string& path, std::uint64_t min_size, std::optional<std::uint64_t> max_size) {
-  GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
-  const verify::Report report = verify::verify(file.program);
-  if (!report.ok()) return report.diagnostics.front();
-  return body_->comm->load(std::move(file.program), min_size, max_size, "load of " + path, path);
+  return body_->ended([&]() -> Status {
+    GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
+    const verify::Report report = verify::verify(file.program);
+    if (!report.ok()) return report.diagnostics.front();
+    return body_->comm->load(std::move(file.program), min_size, max_size, "load of " + path, path);
+  }());
 }
 
 void Communicator::abort() { body_->comm->abort(); }
