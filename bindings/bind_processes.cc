@@ -404,10 +404,12 @@ void bind_processes(nb::module_& m) {
           "In the order of calls: that this rank does not make a call, because its arguments are wrong.")
       .def(
           "shrunk",
-          [](Face& f, std::optional<double> timeout) {
-            return Joined{without_gil([&] { return f.body().shrink(timeout, interrupted); })};
+          [](Face& f, std::optional<double> timeout, const Diagnostic* refused) {
+            return Joined{without_gil([&] { return f.body().shrink(timeout, interrupted, refused); })};
           },
-          "timeout"_a.none(), "Collective among the ranks that are left: a communicator of these.")
+          "timeout"_a.none(), "refused"_a.none() = nb::none(),
+          "Collective among the ranks that are left: a communicator of these. With `refused`, why this rank's call is "
+          "wrong, it only tells the others that.")
       .def(
           "allocate",
           [](Face& f, std::uint64_t bytes) {

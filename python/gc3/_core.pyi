@@ -1363,8 +1363,10 @@ class Communicator:
         In the order of calls: that this rank does not make a call, because its arguments are wrong.
         """
 
-    def shrunk(self, timeout: float | None) -> Joined:
-        """Collective among the ranks that are left: a communicator of these."""
+    def shrunk(self, timeout: float | None, refused: Diagnostic | None = None) -> Joined:
+        """
+        Collective among the ranks that are left: a communicator of these. With `refused`, why this rank's call is wrong, it only tells the others that.
+        """
 
     def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""

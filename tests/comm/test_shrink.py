@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,3 +54,21 @@ def test_a_rank_that_does_not_shrink_is_named() -> None:
         return said
 
     assert "has not made the group" in gc3.spawn(body, 2)[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"), [({"timeout": -1.0}, "timeout=-1.0"), ({"limit": 3}, "shrink(): got an unexpected keyword")]
+)
+def test_wrong_arguments_of_shrink_are_told_to_the_others_at_once(wrong: Any, why: str) -> None:
+    def body(comm: gc3.Communicator) -> tuple[str, float]:
+        with pytest.raises(gc3.Gc3Error) as caught:
+            comm.shrink(**(wrong if comm.rank == 1 else {}))
+        return str(caught.value), float(comm.shrink().all_reduce(np.ones(1))[0])
+
+    found = gc3.spawn(body, 3)
+    assert [total for _, total in found] == [3.0] * 3
+    for rank, (said, _) in enumerate(found):
+        if rank != 1:
+            assert said.startswith("GC3-R010 the ranks make different calls: some shrink the communicator"), said
+            assert "rank 1: a call with wrong arguments: " in said
+        assert why in said

@@ -451,9 +451,9 @@ void Communicator::refuse(const Diagnostic& problem) {
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
-                                                           const Interrupted& interrupted) {
+                                                           const Interrupted& interrupted, const Diagnostic* refused) {
   GC3_CHECK(usable());
-  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted));
+  GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted, refused));
   return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 

@@ -143,9 +143,10 @@ class Communicator {
                                               std::optional<double> timeout_s = {}, const Interrupted& interrupted = {},
                                               std::string_view place = {});
   // Collective among the ranks that have neither ended nor left: a communicator of these, in their order, with the rows
-  // of this one. This one may have failed before; if ranks are missing it is given up now.
+  // of this one. This one may have failed before; if ranks are missing it is given up now. `refused`: see core::Group.
   Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s = {},
-                                               const Interrupted& interrupted = {});
+                                               const Interrupted& interrupted = {},
+                                               const Diagnostic* refused = nullptr);
   // A verified program serves the calls of its collective with at least `first` and less than `end` bytes, before all
   // other rows. `source` and `text` describe the row and the program.
   Status load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end, std::string source,

@@ -8,6 +8,7 @@ array([1., 2.])
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -358,10 +359,19 @@ class Communicator(VForms):
                 progress fails; None: as for this communicator.
 
         Raises:
-            gc3.CommError: A rank that is left does not call it in time.
+            gc3.CommError: A rank that is left does not call it in time, or calls it with wrong arguments.
         """
-        waits = self._timeout if timeout is None else seconds(timeout)
+        try:
+            waits = self._timeout if timeout is None else seconds(timeout)
+        except errors.UserError as problem:
+            self.refuse_shrink(problem.diagnostics[0])
+            raise
         return Communicator(self.shrunk(waits), waits, self._learning)
+
+    def refuse_shrink(self, problem: _core.Diagnostic) -> None:
+        """As `refuse`, of `shrink`: the others meet outside the order of calls, which may have ended."""
+        with contextlib.suppress(errors.Gc3Error):
+            self.shrunk(self._timeout, problem)
 
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks. In a fork of the process it does nothing."""

@@ -88,12 +88,11 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     notes = [f"it is {name.split('.')[-1]}{_plain(form)}" for form in forms]
     told = _misuse(f"{name}(): {min(reasons, key=len)}", notes)
     told.__suppress_context__ = True
-    if (
-        given
-        and isinstance(given[0], (_core.Communicator, _core.Coalesced))
-        and _OF_ALL_RANKS.match(name.split(".")[-1])
-    ):
-        given[0].refuse(told.diagnostics[0])  # the others make the call, and wait for this rank
+    if given and isinstance(given[0], (_core.Communicator, _core.Coalesced)):
+        method = name.split(".")[-1]
+        if method == "shrink" or _OF_ALL_RANKS.match(method):  # the others make the call, and wait for this rank
+            tell: Any = getattr(given[0], "refuse_shrink" if method == "shrink" else "refuse")
+            tell(told.diagnostics[0])
     return told
 
 

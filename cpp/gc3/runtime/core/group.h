@@ -80,8 +80,9 @@ class Group {
                                           bool idle = true, std::string_view place = {});
   // Collective among the ranks that have neither ended nor left: a group of these, in their order. If ranks are
   // missing, this group is given up; it may have been before. If more ranks end meanwhile, the others agree on the
-  // rest.
-  Result<std::unique_ptr<Group>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted);
+  // rest. `refused`: this rank only tells the others, who wait for it, that its call is wrong.
+  Result<std::unique_ptr<Group>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted,
+                                        const Diagnostic* refused = nullptr);
   // Leaves the group. The other ranks can still finish the calls that this rank has finished.
   ~Group();
   Group(const Group&) = delete;

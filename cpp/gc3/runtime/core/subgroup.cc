@@ -106,7 +106,8 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   return group;
 }
 
-Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, const Interrupted& interrupted) {
+Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, const Interrupted& interrupted,
+                                             const Diagnostic* refused) {
   if (!job_->here()) return Diagnostic(ErrorCode::UsedAfterFork, "");
   if (placement_.several()) {
     return Diagnostic(ErrorCode::BetweenHosts, "a communicator whose ranks are on several hosts cannot shrink yet");
@@ -124,6 +125,12 @@ Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, co
       continue;
     }
     Group& group = *made.value();
+    if (refused != nullptr) {
+      const std::string what = CallRecord{.kind = CallKind::refused}.describe() + ": " + refused->message;
+      Diagnostic reason(ErrorCode::CallsDiffer, "some shrink the communicator");
+      group.give_up(reason.note("rank " + std::to_string(rank_) + ": " + what));
+      return *refused;
+    }
     GC3_CHECK(group.begin({CallKind::split}));
     GC3_ASSIGN(const bool met, group.all_posted(*this, making));
     if (!met) continue;

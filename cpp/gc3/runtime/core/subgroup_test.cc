@@ -112,6 +112,33 @@ TEST_CASE("ranks that make other groups without names, or call something else, l
   }
 }
 
+TEST_CASE("groups without names of the same ranks are told apart by the places where they are made") {
+  run_ranks(3, [](Group& world) {
+    if (world.rank() == 2) return true;
+    const bool first = world.rank() == 0;
+    if (!world.subgroup({0, 1}, "", {}, {}, true, "a.py:3").ok()) return false;
+    const auto made = world.subgroup({0, 1}, "", {}, {}, true, first ? "a.py:4" : "a.py:5");
+    if (made.ok() || made.error().code != ErrorCode::CallsDiffer || world.check().ok()) return false;
+    const std::string said = made.error().str();
+    return said.find("rank 0: group of ranks 0, 1, made at a.py:4") != std::string::npos &&
+           said.find("rank 1: group of ranks 0, 1, made at a.py:5") != std::string::npos;
+  });
+}
+
+TEST_CASE("a rank whose shrink() is refused tells the others at once, and all may shrink again") {
+  run_ranks(3, [](Group& world) {
+    const Diagnostic wrong(ErrorCode::BadOption, "timeout=-1");
+    const auto refused = world.shrink(60, {}, world.rank() == 1 ? &wrong : nullptr);
+    if (refused.ok()) return false;
+    const std::string said = refused.error().str();
+    const bool told = refused.error().code == ErrorCode::CallsDiffer &&
+                      said.find("rank 1: a call with wrong arguments: ") != std::string::npos;
+    if (world.rank() == 1 ? refused.error().code != ErrorCode::BadOption : !told) return false;
+    const auto again = world.shrink(60, {});
+    return again.ok() && call(*again.value(), CallKind::barrier, 0).ok();
+  });
+}
+
 TEST_CASE("a group without a name waits for a rank whose started call, or whose earlier call, goes on") {
   run_ranks(2, [](Group& world) {
     Progress progress;

@@ -117,9 +117,9 @@ Result<std::unique_ptr<Communicator>> Communicator::subgroup(const std::vector<s
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
-                                                           const Interrupted& interrupted) {
+                                                           const Interrupted& interrupted, const Diagnostic* refused) {
   if (members_->group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
-  GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->shrink(timeout_s, interrupted));
+  GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->shrink(timeout_s, interrupted, refused));
   return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
 }
 

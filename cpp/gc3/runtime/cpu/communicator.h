@@ -88,7 +88,8 @@ class Communicator {
   // See core::Group.
   Status note(const core::CallRecord& record, std::string_view text);
   // See core::Group::shrink. No calls may be running on this rank.
-  Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted = {});
+  Result<std::unique_ptr<Communicator>> shrink(std::optional<double> timeout_s, const Interrupted& interrupted,
+                                               const Diagnostic* refused);
   // Memory that all ranks can read. It stays valid after close().
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
 
