@@ -201,6 +201,28 @@ TEST_CASE("ranks of other hosts that make another call are named") {
   });
 }
 
+TEST_CASE("what a rank of another host says of a call, or of a group, is told there, too") {
+  run_hosts(Hosting(blocks(2, 2)), [](Group& group) -> std::string {
+    const bool differs = group.rank() == 3;
+    const auto tells = [&](const auto& made, const char* what) {
+      if (made.ok()) return std::string("no difference");
+      const std::string said = made.error().str();
+      return said.find(what) != std::string::npos ? "" : said;
+    };
+    auto pair = group.subgroup({0, 3}, "pair", {}, {});
+    if (group.rank() % 3 == 0 && !pair.ok()) return pair.error().str();
+    if (pair.ok()) {
+      const auto made = pair.value()->subgroup({0, 1}, "", {}, {}, true, differs ? "a.py:2" : "a.py:1");
+      if (std::string wrong = tells(made, "rank 1: group of ranks 0, 1, made at a.py:2"); !wrong.empty()) return wrong;
+    }
+    if (differs && !group.note({CallKind::refused}, "no\nmask").ok()) return "not noted";
+    if (Status status = group.begin({CallKind::barrier}); !status.ok()) {
+      return tells(status, "rank 3: a call with wrong arguments: no\\nmask");
+    }
+    return tells(group.exchange({}, {}), "rank 3: a call with wrong arguments: no\\nmask");
+  });
+}
+
 TEST_CASE("a lost rank, leader or rank 0 is named on all hosts" * doctest::test_suite("waits")) {
   std::vector<Process> worlds;  // at once, since they mostly wait
   for (const std::uint32_t victim : {3U, 2U, 0U}) {

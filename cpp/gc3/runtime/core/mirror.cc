@@ -270,9 +270,17 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
     for (std::size_t p = 0; p < std::size(turn.payload); ++p) block.turns[i].payload[p] = load(turn.payload[p]);
   }
   block.begun = load(from.begun, std::memory_order_acquire);
+  block.noted = load(from.noted);
+  std::string text;
+  if (block.noted != sent.noted) {
+    const std::optional<std::string> said = from.said(block.noted);
+    if (!said) block.noted = sent.noted;  // it is being written
+    text = said.value_or("");
+  }
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) block.awaits[i] = load(from.awaits[i]);
   const bool same = block.begun == sent.begun && block.finished == sent.finished && block.left == sent.left &&
-                    std::ranges::equal(block.turns, sent.turns) && std::ranges::equal(block.awaits, sent.awaits);
+                    block.noted == sent.noted && std::ranges::equal(block.turns, sent.turns) &&
+                    std::ranges::equal(block.awaits, sent.awaits);
   if (same) return;
   std::string entries;
   const std::uint64_t oldest = block.begun > kHistory ? block.begun - kHistory : 0;
@@ -284,7 +292,7 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
   }
   MessageHead head{What::block, job_.hosts().of(view.ranks[rank])};
   if (to) head.to = *to;
-  const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries;
+  const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries + text;
   to ? send_to(*to, message) : send(message);
   sent = block;
 }

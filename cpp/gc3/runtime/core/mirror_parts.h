@@ -20,7 +20,7 @@ namespace mirror {
 
 enum class What : std::uint32_t {
   beat = 1,  // a sign of life, on each connection by itself
-  block,     // Block, then Group::Recorded of calls
+  block,     // Block, then Group::Recorded of calls, then the text of the call `noted` unless it was sent before
   want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
   reason,    // the id of a group that was given up, the code, the text
   state,     // a rank and its Board::State
@@ -42,6 +42,7 @@ struct Block {
   std::uint64_t begun = 0;
   std::uint64_t finished = 0;
   std::uint64_t left = 0;
+  std::uint64_t noted = 0;
   std::uint64_t awaits[3] = {};
   struct Turn {
     std::uint64_t number = 0;

@@ -71,10 +71,9 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
 
 bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
   Block block;
-  if (!reader.take(block) || block.entries > kHistory ||
-      reader.rest().size() != block.entries * sizeof(Group::Recorded)) {
-    return false;
-  }
+  if (!reader.take(block) || block.entries > kHistory) return false;
+  const std::size_t entries = block.entries * sizeof(Group::Recorded);
+  if (reader.rest().size() < entries || reader.rest().size() - entries >= kMostNoted) return false;
   View* const view = find({block.id[0], block.id[1]});
   if (view == nullptr) return true;  // it is told again when the group is made here
   if (block.rank >= view->ranks.size() || job_.hosts().of(view->ranks[block.rank]) != host) return false;
@@ -85,6 +84,7 @@ bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
     if (!reader.take(from) || from.sequence == 0 || from.sequence > block.begun) return false;
     to.history[from.sequence % kHistory].write(from);
   }
+  if (!reader.rest().empty()) to.say(block.noted, reader.rest());
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) store(to.awaits[i], block.awaits[i]);
   store(to.begun, block.begun, std::memory_order_release);
   for (std::size_t i = 0; i < std::size(block.turns); ++i) {
