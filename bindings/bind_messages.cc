@@ -1,5 +1,6 @@
 // Sends and receives between two ranks as methods of a communicator.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -115,6 +116,20 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
   const p2p::Operation& o = d.operation;
   return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits, o.type); }),
                 d.element());
+}
+
+// The bytes of a message of any length.
+nb::tuple recv_whole(Self self, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(*self.p);
+  const p2p::WaitLimits limits = limits_of(timeout);
+  const std::uint32_t from = rank_of(*self.p, source, true);
+  const std::int32_t with = tag_of(tag, true);
+  const std::uint8_t type = p2p::type_of(model::DataType::uint8);
+  p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, type); });
+  std::uint8_t* const at = message.data.release();
+  const nb::capsule owner(at, [](void* held) noexcept { delete[] static_cast<std::uint8_t*>(held); });
+  return nb::make_tuple(got_of(message.got, 1),
+                        nb::ndarray<std::uint8_t, nb::numpy, nb::ndim<1>>(at, {message.got.bytes}, owner));
 }
 
 // Each operation: whether it sends, the array, the rank, the tag.
@@ -234,6 +249,10 @@ void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
           nb::sig("def irecv(self, out: typing.Any, source: int | None = None, tag: int | None = None, "
                   "done: collections.abc.Callable[[], object] | None = None) -> Transfer"),
           "Starts `recv`; another thread calls `done` when it has ended, successfully or not.")
+      .def("recv_whole", &recv_whole, "source"_a.none(), "tag"_a.none(), "timeout"_a.none(),
+           nb::sig("def recv_whole(self, source: int | None, tag: int | None, timeout: float | None) -> "
+                   "tuple[Status, gc3.datatypes.Array]"),
+           "As `recv`, of a message of bytes that may be of any length, which gets an array.")
       .def("run_messages", &run, "operations"_a, "timeout"_a.none() = nothing,
            nb::sig("def run_messages(self, operations: collections.abc.Sequence[tuple[bool, typing.Any, typing.Any, "
                    "typing.Any]], timeout: float | None = None) -> list[Status | None]"),

@@ -1618,6 +1618,11 @@ class Communicator:
         Starts `recv`; another thread calls `done` when it has ended, successfully or not.
         """
 
+    def recv_whole(self, source: int | None, tag: int | None, timeout: float | None) -> tuple[Status, gc3.datatypes.Array]:
+        """
+        As `recv`, of a message of bytes that may be of any length, which gets an array.
+        """
+
     def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
         """All of them at once: whether one sends, its array, rank and tag."""
 

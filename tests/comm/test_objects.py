@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent import futures
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,28 @@ def test_objects_from_rank_to_rank() -> None:
         return comm.send_object(comm.rank, 0, tag=7)
 
     assert gc3.spawn(body, 3) == [[{"text": "é" * 100_000}, 1, 2], None, None]
+
+
+def test_threads_of_one_tag_send_and_receive_whole_objects() -> None:
+    def body(comm: gc3.Communicator) -> list[tuple[int, int]]:
+        def move(thread: int) -> list[tuple[int, int]]:
+            sent = [(thread, turn) for turn in range(50)]
+            for number in sent:
+                if comm.rank == 0:
+                    comm.send_object((number, b"x" * (thread * 50_000)), 1, tag=3)
+            return sent if comm.rank == 0 else [comm.recv_object(tag=3)[0] for _ in sent]
+
+        with futures.ThreadPoolExecutor(4) as threads:
+            found = sorted(number for moved in threads.map(move, range(4)) for number in moved)
+        if comm.rank == 0:
+            comm.send(np.zeros(1, np.uint8), 1, tag=4)
+        else:
+            with pytest.raises(gc3.UserError, match=r"GC3-R023 .* rank 0 with tag 4 is none of send_object"):
+                comm.recv_object(0)
+        return found
+
+    first, second = gc3.spawn(body, 2)
+    assert first == second == [(thread, turn) for thread in range(4) for turn in range(50)]
 
 
 def test_what_mpi_has_and_gc3_has_not() -> None:

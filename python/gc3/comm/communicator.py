@@ -158,10 +158,7 @@ class Communicator(VForms):
         return objects.scatter(self, objs, root)
 
     def send_object(self, obj: Any, to: int, tag: int = 0, timeout: float | None = None) -> None:
-        """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle.
-
-        It is two messages, each with the limit `timeout`, so threads that send or receive at once take other tags.
-        """
+        """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle."""
         objects.send(self, obj, to, tag, timeout)
 
     def recv_object(self, source: int | None = None, tag: int | None = None, timeout: float | None = None) -> Any:

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
     from gc3.datatypes import Array
 
-_MARK = int.from_bytes(b"gc3 obj.", "little")  # begins the message before an object
+_MARK = b"gc3 obj."  # begins the message of an object to one rank
 _FAILED = -1  # instead of a length: there is no object
 _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
 
-def pickled(obj: Any) -> bytes:
-    """Returns the pickle of `obj`: functions and classes of a script or a notebook are included by value."""
+def pickled(obj: Any, mark: bytes = b"") -> bytes:
+    """Returns the pickle of `obj`, after `mark`: functions and classes of a script or a notebook are in it by value."""
     file = io.BytesIO()
+    file.write(mark)
     _Pickler(file).dump(obj)  # pyright: ignore[reportUnknownMemberType]
     return file.getvalue()
 
@@ -58,11 +59,11 @@ class _Pickler(cloudpickle.Pickler):
 class _Pickled:
     """An object as bytes, or the reason why it cannot be pickled."""
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: Any, mark: bytes = b"") -> None:
         self.bytes = np.empty(0, np.uint8)
         self.problem = ""
         try:
-            self.bytes = np.frombuffer(pickled(obj), np.uint8)
+            self.bytes = np.frombuffer(pickled(obj, mark), np.uint8)
         except Exception as problem:
             self.problem = f"{type(obj).__name__}: {problem}"
 
@@ -115,24 +116,19 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
 
 
 def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float | None) -> None:
-    """Implements `Communicator.send_object`: a message with a mark and the length, and one with the bytes."""
-    own = _Pickled(obj)
-    [length] = _agreed(_lengths([own], 1), [own], [comm.rank])
-    comm.send(np.array([_MARK, length], np.int64), to, tag, timeout)
+    """Implements `Communicator.send_object`. It is one message, so that threads may take each other's whole objects."""
+    own = _Pickled(obj, _MARK)
+    _agreed(_lengths([own], 1), [own], [comm.rank])
     comm.send(own.bytes, to, tag, timeout)
 
 
 def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout: float | None) -> Any:
     """Implements `Communicator.recv_object`."""
-    head = np.empty(2, np.int64)
-    first = comm.recv(head, source, tag, timeout)
-    mark, length = head.tolist()
-    if first.count != head.size or mark != _MARK or length < 0:
-        what = f"the message of rank {first.source} with tag {first.tag} is none of send_object"
+    got, part = comm.recv_whole(source, tag, timeout)
+    if part[: len(_MARK)].tobytes() != _MARK:
+        what = f"the message of rank {got.source} with tag {got.tag} is none of send_object"
         raise errors.error("BadObject", what)
-    part = np.empty(length, np.uint8)
-    comm.recv(part, first.source, first.tag, timeout)
-    return _read(comm, part, first.source)
+    return _read(comm, part[len(_MARK) :], got.source)
 
 
 def _lengths(own: Sequence[_Pickled], number: int) -> Array:

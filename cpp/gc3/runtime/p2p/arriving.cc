@@ -1,6 +1,7 @@
 // What comes from other ranks: records, messages that nobody has asked for yet, and the receives that get them.
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "gc3/runtime/p2p/limits.h"
@@ -316,6 +317,16 @@ bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& req
     reason.note("to move the bytes as they are, pass views of uint8 on both sides");
     fail(request, group_.give_up(reason));
     return false;
+  }
+  if (request.call.whole) {
+    request.memory.reset(new (std::nothrow) std::uint8_t[head.bytes]);
+    request.call.data = request.memory.get();
+    request.call.bytes = head.bytes;
+    if (request.memory == nullptr) {
+      fail(request, Diagnostic(ErrorCode::OutOfMemory,
+                               std::to_string(head.bytes) + " bytes for a message of " + group_.who(source)));
+      return false;
+    }
   }
   if (head.bytes <= request.call.bytes) return true;
   fail(request, Diagnostic(ErrorCode::Truncated, group_.who(source) + " has sent " + std::to_string(head.bytes) +

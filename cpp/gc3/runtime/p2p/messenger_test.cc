@@ -59,6 +59,32 @@ std::string every_size(Rank& me) {
   return "";
 }
 
+// Threads that take the same messages get each of them whole.
+std::string whole_by_threads(Rank& me) {
+  if (me.rank() == 0) {
+    for (const std::uint64_t bytes : kSizes) {
+      const Bytes data = content(bytes, bytes);
+      GC3_EXPECT_OK(me.messages->send(data.data(), bytes, 1, 3));
+    }
+    return "";
+  }
+  std::string wrong[2];
+  const auto receive = [&](std::size_t thread) {
+    for (std::size_t i = 0; i < std::size(kSizes) / 2; ++i) {
+      const Result<Whole> got = me.messages->receive_whole(thread == 0 ? 0 : kAnySource, 3);
+      if (!got.ok()) return got.error().str();
+      const std::uint64_t bytes = got.value().got.bytes;
+      const Bytes is(got.value().data.get(), got.value().data.get() + bytes);
+      if (std::string differs = right(is, bytes, bytes); !differs.empty()) return differs;
+    }
+    return std::string();
+  };
+  std::thread beside([&] { wrong[1] = receive(1); });
+  wrong[0] = receive(0);
+  beside.join();
+  return wrong[0] + wrong[1];
+}
+
 // What a rank waits for while the other one is at the message: a collective, a new group, a message of another group.
 using Meet = std::string (*)(Rank& me, Messenger& inner);
 constexpr Meet kMeetings[] = {
@@ -116,6 +142,10 @@ TEST_CASE("messages of every size, received before and after they come, read and
   run({2, true, 30, 2 * kMiB}, every_size);
   run(testing::apart(2, 1), every_size);
   run(testing::apart(2, 1, transport::Fake::Options{1}), every_size);
+}
+
+TEST_CASE("messages of any length get the memory that they need, each by one of several threads") {
+  run_anywhere(2, whole_by_threads);
 }
 
 TEST_CASE("a message in memory that all ranks can read needs no system call") {

@@ -29,6 +29,7 @@ struct Operation {
   std::uint32_t peer = 0;        // or kAnySource
   std::int32_t tag = 0;          // 0 or more, or kAnyTag
   std::uint8_t type = 0;         // of the elements, as type_of() gives it
+  bool whole = false;            // of a receive: its message gets memory when it has come, as much as it needs
 };
 
 // 0 is a type that the engine does not have.
@@ -60,6 +61,12 @@ struct Envelope {
   }
 };
 
+// A message with the memory that it got.
+struct Whole {
+  Envelope got;
+  std::unique_ptr<std::uint8_t[]> data;
+};
+
 // Its buffer belongs to it until it is done. All members but `done` are the Messenger's until then, and guarded by its
 // lock.
 class Request {
@@ -81,8 +88,9 @@ class Request {
     wanted,    // either: the message goes through records because the receiver has asked for it
   };
 
-  const Operation call;
+  Operation call;
   Envelope got;
+  std::unique_ptr<std::uint8_t[]> memory;  // of a `whole` one
   State state = State::waiting;
   std::uint32_t slot = ~std::uint32_t{0};  // of an offer
   std::uint64_t serial = 0;                // of an offer

@@ -140,6 +140,22 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
   return request.got;
 }
 
+Result<Whole> Messenger::receive_whole(std::uint32_t source, std::int32_t tag, const WaitLimits& limits,
+                                       std::uint8_t type) {
+  Operation operation = receive_of(nullptr, 0, source, tag, type);
+  operation.whole = true;
+  GC3_CHECK(check(operation));
+  std::unique_lock lock(mutex_);
+  GC3_CHECK(open_still());
+  Request request(operation);
+  GC3_CHECK(begin(request));
+  const Inside inside(*this);
+  lock.unlock();
+  Request* const one = &request;
+  GC3_CHECK(complete({&one, 1}, limits, true));
+  return Whole{request.got, std::move(request.memory)};
+}
+
 Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const WaitLimits& limits) {
   for (const Operation& operation : operations) GC3_CHECK(check(operation));
   std::deque<Request> requests;
