@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias, cast
 
 from gc3 import _core, errors
-from gc3.support.public import public_names
+from gc3.support.public import misfit, public_names
 
 __all__ = [
     "BUILTIN",
@@ -308,6 +308,8 @@ def _custom(
     is_open = (expect is None and callable(check)) or expect == WHATEVER_IT_MAKES
     if (is_open and check is not None and expect is not None) or (not is_open and (check or expect is None)):
         raise _bad(name, f'give one of expect= (data, a function or "{WHATEVER_IT_MAKES}") and check= (a function)')
+    if check is not None:
+        _check_takes(name, "check", check, "made")
     wanted_at = _wanted(name, outputs, {} if is_open or expect is None else expect)
     begin, terms = [0], list[InputChunk]()
     for rank, size in enumerate(outputs):
@@ -353,11 +355,17 @@ def cut(collective: Collective, parts: int) -> Collective:
 def _wanted(name: str, outputs: Sequence[int], expect: Expect | str) -> Callable[[int, int], Expected]:
     """Returns the function of rank and index that `expect` stands for."""
     if callable(expect):
+        _check_takes(name, "expect", expect, "rank", "index")
         return expect
     if not isinstance(expect, Mapping):
         raise _bad(name, f"expect is a mapping, a function or {WHATEVER_IT_MAKES!r}, not {expect!r}")
     _check_places(name, outputs, expect)
     return lambda rank, index: expect.get((rank, index))
+
+
+def _check_takes(name: str, what: str, function: object, *given: str) -> None:
+    if why := misfit(function, *given):
+        raise _bad(name, f"{what} is a function of {' and '.join(given)}: {why}")
 
 
 def _check_places(name: str, outputs: Sequence[int], expect: Mapping[tuple[int, int], Expected]) -> None:
@@ -415,6 +423,8 @@ def _cut_alias(at: int | None, parts: int) -> int | None:
 def _aliases(name: str, alias: Callable[[int], Place] | Sequence[Place] | None, ranks: int) -> tuple[int | None, ...]:
     if alias is None:
         return (None,) * ranks
+    if callable(alias):
+        _check_takes(name, "alias", alias, "rank")
     places = [alias(rank) for rank in range(ranks)] if callable(alias) else list(alias)
     if len(places) != ranks:
         raise _bad(name, f"alias names {len(places)} ranks of {ranks}")

@@ -241,7 +241,13 @@ def test_the_output_of_ranks_appears_in_this_process(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("ranks_", "fn", "code"), [(0, print, "GC3-L017"), (2, None, "GC3-L017"), (2, threading.Lock().acquire, "GC3-R023")]
+    ("ranks_", "fn", "code"),
+    [
+        (0, print, "GC3-L017"),
+        (2, None, "GC3-L017"),
+        (2, lambda: 0, "GC3-L017"),
+        (2, threading.Lock().acquire, "GC3-R023"),
+    ],
 )
 def test_mistakes(ranks_: int, fn: Any, code: str) -> None:
     with pytest.raises(gc3.UserError) as caught:

@@ -102,12 +102,15 @@ def test_custom_alias_both_ways() -> None:
         ({"inputs": [1], "outputs": [2], "expect": {}, "alias": [("output", 2)]}, "does not fit"),
         ({"inputs": [1], "outputs": [1], "expect": {}, "alias": [("scratch", 0)]}, "alias of rank 0"),
         ({"inputs": [1], "outputs": [1], "expect": {}, "alias": []}, "alias names 0 ranks of 1"),
+        ({"inputs": [1], "outputs": [1], "expect": lambda _: None}, "of rank and index: too many positional"),
+        ({"inputs": [1], "outputs": [1], "check": lambda: True}, "check is a function of made: too many positional"),
+        ({"inputs": [1], "outputs": [1], "expect": {}, "alias": lambda a, b: a + b}, "of rank: missing a required"),
     ],
 )
 def test_custom_mistakes_are_reported(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         custom("mine", **arguments)  # type: ignore[arg-type]
-    assert caught.value.code == "GC3-M001"
+    assert (caught.value.code, caught.value.file) == ("GC3-M001", __file__)
 
 
 def test_custom_has_its_own_ranks_and_chunks() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import errors
 from gc3.comm.objects import pickled, unpickled
+from gc3.support.public import misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -79,6 +80,8 @@ def spawn(
     """
     if not callable(fn):
         raise errors.error("BadArgument", f"fn={fn!r}; expected a function of a communicator")
+    if why := misfit(fn, "comm", *args, **kwargs):
+        raise errors.error("BadArgument", f"fn is called with a communicator and the arguments of spawn: {why}")
     size = errors.whole(ranks, "ranks", 1)
     try:
         call = pickled((fn, args, kwargs))

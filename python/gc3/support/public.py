@@ -96,6 +96,17 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     return told
 
 
+def misfit(function: Any, /, *given: Any, **named: Any) -> str:
+    """Says why a user's function cannot be called with these; "" if it can, or if it does not say what it takes."""
+    try:
+        inspect.signature(function).bind(*given, **named)
+    except TypeError as problem:
+        return str(problem)
+    except ValueError:
+        pass
+    return ""
+
+
 def _caller() -> types.FrameType | None:
     """The frame that called the function of this module that calls this."""
     frame = inspect.currentframe()
