@@ -11,7 +11,6 @@
 #include <nanobind/stl/vector.h>
 #include <nanobind/typing.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
