@@ -92,6 +92,28 @@ def test_wrong_calls_of_every_method_of_a_communicator() -> None:
         assert comm.recv(np.empty(1)).count == 1
 
 
+def test_wrong_calls_of_those_methods_that_all_ranks_call_are_told_to_them() -> None:
+    class Told(gc3.Communicator):
+        def refuse(self, problem: Any) -> None:
+            said.append(problem.message)
+
+        refuse_shrink = refuse
+
+    said: list[str] = []
+    calls = "all_gather all_gather_object all_gather_v all_reduce_async all_to_all_many barrier coalesce group load run"
+    with gc3.init(rank=0, size=1, job="public") as comm:
+        comm.__class__ = Told
+        for name in (*calls.split(), "scatter_v_async", "shrink", "split", "time", "reduce_many_async"):
+            told(getattr(comm, name), surplus=1)
+            assert len(said) == 1, name
+            assert f".{name}(): " in said.pop()
+        for name in ("abort", "batch", "close", "empty", "explain", "irecv", "recv_object", "run_messages", "send"):
+            told(getattr(comm, name), surplus=1)
+        for name in ("explain_call", "find_program", "group_of", "load_proven", "run_plain", "split_off", "start_v"):
+            told(getattr(comm, name), surplus=1)
+        assert not said
+
+
 def test_the_message_names_the_argument_the_signature_and_the_users_line() -> None:
     with gc3.init(rank=0, size=1, job="public") as comm:
         x = np.ones(1)

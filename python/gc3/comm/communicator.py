@@ -9,6 +9,7 @@ array([1., 2.])
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import operator
@@ -26,7 +27,7 @@ from gc3.comm.v_forms import VForms, told
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
-from gc3.support.public import users_line
+from gc3.support.public import of_all_ranks, users_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +134,7 @@ class Communicator(VForms):
 
     # Objects. Unpickling runs code that the sender has chosen, so it is refused if a rank has changed its user.
 
+    @of_all_ranks
     def broadcast_object(self, obj: Any, root: int = 0) -> Any:
         """Returns the root's `obj` on all ranks: on the root the object itself, elsewhere a copy made with pickle.
 
@@ -142,10 +144,12 @@ class Communicator(VForms):
         """
         return objects.broadcast(self, obj, root)
 
+    @of_all_ranks
     def all_gather_object(self, obj: Any) -> list[Any]:
         """Returns the objects of all ranks, by rank; raises the errors of `broadcast_object`."""
         return objects.all_gather(self, obj) or []
 
+    @of_all_ranks
     def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
         """Returns the objects of all ranks, by rank, on the root, and None elsewhere.
 
@@ -153,6 +157,7 @@ class Communicator(VForms):
         """
         return objects.all_gather(self, obj, root)
 
+    @of_all_ranks
     def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
         """Returns the root's ``objs[r]`` on rank r; raises the errors of `broadcast_object`. Other ranks give None."""
         return objects.scatter(self, objs, root)
@@ -189,6 +194,7 @@ class Communicator(VForms):
         self.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
         return loaded
 
+    @of_all_ranks
     def run(
         self,
         program: Program,
@@ -309,6 +315,7 @@ class Communicator(VForms):
         joined = self.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout, self._learning)
 
+    @of_all_ranks
     def group(self, ranks: Sequence[int], *, name: str = "", timeout: float | None = None) -> Communicator:
         """Returns a communicator of some ranks. Only these ranks call it.
 
@@ -344,6 +351,7 @@ class Communicator(VForms):
                 self.refuse(problem.diagnostics[0])
             raise
 
+    @functools.partial(of_all_ranks, tells="refuse_shrink")
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the ranks that have neither ended nor closed this one, in their order.
 

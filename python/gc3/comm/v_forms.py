@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gc3 import _core, datatypes, errors
 from gc3.comm import v_calls
+from gc3.support.public import of_all_ranks
 
 Done = Callable[[], object] | None
 Timeout = float | None
@@ -28,7 +29,7 @@ def told(make: Callable[Concatenate[Self, Given], Result]) -> Callable[Concatena
             comm.refuse(problem.diagnostics[0])
             raise
 
-    return made
+    return of_all_ranks(made)
 
 
 class VForms(_core.Communicator):
@@ -38,6 +39,7 @@ class VForms(_core.Communicator):
     whose name ends in ``_async`` returns a handle; where counts have to be exchanged, that is done before.
     """
 
+    @of_all_ranks
     def all_to_all_v(
         self, x: Any, send_counts: Any = None, recv_counts: Any = None, *, out: Any = None, timeout: Timeout = None
     ) -> Any:
@@ -61,6 +63,7 @@ class VForms(_core.Communicator):
         """
         return self._all_to_all_v(x, send_counts, recv_counts, out, later=False, timeout=timeout)
 
+    @of_all_ranks
     def all_gather_v(self, x: Any, counts: Any = None, *, out: Any = None, timeout: Timeout = None) -> Any:
         """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on every rank.
 
@@ -76,6 +79,7 @@ class VForms(_core.Communicator):
         """
         return self._all_gather_v(x, counts, out, later=False, timeout=timeout)
 
+    @of_all_ranks
     def reduce_scatter_v(
         self, x: Any, counts: Any = None, op: datatypes.Op = "sum", *, out: Any = None, timeout: Timeout = None
     ) -> Any:
@@ -94,6 +98,7 @@ class VForms(_core.Communicator):
         """
         return self._reduce_scatter_v(x, counts, op, out, later=False, timeout=timeout)
 
+    @of_all_ranks
     def gather_v(self, x: Any, root: int = 0, *, out: Any = None, timeout: Timeout = None) -> Any:
         """Returns all ranks' `x`, of any numbers of rows, joined along the first axis, on the root, None elsewhere.
 
@@ -101,6 +106,7 @@ class VForms(_core.Communicator):
         """
         return self._gather_v(x, root, out, later=False, timeout=timeout)
 
+    @of_all_ranks
     def scatter_v(
         self, x: Any = None, counts: Any = None, root: int = 0, *, out: Any = None, timeout: Timeout = None
     ) -> Any:
@@ -119,6 +125,7 @@ class VForms(_core.Communicator):
         """
         return self._scatter_v(x, counts, root, out, later=False, timeout=timeout)
 
+    @of_all_ranks
     def all_to_all_v_async(
         self,
         x: Any,
@@ -132,12 +139,14 @@ class VForms(_core.Communicator):
         """Starts `all_to_all_v`."""
         return self._all_to_all_v(x, send_counts, recv_counts, out, later=True, done=done, timeout=timeout)
 
+    @of_all_ranks
     def all_gather_v_async(
         self, x: Any, counts: Any = None, *, out: Any = None, done: Done = None, timeout: Timeout = None
     ) -> _core.Handle[Any]:
         """Starts `all_gather_v`."""
         return self._all_gather_v(x, counts, out, later=True, done=done, timeout=timeout)
 
+    @of_all_ranks
     def reduce_scatter_v_async(
         self,
         x: Any,
@@ -151,12 +160,14 @@ class VForms(_core.Communicator):
         """Starts `reduce_scatter_v`."""
         return self._reduce_scatter_v(x, counts, op, out, later=True, done=done, timeout=timeout)
 
+    @of_all_ranks
     def gather_v_async(
         self, x: Any, root: int = 0, *, out: Any = None, done: Done = None, timeout: Timeout = None
     ) -> _core.Handle[Any]:
         """Starts `gather_v`."""
         return self._gather_v(x, root, out, later=True, done=done, timeout=timeout)
 
+    @of_all_ranks
     def scatter_v_async(
         self,
         x: Any = None,

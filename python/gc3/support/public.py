@@ -12,20 +12,34 @@ import sys
 import traceback
 import types
 import typing
-from typing import Any
+from typing import Any, TypeVar
 
 from gc3 import _core, errors
+
+Method = TypeVar("Method")
 
 _HERE = os.path.dirname(errors.__file__) + os.sep
 _METHOD: Any = vars(_core.Communicator)["all_reduce"].__class__
 _BOUND: Any = (classmethod, staticmethod)
 _KINDS: Any = (types.FunctionType, type(_core.chunk), _METHOD)
 _CONSTRUCTORS = ("__init__", "__new__", "__call__")
-_OF_ALL_RANKS = re.compile("all_|barrier|broadcast|coalesce|gather|group|load|reduce|run|scatter|split|start|time")
+_NOTED = [name for name in vars(_core.Coalesced) if not name.startswith("_") and name != "refuse"]
+_FORMS = [name + form for name in _NOTED if name != "start" for form in ("", "_async", "_many", "_many_async")]
 _MOST = 60  # characters of a value in a message
 _SCALARS = (bool, float, complex, type(None))
 _SIZED = (str, bytes, list, tuple, dict, set, frozenset, range)
 _done: set[type] = set()
+_tells: dict[Any, str] = {  # see of_all_ranks
+    vars(part)[name]: "refuse"
+    for part, names in ((_core.Coalesced, _NOTED), (_core.Communicator, ["barrier", "coalesce", *_FORMS]))
+    for name in names
+}
+
+
+def of_all_ranks(function: Method, tells: str = "refuse") -> Method:
+    """Marks a method that all ranks call; its `tells` tells the others, who wait, of wrong arguments on this one."""
+    _tells[function] = tells
+    return function
 
 
 def public(offered: Any) -> Any:
@@ -88,11 +102,8 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     notes = [f"it is {name.split('.')[-1]}{_plain(form)}" for form in forms]
     told = _misuse(f"{name}(): {min(reasons, key=len)}", notes)
     told.__suppress_context__ = True
-    if given and isinstance(given[0], (_core.Communicator, _core.Coalesced)):
-        method = name.split(".")[-1]
-        if method == "shrink" or _OF_ALL_RANKS.match(method):  # the others make the call, and wait for this rank
-            tell: Any = getattr(given[0], "refuse_shrink" if method == "shrink" else "refuse")
-            tell(told.diagnostics[0])
+    if given and function in _tells and isinstance(given[0], (_core.Communicator, _core.Coalesced)):
+        getattr(given[0], _tells[function])(told.diagnostics[0])
     return told
 
 
