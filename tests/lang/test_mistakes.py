@@ -92,6 +92,7 @@ def test_a_program_without_an_algorithm_is_placed_where_it_begins() -> None:
     [
         ({"collective": "allgathr"}, "no collective 'allgathr'"),
         ({"collective": "broadcast", "root": 7}, "root 7"),
+        ({"collective": lambda: None}, "collective=None"),
         ({"ranks": lambda R: R / 2}, "ranks=1.5"),
         ({"ranks": lambda R: f"{R}"}, "ranks='3'"),
         ({"ranks": 100_000}, "chunks in a buffer"),

@@ -60,6 +60,8 @@ class SourceProgram:
         where = _caller() if where is None else where
         try:
             about = collectives.get(collective) if isinstance(collective, str) else collective
+            if not isinstance(about, collectives.Collective):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise errors.error("BadCollective", f"collective={about!r}; expected a name, or what custom() returns")
             for what, value in (("ranks", ranks), ("chunks", chunks), ("root", root), ("gpus_per_node", gpus_per_node)):
                 if value is not None:
                     low = 0 if what in ("root", "gpus_per_node") else 1
