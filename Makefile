@@ -224,9 +224,10 @@ cuda-check: $(VENV)/.group-cuda build
 cuda-check-if-changed: build
 	@$(BIN)/python tools/cuda_check.py --is-checked || $(MAKE) cuda-check
 
-# An editable installation: Python files are used in place. It is repeated only when the project file changes. `build`
-# keeps the compiled core up to date, which takes a fraction of a second if nothing has changed.
-$(VENV)/.editable: $(VENV)/.group-build pyproject.toml
+# An editable installation: Python files are used in place. It is repeated only when the project file changes, or a
+# package, because its table of modules is wrong when a package takes the place of one. `build` keeps the compiled core
+# up to date, which takes a fraction of a second if nothing has changed.
+$(VENV)/.editable: $(VENV)/.group-build pyproject.toml $(shell find python/gc3 -name __init__.py)
 	@mkdir -p $(BUILD) && cmake --preset release -D Python_EXECUTABLE=$(abspath $(BIN))/python $(WERROR) >$(BUILD)/configure.log
 	$(call COMPILE,the core) _core
 	$(STEP) "Installing gc3 and what it needs" $(BIN)/pip install -q --no-build-isolation -C build-dir=$(BUILD) \

@@ -20,7 +20,7 @@ from gc3.algorithms import load
 from gc3.comm.selection import Table, read_rows
 from gc3.sim import preset_file
 from gc3.support import files
-from gc3.synth import custom
+from gc3.synth.problem import custom
 from gc3.topologies import document
 from gc3.topologies.importing import import_file
 from gc3.tune.record import Record

@@ -14,18 +14,9 @@ import pytest
 from gc3 import algorithms, collectives, lang, sim, synth, topologies
 from gc3.errors import UserError
 from gc3.runtime.checking import Case
-from gc3.synth import (
-    FOUND,
-    IMPOSSIBLE,
-    OPEN,
-    Network,
-    Solvers,
-    Task,
-    check,
-    cuts,
-    demand,
-    problem,
-)
+from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Network, Solvers, Task
+from gc3.synth.bounds import cuts
+from gc3.synth.problem import check, demand
 from ranks import LOAD
 from small_networks import random_network, ring, session, switch
 
@@ -285,7 +276,7 @@ def test_mistakes(solvers: Solvers) -> None:
         (lambda: Task(here, "allgather").solve(0, 2, 2), "chunks=0"),
         (lambda: Task(here, "allgather").solve(1, 3, 2), "rounds=2"),
         (lambda: Task(session(solvers, ring(3)), gatherv()), "is for 4 ranks"),
-        (lambda: problem.custom(collectives.get("allgather")), "is built in"),
+        (lambda: demand.custom_problem(collectives.get("allgather")), "is built in"),
         (lambda: Network.of_relation("x", 2, [([(0, 2)], 1)]), "no link"),
         (lambda: Network.of_relation("x", 2, [([(0, 1)], -1)]), "bound"),
     ):

@@ -20,7 +20,7 @@ from gc3.cli.command import Command
 from gc3.cli.main import main
 from gc3.cli.synth import synth_command
 from gc3.errors import UserError
-from gc3.synth import custom
+from gc3.synth.problem import custom
 from ranks import LOAD, LONGEST
 
 pytestmark = pytest.mark.python_only
@@ -354,7 +354,7 @@ def test_losses_add_up() -> None:
     assert "of 4 ranks" in result.output, result.output
 
 
-@pytest.mark.parametrize("slow", ["gc3.synth.custom.read", "gc3.topologies.load", "gc3.synth.Network.of"])
+@pytest.mark.parametrize("slow", ["gc3.synth.problem.custom.read", "gc3.topologies.load", "gc3.synth.Network.of"])
 @pytest.mark.parametrize("options", ["", "--json"])
 def test_the_time_limit_includes_all_that_precedes_the_search(
     monkeypatch: pytest.MonkeyPatch, slow: str, options: str

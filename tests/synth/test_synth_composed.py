@@ -13,24 +13,10 @@ from click.testing import CliRunner, Result
 from gc3 import collectives, topologies
 from gc3.cli.main import main
 from gc3.errors import UserError
-from gc3.synth import (
-    FOUND,
-    IMPOSSIBLE,
-    OPEN,
-    Demand,
-    Network,
-    Outcome,
-    Solvers,
-    Task,
-    check,
-    demand,
-    detours,
-    flows,
-    formula,
-    rooted,
-    symmetry,
-)
-from gc3.synth.demand import Piece
+from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Demand, Network, Outcome, Solvers, Task
+from gc3.synth.methods import flow_over_time, flow_rounding, satisfiability
+from gc3.synth.problem import check, demand, symmetry
+from gc3.synth.problem.demand import Piece
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -43,13 +29,13 @@ def gc3(line: str) -> Result:
 def test_chunks_turn_around_the_root(solvers: Solvers) -> None:
     network = Network.of(topologies.load("torus:X=4,Y=4"))
     wanted = demand.builtin("broadcast", 16, 8)
-    groups = list(rooted.turnings(network, wanted))
+    groups = list(symmetry.turnings(network, wanted))
     assert {8, 4, 2} <= {g.order for g in groups}
     for group in groups:
         assert all(p[0] == 0 and symmetry.is_automorphism(network, wanted, p) for p in group.elements)
         images = [[group.chunk_image(wanted, c, h) for h in range(group.order)] for c in group.chosen(wanted)]
         assert sorted(c for orbit in images for c in orbit) == list(range(8))  # each chunk once
-    status, found = formula.decide(solvers, network, wanted, [2, 1, 1, 3], groups[0], 20.0)
+    status, found = satisfiability.decide(solvers, network, wanted, [2, 1, 1, 3], groups[0], 20.0)
     assert status in ("sat", "unsat")
     if found is not None:
         check.check(network, wanted, found)
@@ -61,10 +47,10 @@ def test_chunks_turn_around_the_root(solvers: Solvers) -> None:
 
 def test_only_one_piece_to_all_turns() -> None:
     network = ring(4)
-    assert not list(rooted.turnings(network, demand.builtin("allgather", 4, 4)))
-    assert not list(rooted.turnings(network, Demand("part", 4, 1, 0, (Piece(0, frozenset({1, 2}), 2),))))
-    assert [g.order for g in rooted.turnings(network, demand.builtin("broadcast", 4, 2))] == [2]
-    assert not list(rooted.turnings(network, demand.builtin("broadcast", 4, 3)))
+    assert not list(symmetry.turnings(network, demand.builtin("allgather", 4, 4)))
+    assert not list(symmetry.turnings(network, Demand("part", 4, 1, 0, (Piece(0, frozenset({1, 2}), 2),))))
+    assert [g.order for g in symmetry.turnings(network, demand.builtin("broadcast", 4, 2))] == [2]
+    assert not list(symmetry.turnings(network, demand.builtin("broadcast", 4, 3)))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -74,8 +60,8 @@ def test_order_among_chunks_changes_no_answer(solvers: Solvers, seed: int) -> No
     for name, chunks in (("broadcast", 3), ("allgather", 2)):
         wanted = demand.builtin(name, network.ranks, chunks)
         for rounds in ([1, 1], [1, 2], [2, 2], [1, 1, 2]):
-            free, _ = formula.decide(solvers, network, wanted, rounds, nothing, 20.0)
-            ordered, found = formula.decide(solvers, network, wanted, rounds, nothing, 20.0, ordered=True)
+            free, _ = satisfiability.decide(solvers, network, wanted, rounds, nothing, 20.0)
+            ordered, found = satisfiability.decide(solvers, network, wanted, rounds, nothing, 20.0, ordered=True)
             assert ordered == free
             if found is not None:
                 check.check(network, wanted, found)
@@ -89,7 +75,7 @@ def test_every_split_is_refuted(solvers: Solvers) -> None:
 
 
 def test_large_flows_in_two_steps(solvers: Solvers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows, "MANY", 0)
+    monkeypatch.setattr(flow_over_time, "MANY", 0)
     outcome = Task(session(solvers, "torus:X=4,Y=4"), "alltoall").solve(16, 4, 8)
     assert outcome.status == FOUND
     assert outcome.fewest is not None
@@ -104,7 +90,7 @@ def test_flows_without_symmetry_are_rounded(solvers: Solvers, monkeypatch: pytes
     exact = Task(session(solvers, network), "alltoall").least_rounds(9, 3)
     assert exact.result is not None
     rounds = exact.result.cost[2]
-    monkeypatch.setattr(flows, "MANY", 10)
+    monkeypatch.setattr(flow_over_time, "MANY", 10)
     for more in (0, 1):
         answer = session(solvers, network).solve(wanted, 3, rounds + more)
         assert answer.status == FOUND
@@ -122,7 +108,7 @@ def test_detours(monkeypatch: pytest.MonkeyPatch) -> None:
     both = {(edge[0, 1], 0): 2, (edge[1, 2], 1): 2, (-1 - 2, 2): 2}
     other = {(edge[3, 2], 1): 1, (-1 - 3, 0): 1, (-1 - 2, 2): 1}
     chance = random.Random(0)  # noqa: S311 - nothing secret
-    found = detours.Detours(network, limit, price, {0: both, 3: other}).run(math.inf, chance, lambda _: None)
+    found = flow_rounding.Detours(network, limit, price, {0: both, 3: other}).run(math.inf, chance, lambda _: None)
     assert found is not None
     for place in limit:
         assert 0 <= sum(amounts.get(place, 0) for amounts in found.values()) <= 1
@@ -138,10 +124,10 @@ def test_detours(monkeypatch: pytest.MonkeyPatch) -> None:
             assert not any(at.values())  # all data is sent on, or waits
             at = after
         assert at == {2: count}
-    monkeypatch.setattr(detours, "_PATIENCE", 20)
+    monkeypatch.setattr(flow_rounding, "_PATIENCE", 20)
     three = {(edge[0, 1], 0): 3, (edge[1, 2], 1): 3, (-1 - 2, 2): 3}
     narrow = {**limit, (edge[0, 3], 0): 0, (edge[0, 3], 1): 0}
-    assert detours.Detours(network, narrow, price, {0: three}).run(math.inf, chance, lambda _: None) is None
+    assert flow_rounding.Detours(network, narrow, price, {0: three}).run(math.inf, chance, lambda _: None) is None
 
 
 @pytest.mark.parametrize("name", [n for n in demand.NAMES if n != "alltonext"])

@@ -14,8 +14,9 @@ from gc3.collectives import Collective
 from gc3.errors import UserError
 from gc3.runtime.checking import Case
 from gc3.runtime.program import Program
-from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Solvers, Task, custom, problem
-from gc3.synth.reducing import combining_bound
+from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Solvers, Task
+from gc3.synth.bounds.collective import combining_bound
+from gc3.synth.problem import custom, demand
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -146,9 +147,9 @@ def test_nothing_to_move(solvers: Solvers, tmp_path: Path, chunks: int) -> None:
 
 def test_bounds_of_sums() -> None:
     line = Network.of_relation("line", 3, [([(0, 1)], 1), ([(1, 2)], 1), ([(2, 1)], 1), ([(1, 0)], 1)])
-    both = problem.Item(frozenset({0, 2}), frozenset({0, 2}))
+    both = demand.Item(frozenset({0, 2}), frozenset({0, 2}))
     assert combining_bound(line, [both] * 4).rounds == 4
-    assert combining_bound(line, [problem.Item(frozenset({1}), frozenset({1}))]).rounds == 0
+    assert combining_bound(line, [demand.Item(frozenset({1}), frozenset({1}))]).rounds == 0
     one_way = Network.of_relation("one way", 3, [([(0, 1)], 1), ([(1, 2)], 1)])
     assert "nothing can leave rank" in combining_bound(one_way, [both]).proof
 
@@ -183,7 +184,7 @@ def sums(**expect: Any) -> Collective:
 )
 def test_what_cannot_be_synthesized(wanted: Collective, why: str) -> None:
     with pytest.raises(UserError, match=why):
-        problem.custom(wanted)
+        demand.custom_problem(wanted)
 
 
 GROUP = {"collective": "reduce", "ranks": [0, 1]}
@@ -217,5 +218,5 @@ def test_invalid_files(tmp_path: Path, content: dict[str, Any], why: str) -> Non
 
 
 def test_the_names(solvers: Solvers) -> None:
-    assert problem.custom_name("allreduce") == "custom-allreduce"
+    assert demand.custom_name("allreduce") == "custom-allreduce"
     assert synth.Task(session(solvers, ring(3)), "allreduce").problem(3).layout is None

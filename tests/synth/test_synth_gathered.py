@@ -10,9 +10,9 @@ import pytest
 from gc3 import sim, synth, topologies
 from gc3.lang import compile as compile_program
 from gc3.runtime.program import verify
-from gc3.synth.gathered import gathered
-from gc3.synth.problem import Item
-from gc3.synth.schedule import Schedule
+from gc3.synth.problem.demand import Item
+from gc3.synth.problem.schedule import Schedule
+from gc3.synth.result import gathered
 
 pytestmark = pytest.mark.python_only
 

@@ -13,7 +13,7 @@ import gc3
 from gc3 import errors, sim, topologies
 from gc3.cli.main import main
 from gc3.synth import FOUND, IMPOSSIBLE, OPEN, Network, Outcome, Result, Schedule, Session, Solvers, Task, result
-from gc3.synth.problem import builtin
+from gc3.synth.problem.demand import builtin_problem
 from own_bounds import Machine, replay
 
 pytestmark = pytest.mark.python_only
@@ -145,13 +145,13 @@ def test_claims_hold_for_any_algorithm_with_the_switch(solvers: Solvers) -> None
 
 
 def test_only_what_a_switch_carries_as_one_counts_once() -> None:
-    network, problem = switch(3), builtin("broadcast", 3, 2)
+    network, problem = switch(3), builtin_problem("broadcast", 3, 2)
     result.whole(network, problem, Schedule((1, 1), (((0, 0, 1), (0, 0, 2)), ((1, 0, 1), (1, 0, 2)))))
     with pytest.raises(errors.InternalError, match="sends 2 chunks where 1 fit: from 0"):
         result.whole(network, problem, Schedule((1,), (((0, 0, 1), (1, 0, 2)),)))
-    reduced = builtin("reduce", 3, 1)
+    reduced = builtin_problem("reduce", 3, 1)
     result.whole(network, reduced, Schedule((1,), (((0, 1, 0), (0, 2, 0)),)))
-    both = builtin("allreduce", 3, 3)
+    both = builtin_problem("allreduce", 3, 3)
     # Rank 0 gets the sum from two ranks: these messages replace what it has, and are not added up.
     sums = tuple((c, src, dst) for c in range(3) for dst in (1,) for src in (0, 2))
     spread = tuple((c, 1, 2) for c in range(3))

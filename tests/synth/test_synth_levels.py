@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from gc3 import errors, synth, topologies
 from gc3.cli.interrupt import alarm
 from gc3.cli.main import main
-from gc3.synth import Network, Session, Solvers, Task, parts, task
-from gc3.synth.rails import Machine as Levels
+from gc3.synth import Network, Session, Solvers, Task, compose, task
+from gc3.synth.compose.rails import Machine as Levels
 from own_bounds import ROOTED, Machine, least_ratio, replay
 from small_networks import AMPLE, session
 
@@ -74,8 +74,8 @@ def solvers() -> Iterator[Solvers]:
 )
 def test_random_levels(solvers: Solvers, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedules are replayed by code that shares nothing with gc3.synth, and bounds are compared with its program."""
-    monkeypatch.setattr(parts, "_SECONDS", LITTLE)
-    monkeypatch.setattr(parts, "_QUICK", LITTLE)
+    monkeypatch.setattr(compose, "_SECONDS", LITTLE)
+    monkeypatch.setattr(compose, "_QUICK", LITTLE)
     machine, ((_, nodes), *above) = machine_of(seed)
     network = Network.of_relation(f"random {seed}", machine.ranks, machine.relation, nodes, above)
     if not network.levels:
@@ -90,7 +90,7 @@ def test_random_levels(solvers: Solvers, seed: int, monkeypatch: pytest.MonkeyPa
                 assert float(bound) <= least_ratio(machine, name, root) * (1 + CLOSE)
             chunks = wanted.unit * (1 + seed % 3)
             rounds: list[int] = []
-            for solve, overlapped in ((parts.solved, False), (parts.grown, False), (parts.grown, True)):
+            for solve, overlapped in ((compose.solved, False), (compose.grown, False), (compose.grown, True)):
                 monkeypatch.setattr(task, "solved", solve)
                 result = wanted.hierarchical(chunks, overlapped=overlapped).result
                 assert result is not None
@@ -121,7 +121,7 @@ def test_three_levels_near_the_bound(
 
     All parts have a schedule of the fewest steps, which is one, so no formula is needed.
     """
-    monkeypatch.setattr(parts, "_QUICK", AMPLE)
+    monkeypatch.setattr(compose, "_QUICK", AMPLE)
     machine = topologies.load("hierarchical:N=4,G=4,nics=2,rack=2,taper=2")
     wanted = Task(session(solvers, Network.of(machine)), name)
     outcome = wanted.hierarchical(chunks, overlapped=True)

@@ -9,26 +9,13 @@ import pytest
 
 from gc3 import topologies
 from gc3.errors import InternalError
-from gc3.synth import (
-    Demand,
-    Network,
-    Schedule,
-    Solvers,
-    Task,
-    balance,
-    check,
-    cuts,
-    demand,
-    flows,
-    greedy,
-    prices,
-    relaxation,
-    schedule,
-    symmetry,
-)
-from gc3.synth.pipeline import fullest
-from gc3.synth.problem import Item
-from gc3.synth.search import Session
+from gc3.synth import Demand, Network, Schedule, Solvers, Task
+from gc3.synth.bounds import cuts, dual_prices, flow_relaxation
+from gc3.synth.methods import flow_over_time, greedy
+from gc3.synth.methods.tree_growth import fullest_of_edges
+from gc3.synth.problem import check, demand, schedule, symmetry
+from gc3.synth.problem.demand import Item
+from gc3.synth.session import Session
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -72,16 +59,16 @@ def test_prices_prove_no_more_than_is_true(solvers: Solvers) -> None:
         for b, (members, _) in enumerate(network.bounds):
             edge[list(members)] += bounds[b]
         parts = {i: {t: edge // 3 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        proven = prices.proven_rounds(network, wanted, nothing, prices.Prices(bounds, parts))
+        proven = dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(bounds, parts))
         assert 0 <= proven <= fewest.cost[2]
         cheat = {i: {t: edge // 2 + 1 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        assert prices.proven_rounds(network, wanted, nothing, prices.Prices(bounds, cheat)) == 0
-    assert prices.proven_rounds(network, wanted, nothing, prices.Prices(-bounds, {})) == 0
+        assert dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(bounds, cheat)) == 0
+    assert dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(-bounds, {})) == 0
     lopsided = np.zeros((len(network.bounds), 2), np.int64)
     lopsided[0] = 1
     group = symmetry.largest_group(network, wanted)
     assert group.order == 4
-    assert prices.proven_rounds(network, wanted, group, prices.Prices(lopsided, {})) == 0
+    assert dual_prices.proven_rounds(network, wanted, group, dual_prices.Prices(lopsided, {})) == 0
 
 
 def test_symmetric_bounds_are_the_full_ones(solvers: Solvers) -> None:
@@ -89,7 +76,7 @@ def test_symmetric_bounds_are_the_full_ones(solvers: Solvers) -> None:
     for name, chunks in (("allgather", 1), ("alltoall", 6)):
         wanted = demand.builtin(name, 6, chunks)
         groups = symmetry.largest_group(network, wanted).descending()
-        found = {relaxation.bound(solvers, network, wanted, 3, g)[0] for g in groups}
+        found = {flow_relaxation.bound(solvers, network, wanted, 3, g)[0] for g in groups}
         assert len(found) == 1
 
 
@@ -141,7 +128,7 @@ def test_a_large_machine_needs_no_packing(solvers: Solvers) -> None:
     outcome = task.pipelined(1)
     assert outcome.how == "trees, pipelined: with more chunks R/C tends to 15"
     assert outcome.result is not None
-    assert fullest(network, outcome.result.schedule) == 15 == task.any_steps().rounds
+    assert fullest_of_edges(network, outcome.result.schedule) == 15 == task.any_steps().rounds
 
 
 def test_what_is_no_automorphism() -> None:
@@ -159,7 +146,7 @@ def test_what_is_no_automorphism() -> None:
 def valid() -> tuple[Network, Demand, Schedule]:
     network = ring(4)
     wanted = demand.builtin("allgather", 4, 2)
-    return network, wanted, balance.balanced(network, wanted, symmetry.trivial(network))
+    return network, wanted, greedy.balanced(network, wanted, symmetry.trivial(network))
 
 
 def test_balance_takes_no_round_too_many() -> None:
@@ -167,7 +154,7 @@ def test_balance_takes_no_round_too_many() -> None:
     edges = [pair for a, b in ((0, 1), (0, 2), (0, 3), (3, 4)) for pair in ((a, b), (b, a))]
     network = Network.of_relation("tree", 5, [([edge], 1) for edge in edges])
     wanted = demand.builtin("allgather", 5, 1)
-    found = balance.balanced(network, wanted, symmetry.trivial(network))
+    found = greedy.balanced(network, wanted, symmetry.trivial(network))
     check.check(network, wanted, found)
     assert found.rounds == (1, 2, 2)
 
@@ -245,11 +232,11 @@ def test_flows_by_maximum_flow() -> None:
     network = Network.of(topologies.load("dgx1"))
     for name, chunks in (("scatter", 48), ("gather", 6)):
         wanted = demand.builtin(name, 8, chunks, 1)
-        found = flows.one_sided_schedule(network, wanted, [1] * 7)
+        found = flow_over_time.one_sided_schedule(network, wanted, [1] * 7)
         assert found is not None
         check.check(network, wanted, found)
-        assert flows.one_sided_schedule(network, wanted, [1] * 6) is None
-    assert flows.fewest_single_rounds(network, demand.builtin("gather", 8, 6, 1), 1, 20) == 7
+        assert flow_over_time.one_sided_schedule(network, wanted, [1] * 6) is None
+    assert cuts.fewest_single_rounds(network, demand.builtin("gather", 8, 6, 1), 1, 20) == 7
 
 
 def test_what_one_rank_needs_bounds_the_rest(solvers: Solvers) -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from gc3 import topologies
 from gc3.runtime.checking import Case
-from gc3.synth import Network, Outcome, Session, Solvers, Task, pairs, placing, result, trees
-from gc3.synth.demand import Demand, Piece
-from gc3.synth.placing import Hop
-from gc3.synth.problem import Item
+from gc3.synth import Network, Outcome, Session, Solvers, Task, result
+from gc3.synth.methods import tree_packing
+from gc3.synth.problem.demand import Demand, Item, Piece
+from gc3.synth.problem.schedule import Hop, Schedule, overlapped, placed
 from gc3.synth.result import Result
-from gc3.synth.schedule import Schedule
 from own_bounds import Machine, replay
 from small_networks import AMPLE
 
@@ -42,9 +41,11 @@ def task_of(spec: str, unit: float | None, solvers: Solvers) -> Task:
     return Task(Session(network, solvers, time.monotonic() + AMPLE), "allreduce")
 
 
-def pairs_of(task: Task) -> pairs.Pairs:
+def pairs_of(task: Task) -> tree_packing.Pairs:
     session = task.session
-    found = pairs.best(task.network, session.group(task.problem(task.unit).demands[-1]), session.solvers, AMPLE)
+    found = tree_packing.best_pairs(
+        task.network, session.group(task.problem(task.unit).demands[-1]), session.solvers, AMPLE
+    )
     assert found is not None
     return found
 
@@ -69,7 +70,7 @@ def test_load_is_the_bound(spec: str, unit: float | None, ratio: Fraction, solve
             assert len(reached) == network.ranks
     assert copies[0] == copies[1]
     assert sum(copies[0].values()) == found.copies
-    load = trees.load(network, (*found.into, *found.out))
+    load = tree_packing.load(network, (*found.into, *found.out))
     assert all(used <= found.rounds * Fraction(c) for used, (_, c) in zip(load, network.bounds, strict=True))
 
 
@@ -89,7 +90,7 @@ def check_run(network: Network, made: Result) -> None:
 def test_rounds_approach_the_load_and_programs_run(spec: str, most: float, solvers: Solvers) -> None:
     """A composition takes 7/4 on the star and the line, and 7/16 on the broken DGX-1."""
     task = task_of(spec, None, solvers)
-    schedule = pairs.schedule(task.network, 128, pairs_of(task), AMPLE)
+    schedule = tree_packing.schedule_of_pairs(task.network, 128, pairs_of(task), AMPLE)
     best = task.pipelined(128).result
     assert best is not None
     assert best.schedule.total_rounds <= schedule.total_rounds <= most * 128 * task.any_steps().rounds
@@ -107,7 +108,7 @@ def test_with_many_chunks_only_the_depth_remains(solvers: Solvers) -> None:
     """On a line, the last chunk begins after all others, and passes seven more links, to a middle rank and back."""
     task = task_of("line:R=8", None, solvers)
     for chunks in (64, 512):
-        assert pairs.schedule(task.network, chunks, pairs_of(task), AMPLE).total_rounds == chunks + 7
+        assert tree_packing.schedule_of_pairs(task.network, chunks, pairs_of(task), AMPLE).total_rounds == chunks + 7
 
 
 @pytest.mark.parametrize("spec", ["dgx1", "lassen:N=2", "torus:X=4,Y=4", "fat_tree:R=8,leaf=4,taper=2"])
@@ -135,7 +136,7 @@ def test_programs_take_as_many_threadblocks_as_the_gpu_holds(
 def test_without_time_there_are_none(solvers: Solvers) -> None:
     task = task_of("dgx1", None, solvers)
     group = task.session.group(task.problem(8).demands[-1])
-    assert pairs.best(task.network, group, solvers, 0.0) is None
+    assert tree_packing.best_pairs(task.network, group, solvers, 0.0) is None
 
 
 def test_phases_overlap(solvers: Solvers) -> None:
@@ -144,9 +145,9 @@ def test_phases_overlap(solvers: Solvers) -> None:
     schedule = Schedule((1, 1, 1, 1), (((0, 0, 1),), ((0, 1, 2),), ((1, 0, 1),), ((1, 1, 2),)))
     wanted = Demand("two", 3, 2, 0, (Piece(0, frozenset({1, 2}), 2),))
     contents = (Item(frozenset({0}), frozenset(range(3))),) * 2
-    assert placing.overlapped(network, wanted, contents, schedule, 10.0) == Schedule(
+    assert overlapped(network, wanted, contents, schedule, 10.0) == Schedule(
         (1, 1, 1), (((0, 0, 1),), ((0, 1, 2), (1, 0, 1)), ((1, 1, 2),))
     )
     both = [Hop(0, network.edge_index[0, 1], 0, ()), Hop(1, network.edge_index[2, 1], 0, ())]
     waits = Hop(2, network.edge_index[1, 2], 0, (0, 1))
-    assert placing.placed(network, [*both, waits], 10.0).steps == (((0, 0, 1), (1, 2, 1)), ((2, 1, 2),))
+    assert placed(network, [*both, waits], 10.0).steps == (((0, 0, 1), (1, 2, 1)), ((2, 1, 2),))

@@ -12,11 +12,13 @@ import pytest
 from gc3 import collectives, topologies
 from gc3.errors import InternalError
 from gc3.lang import StepList, stepwise
-from gc3.synth import Demand, Network, Result, Solvers, Task, check, cuts, demand, hubs, problem, symmetry
-from gc3.synth.demand import Piece
-from gc3.synth.pipeline import pipelined
-from gc3.synth.problem import Item
-from gc3.synth.schedule import Schedule, pruned
+from gc3.synth import Demand, Network, Result, Solvers, Task
+from gc3.synth.bounds import cuts
+from gc3.synth.methods.tree_growth import pipelined
+from gc3.synth.problem import check, demand, symmetry
+from gc3.synth.problem.demand import Item, Piece
+from gc3.synth.problem.network import switched
+from gc3.synth.problem.schedule import Schedule, pruned
 from small_networks import ring, session
 
 pytestmark = pytest.mark.python_only
@@ -68,7 +70,7 @@ def test_a_graph_with_switches_joins_what_the_network_joins() -> None:
         if seed % 5 == 0:
             pairs = [pair for pair in pairs if chance.random() < 0.9]
         tails, heads = np.array(pairs, np.int64).reshape(-1, 2).T
-        vertices, arcs = hubs.switched(tails, heads, 2 * size)
+        vertices, arcs = switched(tails, heads, 2 * size)
         onward: list[list[int]] = [[] for _ in range(vertices)]
         for tail, head in arcs:
             onward[tail].append(head)
@@ -167,7 +169,7 @@ def test_what_a_schedule_implements_is_known_without_its_data(name: str) -> None
     """The compiler is told the collective; what it finds by itself is the same."""
     for ranks, root, times in itertools.product((2, 3, 5), (0, 1), (1, 2)):
         root_of_it = root if collectives.BUILTIN[name].rooted else 0
-        wanted = problem.builtin(name, ranks, times * demand.least_chunks(name, ranks), root_of_it)
+        wanted = demand.builtin_problem(name, ranks, times * demand.least_chunks(name, ranks), root_of_it)
         result = Result(wanted, ring(ranks), Schedule((), ()))
         made, found = result.algorithm(), stepwise(StepList("", name, name, ranks, result.chunk_list(), ()))
         assert (made.collective, made.chunks, made.root) == (found.collective, found.chunks, found.root)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gc3 import topologies
-from gc3.synth import Network, Session, Solvers, demand, trees
+from gc3.synth import Network, Session, Solvers
+from gc3.synth.methods import tree_packing
+from gc3.synth.problem import demand
 from gc3.topologies import Builder, LinkClass, Port, Topology
 from small_networks import AMPLE
 
@@ -39,6 +41,6 @@ def test_the_optimum_of_forestcoll(machine: str, published: str) -> None:
     with Solvers() as solvers:
         bound = Session(network, solvers).any_steps(wanted).rounds
     assert f"{float(network.ranks / bound):.2f}" == published
-    forest = trees.best(network, wanted, bound, AMPLE)
+    forest = tree_packing.best(network, wanted, bound, AMPLE)
     assert forest is not None
     assert forest.ratio == bound

@@ -16,7 +16,8 @@ import pytest
 
 from gc3 import errors, synth
 from gc3.cli.interrupt import alarm
-from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task, pairs
+from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task
+from gc3.synth.methods import tree_packing
 from own_bounds import ROOTED, Machine, least_ratio, replay
 
 pytestmark = pytest.mark.python_only
@@ -123,11 +124,11 @@ def check_collective(machine: Machine, task: Task) -> None:
 def check_pairs(machine: Machine, task: Task) -> None:
     """Pairs of trees with free roots are no worse than with equal parts on all ranks, or with a single root."""
     group = task.session.group(task.problem(task.unit).demands[-1])
-    found = pairs.best(task.network, group, task.session.solvers, WALL / 4)
+    found = tree_packing.best_pairs(task.network, group, task.session.solvers, WALL / 4)
     assert found is not None
     assert task.any_steps().rounds <= found.ratio
     assert float(found.ratio) <= attainable(machine.plain, task.name, 0) * (1 + ROUNDED)
-    schedule = pairs.schedule(task.network, 5 * machine.ranks, found, WALL / 4)
+    schedule = tree_packing.schedule_of_pairs(task.network, 5 * machine.ranks, found, WALL / 4)
     replay(machine, task.name, 5 * machine.ranks, 0, schedule.rounds, schedule.steps)
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from gc3 import sim, synth, topologies
 from gc3.cli import synth_timed
-from gc3.synth import Costs, Network, Session, Solvers, Task, demand, timed, trees
+from gc3.synth import Costs, Network, Session, Solvers, Task
+from gc3.synth.methods import timed_trees, tree_packing
+from gc3.synth.problem import demand
 from gc3.topologies import Builder, LinkClass
 from gc3.tune.schedules import costs
 from own_bounds import Machine, replay
@@ -55,7 +57,7 @@ def test_latency_of_each_link_counts() -> None:
     slow = {network.edge_index[0, 3], network.edge_index[3, 0]}
     wanted = demand.builtin("allgather", 4, 4)
     for size, uses in ((64, False), (64 << 20, True)):
-        found = timed.timed(network, wanted, Costs.of(machine, network, size / 16))
+        found = timed_trees.timed(network, wanted, Costs.of(machine, network, size / 16))
         used = {network.edge_index[src, dst] for step in found.schedule.steps for _, src, dst in step}
         assert bool(used & slow) == uses
         assert found.least <= found.seconds
@@ -67,7 +69,7 @@ def test_time_is_that_of_the_machine() -> None:
     network = Network.of(machine)
     wanted = demand.builtin("allgather", 8, 1)
     on = Costs.of(machine, network, 1 << 16)
-    found = timed.timed(network, wanted, on)
+    found = timed_trees.timed(network, wanted, on)
     have = {(c, p.source): 0.0 for c, p in enumerate(wanted.pieces)}
     free: dict[int, float] = {}
     for step in found.schedule.steps:
@@ -127,13 +129,13 @@ def test_a_program_follows_the_schedule_that_is_faster() -> None:
 
 def test_trees_are_packed_once_for_both_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Network] = []
-    whole = trees.best
+    whole = tree_packing.best
 
-    def best(network: Network, wanted: demand.Demand, bound: Fraction, seconds: float) -> trees.Forest | None:
+    def best(network: Network, wanted: demand.Demand, bound: Fraction, seconds: float) -> tree_packing.Forest | None:
         calls.append(network)
         return whole(network, wanted, bound, seconds)
 
-    monkeypatch.setattr(trees, "best", best)
+    monkeypatch.setattr(tree_packing, "best", best)
     on = topologies.load("dgx2:N=2")
     searched: list[synth.Outcome] = []
 

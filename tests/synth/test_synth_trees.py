@@ -7,7 +7,9 @@ from fractions import Fraction
 import pytest
 
 from gc3 import topologies
-from gc3.synth import Network, Session, Solvers, Task, demand, trees
+from gc3.synth import Network, Session, Solvers, Task
+from gc3.synth.methods import tree_packing
+from gc3.synth.problem import demand
 from gc3.synth.result import Result
 from own_bounds import Machine, replay
 from small_networks import AMPLE
@@ -30,11 +32,11 @@ MACHINES: list[tuple[str, float | None, Fraction]] = [
 ]
 
 
-def forest_of(network: Network, name: str, root: int = 0) -> tuple[trees.Forest | None, Fraction]:
+def forest_of(network: Network, name: str, root: int = 0) -> tuple[tree_packing.Forest | None, Fraction]:
     wanted = demand.builtin(name, network.ranks, 1, root)
     with Solvers() as solvers:
         bound = Session(network, solvers).any_steps(wanted).rounds
-    return trees.best(network, wanted, bound, AMPLE), bound
+    return tree_packing.best(network, wanted, bound, AMPLE), bound
 
 
 @pytest.mark.parametrize(("spec", "unit", "ratio"), MACHINES, ids=str)
@@ -98,13 +100,13 @@ def test_trees_of_a_few_chunks_are_grown_for_them() -> None:
 def test_not_enough_time() -> None:
     network = Network.of(topologies.load("dgx1"))
     wanted = demand.builtin("allgather", 8, 1)
-    assert trees.best(network, wanted, Fraction(7, 6), 0.0) is None
-    assert trees.packed(network, wanted, Fraction(1), 100.0) is None  # there are none
+    assert tree_packing.best(network, wanted, Fraction(7, 6), 0.0) is None
+    assert tree_packing.packed(network, wanted, Fraction(1), 100.0) is None  # there are none
 
 
 def test_what_trees_are_for() -> None:
     for name, fits in (("allgather", True), ("broadcast", True), ("alltoall", False), ("gather", False)):
-        assert trees.applies(demand.builtin(name, 4, 4)) == fits
+        assert tree_packing.applies(demand.builtin(name, 4, 4)) == fits
 
 
 DEPTHS = {"ndv4": 2, "dgx2:N=2": 5, "dgx1": 5, "torus:X=4,Y=4": 5}

@@ -68,7 +68,7 @@ MUTANTS = (
     ),
     Mutant(
         "task-refutes-fewer-chunks",
-        "python/gc3/synth/tried.py",
+        "python/gc3/synth/result.py",
         "rounds <= r and chunks >= c for r, c in",
         "rounds <= r for r, _ in",
         ("tests/synth/test_synth_search.py",),
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-branch-and-bound",
-        "python/gc3/synth/search.py",
+        "python/gc3/synth/session.py",
         "        if rounds > math.ceil(bound.rounds) and not demand.routes:\n            group",
         "        if rounds < 0:\n            group",
         ("tests/synth/test_synth_search.py",),

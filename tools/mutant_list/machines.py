@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "check-forwards-within-a-step",
-        "python/gc3/synth/check.py",
+        "python/gc3/synth/problem/check.py",
         """, but it is not there")
         has.update(""",
         """, but it is not there")
@@ -217,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "check-combining-forwards-within-a-step",
-        "python/gc3/synth/check.py",
+        "python/gc3/synth/problem/check.py",
         """        for chunk, src, dst, carried in arriving:
             mine = held.get((chunk, dst), 0)
 """,
@@ -229,49 +229,49 @@ MUTANTS = (
     ),
     Mutant(
         "pruned-latest-arrival",
-        "python/gc3/synth/schedule.py",
+        "python/gc3/synth/problem/schedule.py",
         "arrival.setdefault((chunk, dst), (step, src))",
         "arrival[chunk, dst] = (step, src)",
         _SYNTH,
     ),
     Mutant(
         "cuts-widest-family",
-        "python/gc3/synth/cuts.py",
+        "python/gc3/synth/bounds/cuts.py",
         "at_once] = np.min([used[:, f]",
         "at_once] = np.max([used[:, f]",
         _SYNTH,
     ),
     Mutant(
         "pipeline-images-count-once",
-        "python/gc3/synth/pipeline.py",
+        "python/gc3/synth/methods/tree_growth.py",
         "for _ in range(count * group.order // sizes[orbit])",
         "for _ in range(count)",
         _SYNTH,
     ),
     Mutant(
         "placing-waits-for-one-arrival",
-        "python/gc3/synth/placing.py",
+        "python/gc3/synth/problem/schedule.py",
         "for i in arrived.get((chunk, src), ()))",
         "for i in arrived.get((chunk, src), ())[:1])",
         ("tests/synth/test_synth_pairs.py",),
     ),
     Mutant(
         "check-counts-each-message-of-a-multicast",
-        "python/gc3/synth/check.py",
+        "python/gc3/synth/problem/check.py",
         "message = b, adds, chunk, dst if adds else src",
         "message = b, adds, chunk, dst",
         ("tests/synth/test_synth_in_switch.py",),
     ),
     Mutant(
         "search-refutes-multicasts-by-plain-messages",
-        "python/gc3/synth/search.py",
-        "return answer if answer.status == FOUND else UNDECIDED",
+        "python/gc3/synth/session.py",
+        "return UNDECIDED if unsure else answer",
         "return answer",
         ("tests/synth/test_synth_in_switch.py",),
     ),
     Mutant(
         "pairs-halves-do-not-share-capacity",
-        "python/gc3/synth/pairs.py",
+        "python/gc3/synth/methods/tree_packing.py",
         "for v in (room[0][orbit[e]], into(e))):",
         "for v in (room[0][orbit[e]],)):",
         ("tests/synth/test_synth_pairs.py",),
@@ -285,14 +285,14 @@ MUTANTS = (
     ),
     Mutant(
         "symmetry-alike-pieces",
-        "python/gc3/synth/symmetry.py",
+        "python/gc3/synth/problem/symmetry.py",
         "if len(pieces) < len(demand.pieces):",
         "if len(pieces) < 0:",
         _SYNTH,
     ),
     Mutant(
         "network-reversed-without-capacities",
-        "python/gc3/synth/network.py",
+        "python/gc3/synth/problem/network.py",
         "        if alike and others == {",
         "        if alike or others == {",
         _SYNTH,
@@ -313,14 +313,14 @@ MUTANTS = (
     ),
     Mutant(
         "balance-skips-every-other-number",
-        "python/gc3/synth/balance.py",
+        "python/gc3/synth/methods/greedy.py",
         "        rounds += 1\n",
         "        rounds += 2\n",
         ("tests/synth/test_synth_methods.py -k balance",),
     ),
     Mutant(
         "greedy-takes-any-chunk-first",
-        "python/gc3/synth/greedy.py",
+        "python/gc3/synth/methods/greedy.py",
         "    chunks.sort(key=holders.__getitem__)\n",
         "",
         ("tests/synth/test_synth_methods.py -k greedy",),

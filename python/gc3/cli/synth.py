@@ -25,7 +25,7 @@ from gc3.collectives import Collective
 from gc3.runtime.program import FORMS
 from gc3.runtime.scratch import ScratchLimit
 from gc3.support.files import read_bytes
-from gc3.synth import custom, demand
+from gc3.synth.problem import custom, demand
 
 _GB = 1e9
 _MOST_CHUNKS = 1 << 14

@@ -11,21 +11,19 @@ True
 """
 
 from gc3.support.public import public_names
-from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
-from gc3.synth.cache import Cache
-from gc3.synth.cuts import Bound
-from gc3.synth.demand import NAMES, Demand, Piece
-from gc3.synth.limited import LimitedTask, task_within
-from gc3.synth.limits import TimeUp
-from gc3.synth.network import Network
-from gc3.synth.outcome import Outcome, Point
-from gc3.synth.repair import repaired
-from gc3.synth.result import Order, Result
-from gc3.synth.schedule import Schedule
-from gc3.synth.search import Session
+from gc3.synth.bounds.cuts import Bound
+from gc3.synth.compose.repair import repaired
+from gc3.synth.methods.timed_trees import Costs
+from gc3.synth.problem import TimeUp
+from gc3.synth.problem.check import Cache
+from gc3.synth.problem.demand import NAMES, Demand, Piece
+from gc3.synth.problem.network import Network
+from gc3.synth.problem.schedule import Schedule
+from gc3.synth.result import Order, Outcome, Point, Result
+from gc3.synth.scratch_limit import LimitedTask, task_within
+from gc3.synth.session import FOUND, IMPOSSIBLE, OPEN, Session
 from gc3.synth.solvers import Solvers
 from gc3.synth.task import Task
-from gc3.synth.timed import Costs
 
 __all__ = [
     "FOUND",

@@ -2,14 +2,25 @@
 
 Combining collectives are built from non-combining ones (001 section 3.5). A reduction is the inverse of a schedule on
 the reversed network: a send to several ranks becomes receives from them, which are reduced. An all-reduce is a
-reduce-scatter followed by an all-gather, and so are custom collectives that reduce (see `problem`).
+reduce-scatter followed by an all-gather, and so are custom collectives that reduce (see `demand`).
+
+Programs may follow a schedule that gathers what a rank reduces into a chunk (`gathered`). All contributions to a chunk
+are reduced into one place, so their instructions wait for each other in the order in which they are written. If senders
+follow each other in one order for one chunk and in another order for the next, as steps with room for some of them make
+it, a threadblock waits for another one at each chunk. In the same order for all chunks, threadblocks work on different
+chunks at the same time.
+
+So contributions are moved to the step of the last one. Small sums come before large ones, which have been on the way
+longer, and equal ones in the order of their senders. This has more sends in a step than its rounds carry: programs do
+not wait for the ends of steps.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
@@ -20,12 +31,11 @@ from gc3 import errors
 from gc3.collectives import BUILTIN
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
-from gc3.synth import check, demand, flows
-from gc3.synth.gathered import gathered
-from gc3.synth.groups import additions, loads
-from gc3.synth.network import Capacity, Network
-from gc3.synth.problem import Problem
-from gc3.synth.schedule import Schedule, pruned
+from gc3.synth.problem import check, demand
+from gc3.synth.problem.demand import Item, Problem, Send
+from gc3.synth.problem.network import Capacity, Network
+from gc3.synth.problem.schedule import Schedule, additions, loads, pruned, reversed_in_time
+from gc3.synth.session import OPEN
 
 Order: TypeAlias = Literal["depth", "steps", "gathered"]
 
@@ -47,7 +57,7 @@ class Result:
             nodes are larger than those inside.
         order: What a threadblock does first. "depth": the compiler chooses, by the depth of dependencies; "steps": what
             comes first in the schedule; "gathered": the same, with the contributions to a sum moved together (see
-            `gc3.synth.gathered`).
+            `gathered`).
         written: The schedule that programs follow, if they are faster than with `schedule`; None: that one.
     """
 
@@ -273,7 +283,7 @@ def of(network: Network, problem: Problem, reduced: Schedule | None, spread: Sch
     """
     parts: list[Schedule] = []
     if problem.reduced is not None and reduced is not None:
-        parts.append(flows.reverse_schedule(pruned(reduced, problem.reduced)))
+        parts.append(reversed_in_time(pruned(reduced, problem.reduced)))
     if problem.spread is not None and spread is not None:
         parts.append(spread)
     return whole(network, problem, Schedule(sum((p.rounds for p in parts), ()), sum((p.steps for p in parts), ())))
@@ -304,3 +314,148 @@ def halves(total: int, first: int, second: int) -> Sequence[tuple[int, int]]:
 def unknown(name: str) -> errors.Gc3Error:
     """Returns the error for a collective that is not known."""
     return errors.error("BadCollective", f"'{name}' is not one of {', '.join(demand.NAMES)}, nor a FILE.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result for an instance of a collective.
+
+    Attributes:
+        status: "found", "impossible" or "open".
+        result: The result.
+        how: The method, or the proof that there is none.
+        fewest: The proof that there are no fewer rounds for these chunks and steps; None if there is no simple one.
+        seconds: The time it took.
+        composed: Whether `fewest` and "impossible" are of a reduction followed by a distribution, such as a
+            reduce-scatter and an all-gather, not of every algorithm.
+    """
+
+    status: str
+    result: Result | None
+    how: str
+    fewest: str | None
+    seconds: float
+    composed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of the frontier of steps and R/C.
+
+    Attributes:
+        chunks: C.
+        steps: S.
+        rounds: R.
+        outcome: The result.
+        bound: A proven lower bound on R/C in this many steps, for any number of chunks; of an all-reduce, for those
+            built from a reduce-scatter and an all-gather, and so for custom collectives that reduce.
+        proof: The proof of the bound.
+        optimal: Whether the bound is reached.
+        latency: Whether no algorithm has fewer steps.
+        bandwidth: Whether no algorithm has a lower R/C in any number of steps.
+        open: Candidates (C, R) with lower R/C that were neither found nor proven impossible.
+    """
+
+    chunks: int
+    steps: int
+    rounds: int
+    outcome: Outcome
+    bound: Fraction
+    proof: str
+    optimal: bool
+    latency: bool
+    bandwidth: bool
+    open: tuple[tuple[int, int], ...]
+
+    @property
+    def ratio(self) -> Fraction:
+        """R/C."""
+        return Fraction(self.rounds, self.chunks)
+
+
+_Sum = tuple[int, int, Send]  # its terms, its step, and the send
+
+
+def gathered(contents: Sequence[Item], schedule: Schedule) -> tuple[tuple[Send, ...], ...]:
+    """Returns the sends of each step, with contributions to the same chunk moved to the last of them.
+
+    Args:
+        contents: The ranks that contribute to each chunk.
+        schedule: A schedule that is correct.
+    """
+    held = {(rank, chunk): 1 << rank for chunk, item in enumerate(contents) for rank in item.before}
+    changed: dict[tuple[int, int], list[int]] = {}  # steps in which a chunk of a rank changes, ascending
+    sums: dict[tuple[int, int], list[_Sum]] = {}
+    made: list[list[Send]] = [[] for _ in schedule.steps]
+
+    def close(place: tuple[int, int]) -> None:
+        for step, send in _moved(sorted(sums.pop(place, ())), changed):
+            made[step].append(send)
+
+    for step, sends in enumerate(schedule.steps):
+        given = {(chunk, src): held[src, chunk] for chunk, src, _ in sends}
+        for chunk, src, _ in sends:
+            close((src, chunk))
+        for send in sends:
+            chunk, src, dst = send
+            mine, theirs = held.get((dst, chunk), 0), given[chunk, src]
+            if mine and not theirs & mine:
+                sums.setdefault((dst, chunk), []).append((theirs.bit_count(), step, send))
+            else:
+                close((dst, chunk))
+                made[step].append(send)
+            held[dst, chunk] = mine | theirs
+            changed.setdefault((dst, chunk), []).append(step)
+    for place in list(sums):
+        close(place)
+    return tuple(map(tuple, made))
+
+
+def _moved(found: list[_Sum], changed: dict[tuple[int, int], list[int]]) -> Iterator[tuple[int, Send]]:
+    """The new steps of contributions to one place; those of equally many terms are in one step."""
+    at = 0
+    last: dict[int, int] = {}
+    for terms, step, _ in found:
+        at = max(at, step)
+        last[terms] = at
+    for terms, step, send in found:
+        chunk, src, _ = send
+        # A sender whose data change meanwhile has to send before.
+        until = min((change for change in changed.get((src, chunk), ()) if change >= step), default=at)
+        yield min(last[terms], until), send
+
+
+class Candidates:
+    """The candidates (R, C) of a number of steps, the best first, and their results."""
+
+    def __init__(self, candidates: list[tuple[int, int]]) -> None:
+        """Has tried none of the candidates."""
+        self.candidates = candidates
+        self.found: Outcome | None = None
+        self._place = {c: i for i, c in enumerate(candidates)}
+        self._end = len(candidates)  # those from here on are no better than the result
+        self._open: set[tuple[int, int]] = set()
+        self._refuted: list[tuple[int, int]] = []
+
+    def note(self, candidate: tuple[int, int], outcome: Outcome) -> None:
+        """Records the result of a candidate."""
+        self._open.discard(candidate)
+        if outcome.result is not None:
+            self.found, self._end = outcome, self._place[candidate]
+        elif outcome.status == OPEN:
+            self._open.add(candidate)
+        else:
+            self._refuted.append(candidate)
+
+    def matters(self, candidate: tuple[int, int]) -> bool:
+        """Returns whether a candidate is better than the result, and not refuted by another.
+
+        If there is no schedule for C chunks in R rounds, there is none for more chunks or fewer rounds.
+        """
+        rounds, chunks = candidate
+        return self._place[candidate] < self._end and not any(rounds <= r and chunks >= c for r, c in self._refuted)
+
+    @property
+    def undecided(self) -> list[tuple[int, int]]:
+        """The candidates that were tried, would be better, and were neither found nor refuted."""
+        return [c for c in self.candidates if c in self._open and self.matters(c)]

@@ -13,23 +13,20 @@ from functools import cached_property, partial
 from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
-from gc3.synth import cuts, demand, in_switch, overlap, problem, result, spreading
-from gc3.synth.answer import FOUND, IMPOSSIBLE, OPEN
-from gc3.synth.cuts import Bound
-from gc3.synth.demand import Demand
-from gc3.synth.hierarchical import compose
-from gc3.synth.limits import TimeUp
-from gc3.synth.many import NEAR, Planned, many_chunks
-from gc3.synth.network import UNREACHABLE, Network
-from gc3.synth.outcome import Outcome, Point
-from gc3.synth.parts import Solve, grown, quick, solved
-from gc3.synth.problem import Problem
-from gc3.synth.reducing import allreduce_bound, combining_bound
-from gc3.synth.result import Result
-from gc3.synth.schedule import Schedule, pruned
-from gc3.synth.search import Session
-from gc3.synth.timed import Costs, Timed, timed
-from gc3.synth.tried import Tried
+from gc3.synth import result
+from gc3.synth.bounds import cuts
+from gc3.synth.bounds.collective import allreduce_bound, broadcast_bound, combining_bound, is_broadcast
+from gc3.synth.bounds.cuts import Bound
+from gc3.synth.compose import compose, grown, quick, solved
+from gc3.synth.methods import pipelining
+from gc3.synth.methods.pipelining import NEAR, Planned, many_chunks
+from gc3.synth.methods.timed_trees import Costs, Timed, timed
+from gc3.synth.problem import TimeUp, demand
+from gc3.synth.problem.demand import Demand, Problem
+from gc3.synth.problem.network import UNREACHABLE, Network
+from gc3.synth.problem.schedule import Schedule, multicasts, pruned
+from gc3.synth.result import Candidates, Outcome, Point, Result
+from gc3.synth.session import FOUND, IMPOSSIBLE, OPEN, TIME_OVER, Session
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -47,7 +44,7 @@ class Task:
         Raises:
             gc3.UserError: The collective is unknown, or has another number of ranks than the network.
         """
-        name = collective if isinstance(collective, str) else problem.custom_name(collective.name)
+        name = collective if isinstance(collective, str) else demand.custom_name(collective.name)
         if isinstance(collective, str) and collective not in demand.NAMES:
             raise result.unknown(collective)
         self.name = name
@@ -71,7 +68,7 @@ class Task:
         self._inverse = session if back is self.network else replace(session, network=back)
 
     def unmoved(self) -> Task:
-        """Returns the same task with sends that are not moved to save rounds: see `placing.placed`."""
+        """Returns the same task with sends that are not moved to save rounds: see `schedule.placed`."""
         return Task(replace(self.session, moving=False), self.collective, self.root)
 
     @cached_property
@@ -87,9 +84,9 @@ class Task:
         """
         if self._made is None or self._made.chunks != chunks:
             if isinstance(self.collective, str):
-                self._made = problem.builtin(self.name, self.network.ranks, chunks, self.root)
+                self._made = demand.builtin_problem(self.name, self.network.ranks, chunks, self.root)
             else:
-                self._made = problem.custom(self.collective, chunks)
+                self._made = demand.custom_problem(self.collective, chunks)
         return self._made
 
     def parts(self, chunks: int) -> list[tuple[Session, Demand]]:
@@ -101,7 +98,7 @@ class Task:
     def any_algorithm_steps(self) -> int:
         """Returns the steps that any algorithm needs because of distances, for one that reduces too."""
         self.least_steps()
-        return max(self.problem(self.unit).diameter(self.network), 1)
+        return max(self.problem(self.unit).diameter(self.network.distance), 1)
 
     def least_steps(self) -> int:
         """Returns the steps needed because of distances; for an all-reduce, those of both halves.
@@ -137,10 +134,10 @@ class Task:
         if self.composed:
             return best
         ((where, part),) = self.parts(chunks)
-        if not spreading.applies(part):
+        if not is_broadcast(part):
             return best
         inverse = self.problem(chunks).reduced is not None
-        return max(best, spreading.bound(where.network, part, inverse=inverse), key=lambda b: b.rounds)
+        return max(best, broadcast_bound(where.network, part, inverse=inverse), key=lambda b: b.rounds)
 
     @property
     def _second(self) -> str:
@@ -251,7 +248,7 @@ class Task:
         return Outcome(FOUND, made, "one rank needs nothing", None, 0.0)
 
     def pipelined(self, chunks: int) -> Outcome:
-        """Finds a schedule for many chunks that are pipelined over trees (see `trees` and `pipeline`).
+        """Finds a schedule for many chunks that are pipelined over trees (see `tree_packing` and `tree_growth`).
 
         If every rank needs all data, R/C approaches the bound, because the trees load the network exactly as the bound
         does.
@@ -289,14 +286,14 @@ class Task:
         if made.schedule.total_rounds <= enough * made.chunks:
             return found
         with self.reserving(_FOR_PROGRAM):
-            better = overlap.best(self.session, made, enough, ratio, found.how)
+            better = pipelining.best_overlap(self.session, made, enough, ratio, found.how)
         if better is None:
             return found
         whole = replace(better.result, lanes=_LANES)
         return Outcome(FOUND, whole, better.how, None, time.monotonic() - begun, better.composed)
 
     def hierarchical(self, chunks: int, *, overlapped: bool = False) -> Outcome:
-        """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.hierarchical`).
+        """Composes a schedule of schedules inside nodes and between them (see `gc3.synth.compose`).
 
         Args:
             chunks: C.
@@ -316,7 +313,9 @@ class Task:
                     best = found
         return self._open(begun) if best is None else self._of_parts(*best, begun)
 
-    def _composed_of(self, chunks: int, solve: Solve, overlapped: bool) -> tuple[Result, str] | None:
+    def _composed_of(
+        self, chunks: int, solve: Callable[[Session, Network, Demand], Schedule], overlapped: bool
+    ) -> tuple[Result, str] | None:
         """A composition of parts that `solve` finds, and how it was made; None at the time limit."""
         parts: list[str] = []
 
@@ -331,18 +330,18 @@ class Task:
         how, better = f"composed: {'; inverse of '.join(parts[::-1])}", None
         if overlapped:
             with suppress(TimeUp):
-                better = overlap.halves(self.session, made, how)
+                better = pipelining.overlapped_halves(self.session, made, how)
         return (made, how) if better is None else (replace(better.result, lanes=self._lanes(chunks)), better.how)
 
     @staticmethod
-    def _open(begun: float, how: str = "the time limit was reached") -> Outcome:
+    def _open(begun: float, how: str = TIME_OVER.how) -> Outcome:
         return Outcome(OPEN, None, how, None, time.monotonic() - begun)
 
     def _lanes(self, chunks: int) -> int:
         return 1 if self.problem(chunks).reduced is None else _LANES
 
     def timed(self, chunks: int, costs: Callable[[Network, bool, int], Costs], opening: float = 0.0) -> Outcome:
-        """Finds a schedule whose objective is the seconds of a size on a machine (see `gc3.synth.timed`).
+        """Finds a schedule whose objective is the seconds of a size on a machine (see `timed_trees`).
 
         Args:
             chunks: C.
@@ -412,7 +411,7 @@ class Task:
                 return
             bound = self.in_steps(steps)
             stopped: KeyboardInterrupt | None = None
-            tried = Tried(self.candidates(steps, k, bound.rounds, best))
+            tried = Candidates(self.candidates(steps, k, bound.rounds, best))
             try:
                 self._decide(tried, steps)
             except KeyboardInterrupt as problem:
@@ -434,7 +433,7 @@ class Task:
             if best is not None and best <= reachable.rounds:
                 return
 
-    def _decide(self, tried: Tried, steps: int) -> None:
+    def _decide(self, tried: Candidates, steps: int) -> None:
         """Searches for the first candidate that is possible.
 
         All candidates get a little time until one is found. Then the undecided ones get more, the easiest first.
@@ -478,7 +477,7 @@ class Task:
 
     def goes_on(self, outcome: Outcome, chunks: int) -> bool:
         """Returns whether more rounds are worth a search: there are too few, or where switches multicast, maybe."""
-        maybe = any(in_switch.applies(where.network, wanted) for where, wanted in self.parts(chunks))
+        maybe = any(multicasts(where.network, wanted) for where, wanted in self.parts(chunks))
         return outcome.status == IMPOSSIBLE or (maybe and outcome.status == OPEN and self.session.left > 0)
 
     def least_rounds(self, chunks: int, steps: int) -> Outcome:

@@ -1,0 +1,417 @@
+"""Schedules as flow over time: linear programs whose optimum bounds the rounds of any number of chunks.
+
+The network over time has a vertex (v, s) for rank v after s steps; an edge leads from (u, s) to (v, s + 1). The rounds
+of each step are variables, and so are amounts of data.
+
+* Routing: data for single targets is a flow, with one commodity for each source, because the data of one rank can be
+  told apart at the end.
+* Multicast: every target has its own flow; on an edge the flows of a piece share the sends, which are at least each.
+
+With a group of automorphisms, the program contains only one source of each orbit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from gc3.synth.bounds import dual_prices
+from gc3.synth.problem.demand import Demand
+from gc3.synth.problem.network import Network
+from gc3.synth.problem.symmetry import Group
+from gc3.synth.solvers import Linear, LinearResult, Solvers
+
+_MOST_SINKS = 4  # targets of one program; more make it slow, and rarely require more rounds
+
+_MANY_TERMS = 10_000  # of a linear program without symmetry
+
+_Key = tuple[int, int, int]  # piece or source, edge, step
+
+
+@dataclass
+class Layout:
+    """The meaning of the variables and rows of a program.
+
+    Attributes:
+        program: The program.
+        rounds: The variable of each step's rounds.
+        sent: The variable of the amount of a source (routing) or piece (multicast) sent over an edge in a step.
+        limits: For each row that enforces a bound, the bound and step.
+        shares: For each row that makes a flow part of a send: piece, target, edge, step.
+        alone: The same for sends that consist of one flow.
+    """
+
+    program: Linear = field(default_factory=Linear)
+    rounds: list[int] = field(default_factory=list[int])
+    sent: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    limits: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    shares: list[tuple[int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int]])
+    alone: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
+
+
+@dataclass(frozen=True, eq=False)
+class Suggested:
+    """The suggestion of a linear program.
+
+    Attributes:
+        rounds: The rounds of each step.
+        price: The price of each edge in each step.
+    """
+
+    rounds: tuple[float, ...]
+    price: dual_prices.Real
+
+
+def routing(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    *,
+    whole: bool = False,
+    rounds: Sequence[int] | None = None,
+    straight: bool = False,
+    room: int | None = None,
+) -> Layout:
+    """Returns the program of a demand of single targets.
+
+    Args:
+        network: The network.
+        demand: Every piece has one target at most.
+        steps: S.
+        group: Automorphisms of both.
+        whole: Rounds and amounts are whole numbers.
+        rounds: The rounds of each step, if given.
+        straight: Send only away from the source, which makes the program far smaller.
+        room: How many chunks a rank may hold in scratch in a step; None: any number.
+    """
+    layout = Layout()
+    _add_rounds(layout, steps, whole=whole, rounds=rounds)
+    supply: dict[int, dict[int, int]] = {}
+    for piece in demand.pieces:
+        if group.home[piece.source][0] == piece.source:
+            for target in piece.targets:
+                wanted = supply.setdefault(piece.source, {})
+                wanted[target] = wanted.get(target, 0) + piece.count
+    for source, wanted in supply.items():
+        sent = flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
+        layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
+    sources = {(source, source) for source in supply}
+    _add_limits(layout, network, steps, group, sources)
+    if room is not None:
+        _add_room(layout, network, steps, group, supply, room)
+    return layout
+
+
+def _add_room(
+    layout: Layout, network: Network, steps: int, group: Group, supply: dict[int, dict[int, int]], room: int
+) -> None:
+    """Limits the chunks that a rank holds in a step for others: those that have come by then and not left before it.
+
+    Which of the chunks of a source a rank keeps for itself is free (`flow_over_time.ways` keeps the first it can): as
+    many as it wants, and no more than leave enough for the sends of the next step.
+    """
+    program = layout.program
+    held: dict[tuple[int, int], list[tuple[int, float]]] = {}  # by rank and step, of all sources that are first images
+    for source, wanted in supply.items():
+        for v in range(network.ranks):
+            if v == source:
+                continue
+            come: list[tuple[int, float]] = []
+            own = -1
+            for s in range(steps):
+                come = come + [
+                    (layout.sent[source, e, s], 1.0) for e in network.incoming[v] if (source, e, s) in layout.sent
+                ]
+                left, leaves = (
+                    [
+                        (layout.sent[source, e, t], -1.0)
+                        for e in network.outgoing[v]
+                        for t in range(end)
+                        if (source, e, t) in layout.sent
+                    ]
+                    for end in (s, s + 2)
+                )
+                terms = come + left
+                if wanted.get(v, 0):
+                    before, own = own, program.variable(high=float(wanted[v]))
+                    program.row([*come, *leaves, (own, -1.0)], 0.0, math.inf)
+                    if before >= 0:
+                        program.row([(own, 1.0), (before, -1.0)], 0.0, math.inf)
+                    terms = [*terms, (own, -1.0)]
+                held.setdefault((v, s), []).extend(terms)
+    back = [group.elements[i] for i in group.inverse]
+    for v in sorted({home for home, _ in group.home}):
+        for s in range(steps):
+            total: dict[int, float] = {}
+            for moved in back:
+                for variable, factor in held.get((moved[v], s), ()):
+                    total[variable] = total.get(variable, 0.0) + factor
+            program.row(total.items(), -math.inf, float(room))
+
+
+def multicast(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    *,
+    whole: bool = False,
+    split: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program of any demand; with `whole` the rounds are whole numbers, but not the amounts.
+
+    With a `split`, the rounds of the steps have these proportions, and the cost is their common factor.
+    """
+    layout = Layout()
+    program = layout.program
+    _add_rounds(layout, steps, whole=whole, rounds=None)
+    if split is not None:
+        times = program.variable(1.0)
+        for variable, count in zip(layout.rounds, split, strict=True):
+            program.cost[variable] = 0.0
+            program.row(((variable, 1.0), (times, -float(count))), 0.0, 0.0)
+    sources: set[tuple[int, int]] = set()
+    for i, piece in enumerate(demand.pieces):
+        if group.home[piece.source][0] != piece.source or not piece.targets:
+            continue
+        sources.add((i, piece.source))
+        flows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for target in sorted(piece.targets):
+            for place, variable in flow(program, network, piece.source, {target: piece.count}, steps).items():
+                flows.setdefault(place, []).append((target, variable))
+        for (e, s), parts in flows.items():
+            if len(parts) == 1:
+                layout.sent[i, e, s] = parts[0][1]
+                layout.alone.append((i, parts[0][0], e, s))
+                continue
+            all_of_it = program.variable()
+            layout.sent[i, e, s] = all_of_it
+            for target, variable in parts:
+                row = program.row(((variable, 1.0), (all_of_it, -1.0)), -math.inf, 0.0)
+                layout.shares.append((row, i, target, e, s))
+    _add_limits(layout, network, steps, group, sources)
+    return layout
+
+
+def sinks(
+    network: Network,
+    demand: Demand,
+    steps: int,
+    group: Group,
+    total: int,
+    weights: Sequence[float],
+    rounds: Sequence[int] | None = None,
+) -> Layout:
+    """Returns the program for the separate need of each target, with the same whole rounds for all, with sum `total`.
+
+    It is far smaller than that of the whole demand, and often requires as many rounds.
+
+    Args:
+        network: The network.
+        demand: The demand.
+        steps: S.
+        group: Automorphisms of both.
+        total: R.
+        weights: The cost of a round in each step, to choose among solutions.
+        rounds: The rounds of each step, if given.
+    """
+    layout = Layout()
+    program = layout.program
+    for s, weight in enumerate(weights):
+        if rounds is None:
+            layout.rounds.append(program.variable(weight, whole=True))
+        else:
+            layout.rounds.append(program.variable(weight, float(rounds[s]), low=float(rounds[s])))
+    program.row(((r, 1.0) for r in layout.rounds), float(total), float(total))
+    back = network.reversed
+    turned = [back.edge_index[dst, src] for src, dst in network.edges]
+    homes = sorted({home for home, _ in group.home})
+    for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
+        wanted: dict[int, int] = {}
+        for piece in demand.pieces:
+            if target in piece.targets:
+                wanted[piece.source] = wanted.get(piece.source, 0) + piece.count
+        if not wanted:
+            continue
+        sent = flow(program, back, target, wanted, steps)
+        for members, chunks in network.bounds:
+            for s in range(steps):
+                place = steps - 1 - s  # time runs backwards from the target
+                terms = [(sent[turned[e], place], 1.0) for e in members if (turned[e], place) in sent]
+                if terms:
+                    program.row([*terms, (layout.rounds[s], -float(chunks))], -math.inf, 0.0)
+    return layout
+
+
+def bound(
+    solvers: Solvers, network: Network, demand: Demand, steps: int, group: Group, seconds: float = math.inf
+) -> tuple[Fraction, LinearResult, Layout]:
+    """Returns a proven lower bound on the rounds of a demand in this many steps; zero if there is none.
+
+    Returns:
+        The bound, and the solved program.
+    """
+    layout = (routing if demand.routes else multicast)(network, demand, steps, group)
+    if demand.routes and group.order == 1 and len(layout.program.value) > _MANY_TERMS:
+        layout.program.method = "interior"  # a vertex takes far longer, and proves hardly more
+    result = solvers.linear(layout.program, seconds)
+    if result.duals is None:
+        return Fraction(0), result, layout
+    y = _spread(network, group, layout, result.duals, steps)
+    parts: dict[int, dict[int, dual_prices.Real]] = {}
+    for i, piece in enumerate(demand.pieces):
+        if group.home[piece.source][0] == piece.source and len(piece.targets) > 1:
+            parts[i] = {t: np.zeros((len(network.edges), steps)) for t in sorted(piece.targets)}
+    for row, i, target, e, s in layout.shares:
+        parts[i][target][e, s] = max(-result.duals[row], 0.0) / group.order
+    if parts:
+        edge = np.zeros((len(network.edges), steps))
+        for b, (members, _) in enumerate(network.bounds):
+            edge[list(members)] += y[b]
+        for i, target, e, s in layout.alone:
+            if i not in parts:
+                continue  # of a single target, whose prices are those of the links
+            parts[i][target][e, s] = edge[e, s]
+    return dual_prices.proven_rounds(network, demand, group, dual_prices.whole(y, parts)), result, layout
+
+
+def bound_of_routes(
+    solvers: Solvers, network: Network, demand: Demand, group: Group, seconds: float = math.inf
+) -> Fraction:
+    """Returns a proven lower bound on the rounds of a demand of single targets in any number of steps; zero: none."""
+    layout = Layout()
+    program = layout.program
+    _add_rounds(layout, 1, whole=False, rounds=None)
+    sources: set[tuple[int, int]] = set()
+    for source in sorted({home for home, _ in group.home}):
+        wanted: dict[int, int] = {}
+        for piece in demand.pieces:
+            if piece.source == source:
+                wanted |= {t: wanted.get(t, 0) + piece.count for t in piece.targets}
+        if not wanted:
+            continue
+        sources.add((source, source))
+        rows: list[list[tuple[int, float]]] = [[] for _ in range(network.ranks)]
+        for e, (src, dst) in enumerate(network.edges):
+            if dst != source:
+                variable = layout.sent[source, e, 0] = program.variable()
+                rows[src].append((variable, -1.0))
+                rows[dst].append((variable, 1.0))
+        for v, row in enumerate(rows):
+            if v != source:
+                amount = float(wanted.get(v, 0))
+                program.row(row, amount, amount)
+    _add_limits(layout, network, 1, group, sources)
+    result = solvers.linear(program, seconds)
+    if result.duals is None:
+        return Fraction(0)
+    y = _spread(network, group, layout, result.duals, 1)
+    return dual_prices.proven_by_lengths(network, demand, dual_prices.whole(y, {}).bounds[:, 0])
+
+
+def _spread(network: Network, group: Group, layout: Layout, duals: dual_prices.Real, steps: int) -> dual_prices.Real:
+    """The price of each bound and step: the images of a bound share the price of its row."""
+    y = np.zeros((len(network.bounds), steps))
+    orbits = np.array(group.bound_orbits)
+    for row, b, s in layout.limits:
+        orbit = orbits == orbits[b]
+        y[orbit, s] = max(-duals[row], 0.0) / np.count_nonzero(orbit)
+    return y
+
+
+def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggested | None:
+    """Returns rounds and prices of a solved program without symmetry; None if it has not been solved."""
+    if result.values is None or result.duals is None:
+        return None
+    price = np.zeros((len(network.edges), len(layout.rounds)))
+    for row, b, s in layout.limits:
+        price[list(network.bounds[b][0]), s] += max(-result.duals[row], 0.0)
+    return Suggested(tuple(float(result.values[v]) for v in layout.rounds), price)
+
+
+def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int] | None) -> None:
+    for s in range(steps):
+        if rounds is None:
+            layout.rounds.append(layout.program.variable(1.0, whole=whole))
+        else:
+            layout.rounds.append(layout.program.variable(1.0, float(rounds[s]), low=float(rounds[s])))
+
+
+def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sources: Iterable[tuple[int, int]]) -> None:
+    """Enforces the bounds; the load of a source's images is its own load on the inverse images of the edges."""
+    keys = sorted({key for key, _ in sources})
+    for b, _ in group.bounds:
+        chunks = network.bounds[b][1]
+        moved, times = np.unique(group.images(network.members[b], group.inverse), return_counts=True)
+        weights: dict[int, float] = dict(zip(moved.tolist(), map(float, times), strict=True))
+        for s in range(steps):
+            terms = [
+                (layout.sent[key, e, s], weight)
+                for key in keys
+                for e, weight in weights.items()
+                if (key, e, s) in layout.sent
+            ]
+            if terms:
+                terms.append((layout.rounds[s], -float(chunks)))
+                layout.limits.append((layout.program.row(terms, -math.inf, 0.0), b, s))
+
+
+def flow(
+    program: Linear,
+    network: Network,
+    source: int,
+    wanted: dict[int, int],
+    steps: int,
+    *,
+    whole: bool = False,
+    straight: bool = False,
+) -> dict[tuple[int, int], int]:
+    """Adds a flow over time; returns its variables by edge and step.
+
+    Args:
+        program: The program to add to.
+        network: The network.
+        source: The source of the flow.
+        wanted: The amount that each target gets.
+        steps: S.
+        whole: Amounts are whole numbers.
+        straight: Only away from the source.
+    """
+    distance = network.distance
+    soon = [min(distance[v][t] for t in wanted) for v in range(network.ranks)]
+    into: dict[tuple[int, int], list[tuple[int, float]]] = {(source, 0): []}
+    sent: dict[tuple[int, int], int] = {}
+    total = float(sum(wanted.values()))
+    from_source = distance[source]
+    last_target = next(iter(wanted)) if len(wanted) == 1 else -1
+    for s in range(steps):
+        for v in range(network.ranks):
+            if from_source[v] > s or soon[v] > steps - s:
+                continue
+            row = into.pop((v, s), [])
+            if soon[v] <= steps - s - 1 and from_source[v] <= s + 1:
+                hold = program.variable()
+                row.append((hold, -1.0))
+                into.setdefault((v, s + 1), []).append((hold, 1.0))
+            if v != last_target:
+                for e in network.outgoing[v]:
+                    w = network.edges[e][1]
+                    onward = from_source[w] > from_source[v] if straight else w != source
+                    if onward and soon[w] <= steps - s - 1:
+                        variable = program.variable(whole=whole)
+                        sent[e, s] = variable
+                        row.append((variable, -1.0))
+                        into.setdefault((w, s + 1), []).append((variable, 1.0))
+            amount = -total if (v, s) == (source, 0) else 0.0
+            program.row(row, amount, amount)
+    for v in range(network.ranks):
+        row = into.get((v, steps))
+        if row:
+            amount = float(wanted.get(v, 0))
+            program.row(row, amount, amount)
+    return sent
