@@ -270,13 +270,7 @@ def _number(capacity: Capacity) -> float:
 
 
 def of(network: Network, problem: Problem, reduced: Schedule | None, spread: Schedule | None) -> Result:
-    """Returns the result of schedules for a collective's demands, checked again.
-
-    Args:
-        network: The network.
-        problem: The collective.
-        reduced: The schedule of `problem.reduced` on the reversed network, to be inverted; None if there is none.
-        spread: That of `problem.spread`.
+    """Returns the result of schedules for a collective's demands, checked again; `reduced` is to be inverted.
 
     Raises:
         gc3.InternalError: A schedule is wrong.
@@ -377,12 +371,7 @@ _Sum = tuple[int, int, Send]  # its terms, its step, and the send
 
 
 def gathered(contents: Sequence[Item], schedule: Schedule) -> tuple[tuple[Send, ...], ...]:
-    """Returns the sends of each step, with contributions to the same chunk moved to the last of them.
-
-    Args:
-        contents: The ranks that contribute to each chunk.
-        schedule: A schedule that is correct.
-    """
+    """Returns the sends of each step, with contributions to the same chunk moved to the last of them."""
     held = {(rank, chunk): 1 << rank for chunk, item in enumerate(contents) for rank in item.before}
     changed: dict[tuple[int, int], list[int]] = {}  # steps in which a chunk of a rank changes, ascending
     sums: dict[tuple[int, int], list[_Sum]] = {}

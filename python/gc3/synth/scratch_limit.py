@@ -194,17 +194,11 @@ def _routed(instance: Instance, room: int) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A result within a limit.
+    """A result within a limit."""
 
-    Attributes:
-        result: The result; None if none was found.
-        least: The least part of S that was found to be needed.
-        rearranged: Whether its sends were placed again.
-    """
-
-    result: Result | None
-    least: Fraction
-    rearranged: bool = False
+    result: Result | None  # the result; None if none was found
+    least: Fraction  # the least part of S that was found to be needed
+    rearranged: bool = False  # whether its sends were placed again
 
 
 def fitted(
@@ -212,12 +206,7 @@ def fitted(
 ) -> Fitted:
     """Returns a result with the sends of another one whose program needs at most a part of S as scratch.
 
-    Args:
-        made: The result.
-        limit: The part of S.
-        compiling: Options of the compiler.
-        hurry: Ends the search at the time limit.
-        rearranging: Whether sends may take place in other steps, also in more of them.
+    If `rearranging` helps, sends may take place in other steps, also in more of them.
     """
     least = scratch.share(made.program(**compiling).core)
     if least <= limit:

@@ -39,17 +39,11 @@ _SINGLE_ROUNDS_RANKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result for an instance.
+    """The result for an instance."""
 
-    Attributes:
-        status: "found", "impossible", or "open" if neither is known.
-        schedule: The schedule found, checked.
-        how: The method that found it, the proof that there is none, or why neither is known.
-    """
-
-    status: str
-    schedule: Schedule | None
-    how: str
+    status: str  # "found", "impossible", or "open" if neither is known
+    schedule: Schedule | None  # the schedule found, checked
+    how: str  # the method that found it, the proof that there is none, or why neither is known
 
 
 TIME_OVER = Answer(OPEN, None, "the time limit was reached")
@@ -270,19 +264,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The question whether there is a schedule of a demand in this many steps and rounds.
+    """The question whether there is a schedule of a demand in this many steps and rounds."""
 
-    Attributes:
-        session: What is known.
-        demand: The demand.
-        steps: S.
-        rounds: R.
-    """
-
-    session: Session
+    session: Session  # what is known
     demand: Demand
-    steps: int
-    rounds: int
+    steps: int  # S
+    rounds: int  # R
 
     @property
     def network(self) -> Network:
@@ -311,15 +298,10 @@ class Instance:
 
 
 class Method(ABC):
-    """A way to decide instances. Each is found by its file in `methods`; the cheapest that applies is tried first.
+    """A way to decide instances. Each is found by its file in `methods`; the cheapest that applies is tried first."""
 
-    Attributes:
-        cost: Its place among the methods.
-        multicasts: Whether its proofs hold where switches multicast, too.
-    """
-
-    cost: ClassVar[int]
-    multicasts: ClassVar[bool] = False
+    cost: ClassVar[int]  # its place among the methods
+    multicasts: ClassVar[bool] = False  # whether its proofs hold where switches multicast, too
 
     def applies(self, instance: Instance) -> bool:
         """Returns whether it may help; asked if no cheaper method has decided. Most do where chunks are copied."""

@@ -151,13 +151,7 @@ def is_broadcast(demand: Demand) -> bool:
 
 
 def broadcast_bound(network: Network, demand: Demand, *, inverse: bool = False) -> Bound:
-    """Returns a proven lower bound on the rounds of a demand that `applies`, a whole number.
-
-    Args:
-        network: The network.
-        demand: The demand.
-        inverse: Whether they stand for a reduction, of which the proof then speaks.
-    """
+    """Returns a proven lower bound on the rounds of such a demand, a whole number; `inverse`: of a reduction."""
     piece = demand.pieces[0]
     best = Bound(Fraction(0), "nothing has to move")
     for inside in _sets(network, piece.source):

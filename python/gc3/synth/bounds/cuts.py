@@ -56,13 +56,8 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
     """Returns the best bound by cuts: the data that must leave a set of ranks divided by the capacity out of it.
 
     For few ranks it tries all cuts. Otherwise it uses maximum flow: the best cut between any target and the sources it
-    needs, or any source and the targets that need it.
-
-    Args:
-        network: The network.
-        demand: The demand.
-        ranks: The targets and sources to try, if others are their images under symmetries; None: all.
-        seconds: The time limit; the best bound until then is returned.
+    needs, or any source and the targets that need it; only of `ranks`, if others are their images under symmetries. At
+    the time limit the best bound until then is returned.
     """
     chosen = frozenset(range(network.ranks) if ranks is None else ranks)
     if enumerates(network):

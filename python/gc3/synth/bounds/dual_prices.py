@@ -33,26 +33,18 @@ _INFINITE = 1 << 60
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """A certificate, in multiples of an arbitrary unit.
+    """A certificate, in multiples of an arbitrary unit."""
 
-    Attributes:
-        bounds: For each bound and step its price.
-        parts: For pieces with several targets, and each of these, the part of each edge's price in each step that
-            counts for it; omitted pieces follow by symmetry.
-    """
-
-    bounds: Whole
+    bounds: Whole  # for each bound and step its price
+    # For pieces with several targets, and each of these, the part of each edge's price in each step that counts for it;
+    # omitted pieces follow by symmetry.
     parts: dict[int, dict[int, Whole]]
 
 
 def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices) -> Fraction:
-    """Returns the rounds that prices prove, exactly; zero if they prove nothing.
+    """Returns the rounds that any prices prove, exactly; zero if they prove nothing.
 
-    Args:
-        network: The network.
-        demand: The demand.
-        group: Automorphisms under which the prices of bounds are the same; pieces without parts are images of others.
-        prices: Any prices.
+    Under the automorphisms of the group the prices of bounds are the same; pieces without parts are images of others.
     """
     if (prices.bounds < 0).any() or not _invariant(group, prices.bounds):
         return Fraction(0)
@@ -83,10 +75,7 @@ def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices
 def proven_by_lengths(network: Network, demand: Demand, bounds: Whole) -> Fraction:
     """Returns the rounds that prices prove for a demand of single targets in any number of steps, exactly.
 
-    Args:
-        network: The network.
-        demand: Every piece has one target at most.
-        bounds: For each bound its price, the same in all steps.
+    Each bound has the same price in all steps.
     """
     unit = _worth(network, bounds)
     if (bounds < 0).any() or unit == 0:

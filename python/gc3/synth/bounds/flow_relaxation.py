@@ -34,36 +34,26 @@ _Key = tuple[int, int, int]  # piece or source, edge, step
 
 @dataclass
 class Layout:
-    """The meaning of the variables and rows of a program.
-
-    Attributes:
-        program: The program.
-        rounds: The variable of each step's rounds.
-        sent: The variable of the amount of a source (routing) or piece (multicast) sent over an edge in a step.
-        limits: For each row that enforces a bound, the bound and step.
-        shares: For each row that makes a flow part of a send: piece, target, edge, step.
-        alone: The same for sends that consist of one flow.
-    """
+    """The meaning of the variables and rows of a program."""
 
     program: Linear = field(default_factory=Linear)
-    rounds: list[int] = field(default_factory=list[int])
+    rounds: list[int] = field(default_factory=list[int])  # the variable of each step's rounds
+    # The variable of the amount of a source (routing) or piece (multicast) sent over an edge in a step.
     sent: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    # For each row that enforces a bound, the bound and step.
     limits: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    # For each row that makes a flow part of a send: piece, target, edge, step.
     shares: list[tuple[int, int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int, int]])
+    # The same for sends that consist of one flow.
     alone: list[tuple[int, int, int, int]] = field(default_factory=list[tuple[int, int, int, int]])
 
 
 @dataclass(frozen=True, eq=False)
 class Suggested:
-    """The suggestion of a linear program.
+    """The suggestion of a linear program."""
 
-    Attributes:
-        rounds: The rounds of each step.
-        price: The price of each edge in each step.
-    """
-
-    rounds: tuple[float, ...]
-    price: dual_prices.Real
+    rounds: tuple[float, ...]  # the rounds of each step
+    price: dual_prices.Real  # the price of each edge in each step
 
 
 def routing(
@@ -77,17 +67,10 @@ def routing(
     straight: bool = False,
     room: int | None = None,
 ) -> Layout:
-    """Returns the program of a demand of single targets.
+    """Returns the program of a demand of single targets; with `whole` rounds and amounts are whole numbers.
 
-    Args:
-        network: The network.
-        demand: Every piece has one target at most.
-        steps: S.
-        group: Automorphisms of both.
-        whole: Rounds and amounts are whole numbers.
-        rounds: The rounds of each step, if given.
-        straight: Send only away from the source, which makes the program far smaller.
-        room: How many chunks a rank may hold in scratch in a step; None: any number.
+    The rounds of each step may be given. Data sent `straight` goes only away from its source, which makes the program
+    far smaller. There may be `room` for so many chunks only that a rank holds in scratch in a step.
     """
     layout = Layout()
     _add_rounds(layout, steps, whole=whole, rounds=rounds)
@@ -209,16 +192,8 @@ def sinks(
 ) -> Layout:
     """Returns the program for the separate need of each target, with the same whole rounds for all, with sum `total`.
 
-    It is far smaller than that of the whole demand, and often requires as many rounds.
-
-    Args:
-        network: The network.
-        demand: The demand.
-        steps: S.
-        group: Automorphisms of both.
-        total: R.
-        weights: The cost of a round in each step, to choose among solutions.
-        rounds: The rounds of each step, if given.
+    It is far smaller than that of the whole demand, and often requires as many rounds. The weights are the costs of a
+    round in each step, to choose among solutions, unless the rounds are given.
     """
     layout = Layout()
     program = layout.program
@@ -371,17 +346,7 @@ def flow(
     whole: bool = False,
     straight: bool = False,
 ) -> dict[tuple[int, int], int]:
-    """Adds a flow over time; returns its variables by edge and step.
-
-    Args:
-        program: The program to add to.
-        network: The network.
-        source: The source of the flow.
-        wanted: The amount that each target gets.
-        steps: S.
-        whole: Amounts are whole numbers.
-        straight: Only away from the source.
-    """
+    """Adds a flow over time from a source to the targets of `wanted` amounts; returns variables by edge and step."""
     distance = network.distance
     soon = [min(distance[v][t] for t in wanted) for v in range(network.ranks)]
     into: dict[tuple[int, int], list[tuple[int, float]]] = {(source, 0): []}

@@ -44,15 +44,10 @@ _Named: TypeAlias = "tuple[str, Schedule]"
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """A composed schedule.
-
-    Attributes:
-        schedule: The schedule.
-        parts: Its parts in order: a name with its steps and rounds.
-    """
+    """A composed schedule."""
 
     schedule: Schedule
-    parts: tuple[tuple[str, int, int], ...]
+    parts: tuple[tuple[str, int, int], ...]  # its parts in order: a name with its steps and rounds
 
 
 def compose(network: Network, demand: Demand, solve: Solve, hurry: Hurry = at_leisure) -> Composition:

@@ -41,32 +41,21 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Errands on the way between groups of a level.
+    """Errands on the way between groups of a level."""
 
-    Attributes:
-        gather: To the ranks where chunks leave their groups; if these ranks' group needs the chunk, to all of it.
-        cross: From group to group.
-        spread: From the ranks where chunks enter a group to the targets in it.
-        near: Within groups, for chunks that leave from the rank that has them.
-    """
-
+    # To the ranks where chunks leave their groups; if these ranks' group needs the chunk, to all of it.
     gather: list[Errand]
-    cross: list[Errand]
-    spread: list[Errand]
-    near: list[Errand]
+    cross: list[Errand]  # from group to group
+    spread: list[Errand]  # from the ranks where chunks enter a group to the targets in it
+    near: list[Errand]  # within groups, for chunks that leave from the rank that has them
 
 
 @dataclass(frozen=True, slots=True)
 class _Rail:
-    """The ranks of a rail within a group of the next larger level.
+    """The ranks of a rail within a group of the next larger level."""
 
-    Attributes:
-        members: The ranks of each group that it connects.
-        reach: The ranks of other groups that each rank reaches over the rail's links.
-    """
-
-    members: dict[int, tuple[int, ...]]
-    reach: dict[int, frozenset[int]]
+    members: dict[int, tuple[int, ...]]  # the ranks of each group that it connects
+    reach: dict[int, frozenset[int]]  # the ranks of other groups that each rank reaches over the rail's links
     _known: dict[tuple[int, tuple[int, ...]], list[int]] = field(
         default_factory=dict[tuple[int, tuple[int, ...]], list[int]], init=False, compare=False
     )
@@ -248,10 +237,7 @@ class Choice:
     def stages(self, errands: Iterable[Errand], turn: Sequence[int], hurry: Hurry) -> Stages:
         """Returns the errands of all stages; the targets of each given errand are in one larger group.
 
-        Args:
-            errands: What to carry.
-            turn: For each chunk its place among those of its source: sources alternate.
-            hurry: Raises TimeUp at the time limit.
+        The turn of a chunk is its place among those of its source: sources alternate.
         """
         ordered = sorted(errands, key=lambda each: turn[each.chunk])
         shortest = self._ways(ordered, hurry)

@@ -73,13 +73,7 @@ class WholeFlow(Method):
 
 
 def one_sided_schedule(network: Network, demand: Demand, rounds: Sequence[int]) -> Schedule | None:
-    """Returns a schedule with given rounds by maximum flow; None if there is none.
-
-    Args:
-        network: Every bound is of one edge.
-        demand: All chunks begin on one rank, or all go to one rank.
-        rounds: The rounds of each step.
-    """
+    """Returns a schedule with given rounds by maximum flow, if every bound is of one edge; None if there is none."""
     moving = [p for p in demand.pieces if p.targets and p.count]
     if len({p.source for p in moving}) > 1:
         turned = one_sided_schedule(network.reversed, cuts.reverse(demand), rounds[::-1])

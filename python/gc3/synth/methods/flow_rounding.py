@@ -33,7 +33,6 @@ from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Schedule
 from gc3.synth.problem.symmetry import trivial
 from gc3.synth.session import FOUND, Answer, Instance, Method
-from gc3.synth.solvers import Solvers
 
 Amounts: TypeAlias = "dict[int, dict[Place, int]]"  # of each source, the amount sent over an edge in a step
 
@@ -64,13 +63,40 @@ class RoundedFlow(Method):
             return None
         fixed = split(suggested.rounds, instance.rounds)
         session.tell(f"cheapest flow in rounds {', '.join(map(str, fixed))}")
-        sent = rounded(
-            session.solvers, network, demand, fixed, suggested.price, session.left, session.seed, session.tell
-        )
+        sent = self._rounded(instance, fixed, suggested.price)
         if sent is None:
             return None
         ways = [w for k, a in sent.items() for w in flow_over_time.ways(network, demand, k, a, steps)]
         return Answer(FOUND, Schedule.of(fixed, ways), "a fractional flow, rounded")
+
+    @staticmethod
+    def _rounded(instance: Instance, rounds: Sequence[int], prices: npt.NDArray[np.float64]) -> Amounts | None:
+        """The sends of each source, in whole chunks and within the rounds of each step; None if nothing was found.
+
+        The price of each edge in each step is as in a proof that there are no fewer rounds.
+        """
+        session, network, demand = instance.session, instance.network, instance.demand
+        chance = random.Random(session.seed)  # noqa: S311 - nothing secret
+        price = prices / max(float(prices.mean()), _WHOLE)
+        layout = flow_relaxation.routing(network, demand, len(rounds), trivial(network), rounds=rounds)
+        for (_, e, s), variable in layout.sent.items():
+            layout.program.cost[variable] = price[e, s] + _NOISE * chance.random()
+        layout.program.method = "vertex"
+        result = session.solvers.linear(layout.program, session.left)
+        if result.values is None:
+            return None
+        flows: dict[int, dict[Place, float]] = {}
+        for (source, e, s), variable in layout.sent.items():
+            flows.setdefault(source, {})[e, s] = float(result.values[variable])
+        work = _Rounding(network, demand, rounds, flows)
+        for source in chance.sample(sorted(flows), len(flows)):
+            work.make_whole(source)
+        limit = {(e, s): int(n * count) for e, n in enumerate(network.capacity) for s, count in enumerate(rounds)}
+        search = Detours(network, limit, price, {source: work.amounts(source) for source in flows})
+        sent = search.run(session.deadline, chance, session.tell)
+        if sent is None:
+            return None
+        return {source: {place: n for place, n in amounts.items() if place[0] >= 0} for source, amounts in sent.items()}
 
 
 def split(fractional: Sequence[float], total: int) -> list[int]:
@@ -87,52 +113,6 @@ def split(fractional: Sequence[float], total: int) -> list[int]:
     for s in sorted(range(steps), key=lambda s: found[s] - exact[s])[: max(total - sum(found), 0)]:
         found[s] += 1
     return found
-
-
-def rounded(
-    solvers: Solvers,
-    network: Network,
-    demand: Demand,
-    rounds: Sequence[int],
-    prices: npt.NDArray[np.float64],
-    seconds: float,
-    seed: int,
-    tell: Callable[[str], None],
-) -> Amounts | None:
-    """Returns the sends of each source, in whole chunks and within the rounds; None if nothing was found.
-
-    Args:
-        solvers: The solvers of linear programs.
-        network: Every bound is of one edge.
-        demand: Every piece has one target at most.
-        rounds: The rounds of each step.
-        prices: The price of each edge in each step, as in a proof that there are no fewer rounds.
-        seconds: The time limit.
-        seed: Seed of random choices.
-        tell: Called with the excess.
-    """
-    deadline = time.monotonic() + seconds
-    chance = random.Random(seed)  # noqa: S311 - nothing secret
-    price = prices / max(float(prices.mean()), _WHOLE)
-    layout = flow_relaxation.routing(network, demand, len(rounds), trivial(network), rounds=rounds)
-    for (_, e, s), variable in layout.sent.items():
-        layout.program.cost[variable] = price[e, s] + _NOISE * chance.random()
-    layout.program.method = "vertex"
-    result = solvers.linear(layout.program, seconds)
-    if result.values is None:
-        return None
-    flows: dict[int, dict[Place, float]] = {}
-    for (source, e, s), variable in layout.sent.items():
-        flows.setdefault(source, {})[e, s] = float(result.values[variable])
-    work = _Rounding(network, demand, rounds, flows)
-    for source in chance.sample(sorted(flows), len(flows)):
-        work.make_whole(source)
-    limit = {(e, s): int(n * count) for e, n in enumerate(network.capacity) for s, count in enumerate(rounds)}
-    search = Detours(network, limit, price, {source: work.amounts(source) for source in flows})
-    sent = search.run(deadline, chance, tell)
-    if sent is None:
-        return None
-    return {source: {place: n for place, n in amounts.items() if place[0] >= 0} for source, amounts in sent.items()}
 
 
 class _Rounding:
@@ -286,13 +266,7 @@ class Detours:
     def run(
         self, deadline: float, chance: random.Random, tell: Callable[[str], None]
     ) -> dict[int, dict[Place, int]] | None:
-        """Returns flows within the limits; None if none were found.
-
-        Args:
-            deadline: The time limit, by `time.monotonic`.
-            chance: The source of random choices.
-            tell: Called with the excess.
-        """
+        """Returns flows within the limits; None if none were found until the deadline."""
         full = sorted(place for place, above in self._above.items() if above > 0)
         least, patience = sum(self._above[place] for place in full) + 1, _PATIENCE
         while full:

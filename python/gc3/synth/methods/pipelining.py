@@ -28,26 +28,18 @@ _LONG = 10_000  # denominators
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A schedule over trees.
-
-    Attributes:
-        schedule: The schedule.
-        ratio: What its rounds over the chunks of a source tend to with more chunks, if that is known.
-        packed: Whether packed trees were made.
-    """
+    """A schedule over trees."""
 
     schedule: Schedule
+    # What its rounds over the chunks of a source tend to with more chunks, if that is known.
     ratio: Fraction | None = None
-    packed: bool = False
+    packed: bool = False  # whether packed trees were made
 
 
 def many_chunks(where: Session, wanted: Demand, halves: int) -> Planned:
     """Returns the schedule of a demand with about the fewest rounds, in any number of steps.
 
-    Args:
-        where: The network, and the time limit.
-        wanted: The demand.
-        halves: The number of such schedules in a program; see `tree_growth.pipelined`.
+    So many `halves` are in a program; see `tree_growth.pipelined`.
     """
     key = (id(where.network), wanted.name, wanted.root, wanted.chunks)
     known = where.forests.get(key)
@@ -98,27 +90,15 @@ def _searched(where: Session, wanted: Demand, halves: int, key: tuple[int, str, 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """A result that is better than a composition.
-
-    Attributes:
-        result: The result.
-        how: The method.
-        composed: Whether it still consists of the two halves.
-    """
+    """A result that is better than a composition."""
 
     result: Result
-    how: str
-    composed: bool
+    how: str  # the method
+    composed: bool  # whether it still consists of the two halves
 
 
 def overlapped_halves(session: Session, made: Result, how: str) -> Overlap | None:
-    """Returns a result with its phases overlapped; None if that has no fewer rounds.
-
-    Args:
-        session: The time limit.
-        made: The result.
-        how: The method that found it.
-    """
+    """Returns a result, found by the method `how`, with its phases overlapped; None if that has no fewer rounds."""
     session.tell("overlapping")
     problem, whole = made.problem, made.schedule
     schedule = overlapped(
@@ -134,13 +114,8 @@ def overlapped_halves(session: Session, made: Result, how: str) -> Overlap | Non
 def best_overlap(session: Session, made: Result, enough: Fraction, ratio: Fraction | None, how: str) -> Overlap | None:
     """Returns the best result with fewer rounds than a reduction followed by a distribution; None if none was found.
 
-    Args:
-        session: The solvers, and the time limit.
-        made: The composition.
-        enough: R/C with which the search ends.
-        ratio: The composition's limit of R/C for many chunks, if it is known. If it is not above `enough`, pairs of
-            trees may save a few rounds, but not with many chunks.
-        how: The method that found the composition.
+    The search ends with an R/C of `enough`. If the composition's limit of R/C for many chunks, the ratio, is known and
+    not above that, pairs of trees may save a few rounds, but not with many chunks.
     """
     found: Overlap | None = None
     fewest = made.schedule.total_rounds

@@ -82,22 +82,11 @@ def decide(
     ordered: bool = False,
     holding: Holding | None = None,
 ) -> tuple[str, Schedule | None]:
-    """Finds a schedule that is invariant under a group, or proves that there is none.
+    """Finds a schedule that is invariant under a group: "sat" with it, "unsat" if there is none, or "unknown".
 
-    Args:
-        solvers: The solvers.
-        network: The network.
-        demand: The demand.
-        rounds: The rounds of each step; None: any with the sum `total` in `steps` steps.
-        group: Automorphisms of both.
-        seconds: The time limit.
-        steps: S, if rounds are not given.
-        total: R, if rounds are not given.
-        ordered: Order the interchangeable chunks of a piece: useful if there may be no schedule.
-        holding: What ranks may hold in scratch; None: any number of chunks.
-
-    Returns:
-        "sat" with a schedule, "unsat" or "unknown".
+    The rounds of each step are given, or may be any with the sum `total` in `steps` steps. If the interchangeable
+    chunks of a piece are `ordered`, it is sooner found that there is no schedule. A rank may be `holding` only so much
+    in scratch.
     """
     encoding = _Encoding(network, demand, steps if rounds is None else len(rounds), group)
     encoding.limit(rounds, total)

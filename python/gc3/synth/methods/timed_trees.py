@@ -97,29 +97,18 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A schedule for a size.
-
-    Attributes:
-        schedule: The schedule.
-        seconds: Until all data has arrived.
-        least: Seconds that every schedule of these chunks takes at least, by the same costs.
-    """
+    """A schedule for a size."""
 
     schedule: Schedule
-    seconds: float
-    least: float
+    seconds: float  # until all data has arrived
+    least: float  # seconds that every schedule of these chunks takes at least, by the same costs
 
 
 def timed(network: Network, wanted: Demand, costs: Costs, opening: float = 0.0, hurry: Hurry = at_leisure) -> Timed:
     """Returns the schedule with the earliest end of those that are tried.
 
-    Args:
-        network: The network; every target can be reached.
-        wanted: What is asked for.
-        costs: Of each edge of the network.
-        opening: What the first use of an edge costs in addition, as a multiple of the dearest hop. With more of it
-            ranks have fewer peers, so that the program needs fewer threadblocks.
-        hurry: Raises TimeUp at the time limit.
+    The first use of an edge costs `opening` in addition, as a multiple of the dearest hop. With more of it ranks have
+    fewer peers, so that the program needs fewer threadblocks.
     """
     best: Timed | None = None
     least = costs.least(network, wanted)

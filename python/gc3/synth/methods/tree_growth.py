@@ -163,17 +163,6 @@ def grow(
     return hops
 
 
-def pipelined_multicasts(
-    network: Network, demand: Demand, group: Group, fewest: float, seconds: float, *, moving: bool = True
-) -> Schedule:
-    """Returns a schedule whose trees use the switches that multicast; see `pipelined` for the arguments."""
-    deadline = time.monotonic() + seconds
-    made = _grown(network, demand, group, fewest, deadline, moving=moving)
-    if sum(len(p.targets) * p.count for p in demand.pieces) > _FEW_ARRIVALS:
-        return made
-    return min(few_steps(network, demand, deadline), made, key=lambda s: s.total_rounds)
-
-
 def _grown(
     network: Network, demand: Demand, group: Group, fewest: float, deadline: float, *, moving: bool = True
 ) -> Schedule:
@@ -193,13 +182,7 @@ def _grown(
 
 
 def few_steps(network: Network, demand: Demand, end: float = math.inf) -> Schedule:
-    """Returns a schedule in the fewest steps: each chunk reaches its targets by shortest ways over the emptiest bounds.
-
-    Args:
-        network: The network; every target can be reached.
-        demand: The demand.
-        end: The time limit, by `time.monotonic`.
-    """
+    """Returns a schedule in the fewest steps: all chunks take shortest ways over the emptiest bounds."""
     used: list[Counter[int]] = []
     sends: list[tuple[int, Send]] = []
     order = sorted(range(demand.chunk_count), key=lambda c: c - demand.first[demand.piece_of[c]])
@@ -360,13 +343,13 @@ class _Hubs:
 def growing(where: Session, wanted: Demand, fewest: float, halves: int = 1) -> Schedule:
     """Returns a schedule of trees that are grown for each chunk, and use the switches that multicast where these help.
 
-    Args:
-        where: The network, and the time limit.
-        wanted: The demand.
-        fewest: A lower bound on the rounds.
-        halves: The number of such schedules in a program; see `pipelined`.
+    No schedule has less than `fewest` rounds. So many `halves` are in a program; see `pipelined`.
     """
     network, group = where.network, where.group(wanted)
     if multicasts(network, wanted):
-        return pipelined_multicasts(network, wanted, group, fewest, where.left, moving=where.moving)
+        deadline = time.monotonic() + where.left
+        made = _grown(network, wanted, group, fewest, deadline, moving=where.moving)
+        if sum(len(p.targets) * p.count for p in wanted.pieces) > _FEW_ARRIVALS:
+            return made
+        return min(few_steps(network, wanted, deadline), made, key=lambda s: s.total_rounds)
     return pipelined(network, wanted, group, fewest, where.left, halves=halves, moving=where.moving)

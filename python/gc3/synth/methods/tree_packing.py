@@ -49,16 +49,11 @@ _ABOVE = (Fraction(1), Fraction(65, 64), Fraction(17, 16), Fraction(5, 4))
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A spanning tree with the part of its root's chunks that it carries.
-
-    Attributes:
-        root: Its root.
-        copies: Its number of copies, out of `Forest.copies` of its root.
-        branches: The edges, each with the index of the branch that reaches its sender, -1 at the root.
-    """
+    """A spanning tree with the part of its root's chunks that it carries."""
 
     root: int
-    copies: int
+    copies: int  # its number of copies, out of `Forest.copies` of its root
+    # The edges, each with the index of the branch that reaches its sender, -1 at the root.
     branches: tuple[tuple[int, int], ...]
 
     def hops(self, chunk: int, turn: int, first: int, before: tuple[int, ...] = ()) -> list[Hop]:
@@ -79,16 +74,10 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Trees that together carry `copies` chunks of every root in `rounds` rounds, for any number of chunks.
+    """Trees that together carry `copies` chunks of every root in `rounds` rounds, for any number of chunks."""
 
-    Attributes:
-        rounds: Rounds for each `copies` chunks; rounds / copies is the limit of R/C.
-        copies: The copies of every root.
-        trees: The trees.
-    """
-
-    rounds: int
-    copies: int
+    rounds: int  # rounds for each `copies` chunks; rounds / copies is the limit of R/C
+    copies: int  # the copies of every root
     trees: tuple[Tree, ...]
 
     @property
@@ -114,15 +103,7 @@ def effort(network: Network, demand: Demand) -> int:
 
 
 def packed(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
-    """Returns trees that reach a bound on R/C; None if there are none, or none were found.
-
-    Args:
-        network: The network.
-        demand: One that `applies`.
-        bound: R/C by the best cut.
-        seconds: The time limit.
-
-    """
+    """Returns trees that reach a bound on R/C, for a demand that `applies`; None if none are found."""
     graph = _Graph(network)
     deadline = time.monotonic() + min(seconds, ENDLESS)
     for rounds in _scales(network.unit, bound):
@@ -158,14 +139,7 @@ def _scales(unit: int, bound: Fraction) -> Iterator[int]:
 
 
 def best(network: Network, demand: Demand, bound: Fraction, seconds: float) -> Forest | None:
-    """Returns trees that reach a bound, or come close in a few tries; None if there are none in the time limit.
-
-    Args:
-        network: The network.
-        demand: One that `applies`.
-        bound: A lower bound on R/C.
-        seconds: The time limit.
-    """
+    """Returns trees that reach a bound on R/C, or come close in a few tries; None if there are none in time."""
     deadline = time.monotonic() + min(seconds, _PATIENCE)
     for above in _ABOVE:
         left = deadline - time.monotonic()
@@ -287,20 +261,14 @@ _MOST_COPIES = _ROUNDED
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Trees into and out of some roots.
+    """Trees into and out of some roots."""
 
-    Attributes:
-        rounds: Rounds for each `copies` chunks, for any number of chunks.
-        copies: The copies of all trees of a direction together.
-        into: The trees over which data is reduced. Their branches are listed from the root on, each with the edge over
-            which its data goes towards the root.
-        out: The trees over which the sums are distributed; as many copies from every root as of `into`.
-    """
-
-    rounds: Fraction
-    copies: int
+    rounds: Fraction  # rounds for each `copies` chunks, for any number of chunks
+    copies: int  # the copies of all trees of a direction together
+    # The trees over which data is reduced. Their branches are listed from the root on, each with the edge over which
+    # its data goes towards the root.
     into: tuple[Tree, ...]
-    out: tuple[Tree, ...]
+    out: tuple[Tree, ...]  # the trees over which the sums are distributed; as many copies from every root as of `into`
 
     @property
     def ratio(self) -> Fraction:
@@ -310,30 +278,17 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """What a linear program gives, as parts of all data.
+    """What a linear program gives, as parts of all data."""
 
-    Attributes:
-        roots: What is reduced on each rank.
-        into: What each edge carries while reducing.
-        out: What each edge carries while distributing.
-    """
-
-    roots: Sequence[float]
-    into: Sequence[float]
-    out: Sequence[float]
+    roots: Sequence[float]  # what is reduced on each rank
+    into: Sequence[float]  # what each edge carries while reducing
+    out: Sequence[float]  # what each edge carries while distributing
 
 
 def best_pairs(network: Network, group: Group, solvers: Solvers, seconds: float) -> Pairs | None:
     """Returns pairs of trees for an all-reduce with the lowest R/C for many chunks, apart from rounding.
 
-    Args:
-        network: The network.
-        group: Automorphisms of it.
-        solvers: For the linear program.
-        seconds: The time limit.
-
-    Returns:
-        None if the network is too large, or the time too short.
+    None: the network is too large, or the time too short.
     """
     deadline = time.monotonic() + min(seconds, _PATIENCE_FOR_PAIRS)
     amounts = _amounts(network, group, solvers, min(seconds, _PATIENCE_FOR_PAIRS))

@@ -44,15 +44,10 @@ def check(network: Network, demand: Demand, schedule: Schedule) -> None:
 
 
 def check_combining(network: Network, contents: Sequence[Item], schedule: Schedule) -> None:
-    """Checks that every contribution gets into every result exactly once.
+    """Checks that every contribution gets into every result exactly once; the contents are the purpose of each chunk.
 
     A send of a step carries the sender's value from before the step. The receiver adds it, or replaces its own value if
     the new one contains all contributions.
-
-    Args:
-        network: The network.
-        contents: For each chunk the ranks that contribute to it, and those that must have the sum in the end.
-        schedule: The schedule.
 
     Raises:
         gc3.InternalError: It is wrong.

@@ -109,15 +109,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """How many chunks a rank may hold in scratch in a step of a schedule.
+    """How many chunks a rank may hold in scratch in a step of a schedule."""
 
-    Attributes:
-        room: The chunks.
-        targets: Whether chunks count on ranks that need them, too, as partial sums do in an inverse schedule.
-    """
-
-    room: int
-    targets: bool
+    room: int  # the chunks
+    targets: bool  # whether chunks count on ranks that need them, too, as partial sums do in an inverse schedule
 
 
 # Per non-combining collective: the pieces for P ranks, C chunks and a root, and the divisor of C.
@@ -208,41 +203,25 @@ def builtin(name: str, ranks: int, chunks: int, root: int = 0) -> Demand:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Chunks of a collective with the same purpose.
+    """Chunks of a collective with the same purpose."""
 
-    Attributes:
-        before: The ranks that have them before, or contributions to them.
-        after: The ranks that must have them, or the sum of all contributions, after.
-    """
-
-    before: frozenset[int]
-    after: frozenset[int]
+    before: frozenset[int]  # the ranks that have them before, or contributions to them
+    after: frozenset[int]  # the ranks that must have them, or the sum of all contributions, after
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A collective for a number of ranks and chunks. Its chunks have the same numbers in both demands.
+    """A collective for a number of ranks and chunks. Its chunks have the same numbers in both demands."""
 
-    Attributes:
-        name: The collective.
-        ranks: Number of ranks.
-        chunks: C, the chunks of a rank's input, or of each chunk of a custom collective.
-        root: The root of a rooted collective, else 0.
-        reduced: The demand whose inverse on the reversed network brings contributions together; None if nothing is
-            reduced.
-        spread: The demand that distributes data; None if sums stay where they are.
-        items: For each piece of these demands, its purpose.
-        layout: Where a custom collective has its data; None for built-in ones.
-    """
-
-    name: str
-    ranks: int
-    chunks: int
-    root: int
+    name: str  # the collective
+    ranks: int  # number of ranks
+    chunks: int  # C, the chunks of a rank's input, or of each chunk of a custom collective
+    root: int  # the root of a rooted collective, else 0
+    # The demand whose inverse on the reversed network brings contributions together; None if nothing is reduced.
     reduced: Demand | None
-    spread: Demand | None
-    items: tuple[Item, ...]
-    layout: Layout | None = None
+    spread: Demand | None  # the demand that distributes data; None if sums stay where they are
+    items: tuple[Item, ...]  # for each piece of these demands, its purpose
+    layout: Layout | None = None  # where a custom collective has its data; None for built-in ones
 
     @property
     def demands(self) -> tuple[Demand, ...]:

@@ -181,9 +181,7 @@ class Network:
     def load(self, edges: Sequence[int], *, adds: bool = False) -> tuple[int, ...]:
         """Returns the bounds that a chunk loads over edges in a step, each as often as it does.
 
-        Args:
-            edges: They have one sender, or if their chunks are added up, one receiver.
-            adds: Whether they are.
+        The edges have one sender, or if the chunk `adds` to others, one receiver.
         """
         once = self.received_once if adds else self.sent_once
         loaded = [b for e in edges for b in self.bounds_of[e]]
@@ -425,10 +423,7 @@ Numbers: TypeAlias = "npt.NDArray[np.int64]"
 def switched(tails: Numbers, heads: Numbers, first: int) -> tuple[int, list[tuple[int, int]]]:
     """Returns arcs over which the same tails reach the same heads, and the number of the next free vertex.
 
-    Args:
-        tails: Vertices.
-        heads: For each tail a vertex that it must reach; no pair may be repeated.
-        first: The number of the first vertex that is free.
+    Each tail must reach the head beside it; no pair may be repeated. The first free vertex is `first`.
     """
     arcs: list[tuple[int, int]] = []
     part = _components(tails, heads)

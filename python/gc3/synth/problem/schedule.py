@@ -160,10 +160,7 @@ def additions(contents: Sequence[Item], schedule: Schedule) -> Iterator[frozense
 def groups(network: Network, sends: Sequence[Send], adding: frozenset[Send]) -> list[tuple[Send, ...]]:
     """Returns the sends of a step in groups, each of which a switch carries as one; in the order of their first sends.
 
-    Args:
-        network: The network.
-        sends: The sends.
-        adding: Those that are added to what their receiver has.
+    Those that are `adding` are added to what their receiver has.
     """
     found: dict[object, list[Send]] = {}
     for send in sends:
@@ -213,34 +210,21 @@ def cheapest_path(
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A send.
-
-    Attributes:
-        chunk: The chunk.
-        edge: The edge of the network.
-        turn: Among sends that compete, those with a lower number are preferred.
-        before: The sends that bring what it sends; they are listed earlier.
-    """
+    """A send."""
 
     chunk: int
-    edge: int
-    turn: int
-    before: tuple[int, ...]
+    edge: int  # the edge of the network
+    turn: int  # among sends that compete, those with a lower number are preferred
+    before: tuple[int, ...]  # the sends that bring what it sends; they are listed earlier
 
 
 def placed(
     network: Network, hops: Sequence[Hop], seconds: float, rounds: int | None = None, *, moving: bool = True
 ) -> Schedule:
-    """Returns the schedule of sends.
+    """Returns the schedule of sends, with so many rounds in every step.
 
-    Args:
-        network: The network.
-        hops: The sends.
-        seconds: The time limit.
-        rounds: The rounds of every step. None: one round, or a few if bandwidths are fractions, of which a single
-            round would lose a part.
-        moving: Whether sends are moved in the end to save rounds. Chunks overtake each other then, for which the
-            threadblocks of programs wait.
+    None: one round, or a few if bandwidths are fractions, of which a single round would lose a part. If sends are
+    `moving` in the end, this saves rounds, but chunks overtake each other, for which the threadblocks of programs wait.
     """
     bandwidths = [chunks for _, chunks in network.bounds]
     lengths, steps = steps_of(hops, network.bounds_of, bandwidths, seconds, rounds, moving=moving)
@@ -259,15 +243,10 @@ def steps_of(
     *,
     moving: bool = True,
 ) -> tuple[list[int], list[int]]:
-    """Returns the rounds of each step, and the step of each send.
+    """Returns the rounds of each step, and the step of each send; see `placed`.
 
-    Args:
-        hops: The sends.
-        bounds_of: For each edge the bounds that a send over it counts towards, several times if it stands for images.
-        bandwidths: The chunks that each bound carries in a round.
-        seconds: The time limit.
-        rounds: See `placed`.
-        moving: See there.
+    A send over an edge counts towards its `bounds_of`, several times towards one if it stands for images. The
+    bandwidths are the chunks that each bound carries in a round.
     """
     listed = [(hop.edge, hop.turn, hop.before) for hop in hops]
     carried = [(chunks.numerator, chunks.denominator) for chunks in bandwidths]

@@ -41,15 +41,10 @@ _OF_AN_ORDER = 2  # groups of the same order to try
 
 @dataclass(frozen=True)
 class Group:
-    """A group of automorphisms that acts freely on the ranks; the identity is its first element.
+    """A group of automorphisms that acts freely on the ranks; the identity is its first element."""
 
-    Attributes:
-        network: The network it acts on.
-        elements: For each element the image of every rank.
-    """
-
-    network: Network
-    elements: tuple[Permutation, ...]
+    network: Network  # the network it acts on
+    elements: tuple[Permutation, ...]  # for each element the image of every rank
 
     @property
     def order(self) -> int:
@@ -322,10 +317,8 @@ def _inverse(permutation: Permutation) -> Permutation:
 def automorphisms(network: Network, demand: Demand, fixed: int | None = None) -> list[Permutation]:
     """Returns automorphisms of a network by backtracking, as many as can be found in a short time.
 
-    Args:
-        network: The network.
-        demand: Ranks are mapped to ranks that are sources and targets of as much; the demand itself may differ.
-        fixed: A rank that they must fix, if any.
+    Ranks are mapped to ranks that are sources and targets of as much of the demand, which may differ itself. One rank
+    may be `fixed`.
     """
     ranks = network.ranks
     first = 0 if fixed is None else fixed

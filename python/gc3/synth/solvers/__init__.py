@@ -70,18 +70,12 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class LinearResult:
-    """The answer of a solver.
+    """The answer of a solver."""
 
-    Attributes:
-        status: "optimal", "infeasible" or "unknown".
-        cost: The cost of the best solution found, None if none was found.
-        values: The values of that solution.
-        duals: The duals of the rows, if all variables are real and the solution is optimal.
-    """
-
-    status: str
-    cost: float | None
-    values: npt.NDArray[np.float64] | None
+    status: str  # "optimal", "infeasible" or "unknown"
+    cost: float | None  # the cost of the best solution found, None if none was found
+    values: npt.NDArray[np.float64] | None  # the values of that solution
+    # The duals of the rows, if all variables are real and the solution is optimal.
     duals: npt.NDArray[np.float64] | None
 
 
