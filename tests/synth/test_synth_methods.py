@@ -10,7 +10,7 @@ import pytest
 from gc3 import topologies
 from gc3.errors import InternalError
 from gc3.synth import Demand, Network, Schedule, Solvers, Task
-from gc3.synth.bounds import cuts, dual_prices, flow_relaxation
+from gc3.synth.bounds import cuts, flow_relaxation
 from gc3.synth.methods import flow_over_time, greedy
 from gc3.synth.methods.tree_growth import fullest_of_edges
 from gc3.synth.problem import check, demand, schedule, symmetry
@@ -59,16 +59,16 @@ def test_prices_prove_no_more_than_is_true(solvers: Solvers) -> None:
         for b, (members, _) in enumerate(network.bounds):
             edge[list(members)] += bounds[b]
         parts = {i: {t: edge // 3 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        proven = dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(bounds, parts))
+        proven = flow_relaxation.proven_rounds(network, wanted, nothing, flow_relaxation.Prices(bounds, parts))
         assert 0 <= proven <= fewest.cost[2]
         cheat = {i: {t: edge // 2 + 1 for t in piece.targets} for i, piece in enumerate(wanted.pieces)}
-        assert dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(bounds, cheat)) == 0
-    assert dual_prices.proven_rounds(network, wanted, nothing, dual_prices.Prices(-bounds, {})) == 0
+        assert flow_relaxation.proven_rounds(network, wanted, nothing, flow_relaxation.Prices(bounds, cheat)) == 0
+    assert flow_relaxation.proven_rounds(network, wanted, nothing, flow_relaxation.Prices(-bounds, {})) == 0
     lopsided = np.zeros((len(network.bounds), 2), np.int64)
     lopsided[0] = 1
     group = symmetry.largest_group(network, wanted)
     assert group.order == 4
-    assert dual_prices.proven_rounds(network, wanted, group, dual_prices.Prices(lopsided, {})) == 0
+    assert flow_relaxation.proven_rounds(network, wanted, group, flow_relaxation.Prices(lopsided, {})) == 0
 
 
 def test_symmetric_bounds_are_the_full_ones(solvers: Solvers) -> None:

@@ -14,14 +14,14 @@ from gc3.support.public import public_names
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.compose.repair import repaired
 from gc3.synth.methods.timed_trees import Costs
-from gc3.synth.problem import TimeUp
+from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.check import Cache
 from gc3.synth.problem.demand import NAMES, Demand, Piece
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Schedule
 from gc3.synth.result import Order, Outcome, Point, Result
 from gc3.synth.scratch_limit import LimitedTask, task_within
-from gc3.synth.session import FOUND, IMPOSSIBLE, OPEN, Session
+from gc3.synth.session import Session
 from gc3.synth.solvers import Solvers
 from gc3.synth.task import Task
 

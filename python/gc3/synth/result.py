@@ -31,11 +31,10 @@ from gc3 import errors
 from gc3.collectives import BUILTIN
 from gc3.lang import Algorithm, Chunk, StepList, compile, stepwise
 from gc3.runtime.program import Program
-from gc3.synth.problem import check, demand
+from gc3.synth.problem import OPEN, check, demand
 from gc3.synth.problem.demand import Item, Problem, Send
 from gc3.synth.problem.network import Capacity, Network
 from gc3.synth.problem.schedule import Schedule, additions, loads, pruned, reversed_in_time
-from gc3.synth.session import OPEN
 
 Order: TypeAlias = Literal["depth", "steps", "gathered"]
 

@@ -24,12 +24,12 @@ from gc3.support.words import counted
 from gc3.synth import result
 from gc3.synth.methods import flow_over_time, satisfiability
 from gc3.synth.methods.timed_trees import Costs
-from gc3.synth.problem import TimeUp
+from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.demand import Demand, Holding, Problem, Send
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Hop, Schedule, multicasts
 from gc3.synth.result import Outcome, Result
-from gc3.synth.session import FOUND, IMPOSSIBLE, OPEN, TIME_OVER, UNDECIDED, Answer, Instance, Session
+from gc3.synth.session import TIME_OVER, UNDECIDED, Answer, Instance, Session
 from gc3.synth.task import Task
 
 _SECONDS = 60.0  # for the exact search of one instance, without a time limit

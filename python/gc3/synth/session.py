@@ -22,7 +22,7 @@ from gc3.synth import methods as folder
 from gc3.synth.bounds import cuts, flow_relaxation
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.methods.tree_packing import Forest
-from gc3.synth.problem import ENDLESS, FIRST_SLICE, TimeUp
+from gc3.synth.problem import ENDLESS, FIRST_SLICE, FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.check import Cache, check
 from gc3.synth.problem.demand import Demand, Piece
 from gc3.synth.problem.network import UNREACHABLE, Network
@@ -30,7 +30,6 @@ from gc3.synth.problem.schedule import Schedule, multicasts, padded, pruned, str
 from gc3.synth.problem.symmetry import Group, largest_group, trivial
 from gc3.synth.solvers import Solvers
 
-FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 _MOST_SINKS = 16
 LARGEST = 1_500_000  # variables of a linear program that takes too much memory
 _LAID_OUT = 100_000  # variables of a linear program that are built in a second, at least

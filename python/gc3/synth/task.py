@@ -18,15 +18,15 @@ from gc3.synth.bounds import cuts
 from gc3.synth.bounds.collective import allreduce_bound, broadcast_bound, combining_bound, is_broadcast
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.compose import compose, grown, quick, solved
-from gc3.synth.methods import pipelining
-from gc3.synth.methods.pipelining import NEAR, Planned, many_chunks
+from gc3.synth.methods import tree_growth
 from gc3.synth.methods.timed_trees import Costs, Timed, timed
-from gc3.synth.problem import TimeUp, demand
+from gc3.synth.methods.tree_growth import NEAR, Planned, many_chunks
+from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp, demand
 from gc3.synth.problem.demand import Demand, Problem
 from gc3.synth.problem.network import UNREACHABLE, Network
 from gc3.synth.problem.schedule import Schedule, multicasts, pruned
 from gc3.synth.result import Candidates, Outcome, Point, Result
-from gc3.synth.session import FOUND, IMPOSSIBLE, OPEN, TIME_OVER, Session
+from gc3.synth.session import TIME_OVER, Session
 
 _MOST_STEPS = 1 << 12
 _MANY_RANKS = 64
@@ -286,7 +286,7 @@ class Task:
         if made.schedule.total_rounds <= enough * made.chunks:
             return found
         with self.reserving(_FOR_PROGRAM):
-            better = pipelining.best_overlap(self.session, made, enough, ratio, found.how)
+            better = tree_growth.best_overlap(self.session, made, enough, ratio, found.how)
         if better is None:
             return found
         whole = replace(better.result, lanes=_LANES)
@@ -330,7 +330,7 @@ class Task:
         how, better = f"composed: {'; inverse of '.join(parts[::-1])}", None
         if overlapped:
             with suppress(TimeUp):
-                better = pipelining.overlapped_halves(self.session, made, how)
+                better = tree_growth.overlapped_halves(self.session, made, how)
         return (made, how) if better is None else (replace(better.result, lanes=self._lanes(chunks)), better.how)
 
     @staticmethod

@@ -45,7 +45,6 @@ from gc3.synth.problem.network import UNREACHABLE, Network
 _ALL_PARTITIONS = 7  # ranks of which every partition is tried
 _ALL_UNIONS = 10  # groups of a level of which every union is tried
 _MOST_SETS = 1024  # of ranks that contribute to a chunk or need it
-_LEAST = 1e-9
 _FEW = 8  # sets of one kind
 _MOST_PARTS = 64
 _FINE = 8  # growth is rounded up to multiples of its inverse
@@ -91,7 +90,7 @@ def combining_bound(network: Network, items: Sequence[Item]) -> Bound:
 def _by_cuts(network: Network, items: Sequence[Item]) -> Bound:
     ranks = network.ranks
     if cuts.enumerates(network):
-        inside: Flags = (np.arange(1, (1 << ranks) - 1)[:, None] >> np.arange(ranks)) & 1 == 1
+        inside = cuts.subsets(ranks)
     else:
         involved = list({s: None for item in items for s in (item.before, item.after) if 0 < len(s) < ranks})
         some = [
@@ -105,16 +104,7 @@ def _by_cuts(network: Network, items: Sequence[Item]) -> Bound:
         if item.after:
             leaves = inside[:, sorted(item.before)].any(axis=1) & ~inside[:, sorted(item.after)].all(axis=1)
             need += count * leaves
-    room = cuts.rooms(network, inside)
-    blocked = (room == 0) & (need > 0)
-    if blocked.any():
-        shown = cuts.shown(np.flatnonzero(inside[blocked][0]).tolist())
-        return Bound(Fraction(UNREACHABLE), f"nothing can leave {shown}")
-    at = int(np.where(need > 0, need / np.maximum(room, _LEAST), 0.0).argmax())
-    if need[at] == 0:
-        return Bound(Fraction(0), "nothing has to move")
-    proof = f"what must leave {cuts.shown(np.flatnonzero(inside[at]).tolist())}"
-    return Bound(int(need[at]) / cuts.exact_room(network, inside[at]), proof)
+    return cuts.narrowest(network, inside, need)
 
 
 def _unions(groups: Sequence[int]) -> Flags:
@@ -123,8 +113,7 @@ def _unions(groups: Sequence[int]) -> Flags:
     member = np.array(groups)
     if len(several) > _ALL_UNIONS:
         return np.array([member == group for group in several])
-    chosen = (np.arange(1, (1 << len(several)) - 1)[:, None] >> np.arange(len(several))) & 1 == 1
-    return chosen[:, np.searchsorted(several, member)]
+    return cuts.subsets(len(several))[:, np.searchsorted(several, member)]
 
 
 def _partitions(network: Network) -> Iterator[list[list[int]]]:

@@ -67,12 +67,7 @@ def cut_bound(network: Network, demand: Demand, ranks: Iterable[int] | None = No
     if demand.routes:  # otherwise chunks may be copied on the way, so only the needs of one target add up
         sides.append((reverse(demand), network.reversed, "leave"))
     for side, where, verb in sides:
-        supplies: dict[int, dict[int, int]] = {}
-        for piece in side.pieces:
-            for target in piece.targets & chosen:
-                supply = supplies.setdefault(target, {})
-                supply[piece.source] = supply.get(piece.source, 0) + piece.count
-        needs = [(target, list(supplies[target].items())) for target in sorted(supplies)]
+        needs = [(target, list(side.needed[target].items())) for target in sorted(chosen & side.needed.keys())]
         best = _sinks_bound(where, needs, best, verb, seconds)
     return best
 
@@ -146,21 +141,29 @@ def _every_cut(network: Network, demand: Demand) -> Bound:
     ranks = network.ranks
     if ranks == 1:
         return Bound(Fraction(0), "there is no other rank")
-    inside = (np.arange(1, (1 << ranks) - 1)[:, None] >> np.arange(ranks)) & 1 == 1
+    inside = subsets(ranks)
     need = np.zeros(len(inside), np.int64)
     for piece in demand.pieces:
         if piece.targets:
             need += piece.count * (inside[:, piece.source] & ~inside[:, sorted(piece.targets)].all(axis=1))
+    return narrowest(network, inside, need)
+
+
+def subsets(size: int) -> Flags:
+    """Returns all proper subsets of some numbers, each as a row of flags."""
+    return (np.arange(1, (1 << size) - 1)[:, None] >> np.arange(size)) & 1 == 1
+
+
+def narrowest(network: Network, inside: Flags, need: npt.NDArray[np.int64]) -> Bound:
+    """Returns the best bound by what must leave sets of ranks, of which each is a row of flags."""
     room = rooms(network, inside)
     blocked = (room == 0) & (need > 0)
     if blocked.any():
         return Bound(Fraction(UNREACHABLE), f"nothing can leave {shown(_members(inside[blocked][0]))}")
-    ratio = np.where(need > 0, need / np.maximum(room, _LEAST), 0.0)
-    at = int(ratio.argmax())
+    at = int(np.where(need > 0, need / np.maximum(room, _LEAST), 0.0).argmax())
     if need[at] == 0:
         return Bound(Fraction(0), "nothing has to move")
-    exact = exact_room(network, inside[at])
-    return Bound(int(need[at]) / exact, f"what must leave {shown(_members(inside[at]))}")
+    return Bound(int(need[at]) / exact_room(network, inside[at]), f"what must leave {shown(_members(inside[at]))}")
 
 
 def rooms(network: Network, inside: Flags) -> npt.NDArray[np.float64]:
@@ -362,10 +365,7 @@ def fewest_single_rounds(network: Network, demand: Demand, target: int, most: in
     On a divisible network, a schedule of T rounds can be cut into T such steps, however many steps it has. So this is a
     lower bound on the rounds of the whole demand.
     """
-    supply: dict[int, int] = {}
-    for piece in demand.pieces:
-        if target in piece.targets:
-            supply[piece.source] = supply.get(piece.source, 0) + piece.count
+    supply = demand.needed.get(target, {})
     needed = sum(supply.values())
     if needed == 0:
         return 0

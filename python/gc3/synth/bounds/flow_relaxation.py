@@ -8,6 +8,13 @@ of each step are variables, and so are amounts of data.
 * Multicast: every target has its own flow; on an edge the flows of a piece share the sends, which are at least each.
 
 With a group of automorphisms, the program contains only one source of each orbit.
+
+The bounds are proven by prices on links and steps, the dual, checked in whole numbers. Let y >= 0 be a price for every
+bound and step. The cost of an edge in a step is the sum of the prices of its bounds. If in every step the prices of the
+bounds, each times its chunks, sum to at most 1, then all sends within R rounds cost at most R. On the other hand, a
+chunk that goes to a target costs at least its cheapest path. If a chunk goes to several targets, they may share an
+edge, and only a part of its price counts for each of them. So the sum of all cheapest paths is at most R. This holds
+for any prices; a solver only suggests good ones.
 """
 
 from __future__ import annotations
@@ -18,8 +25,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
-from gc3.synth.bounds import dual_prices
 from gc3.synth.problem.demand import Demand
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.symmetry import Group
@@ -28,6 +35,10 @@ from gc3.synth.solvers import Linear, LinearResult, Solvers
 _MOST_SINKS = 4  # targets of one program; more make it slow, and rarely require more rounds
 
 _MANY_TERMS = 10_000  # of a linear program without symmetry
+_MOST_SCALE = 100_000_000
+_MOST_DENOMINATOR = 20_000
+_ROUNDING = 1e-4
+_INFINITE = 1 << 60
 
 _Key = tuple[int, int, int]  # piece or source, edge, step
 
@@ -53,7 +64,7 @@ class Suggested:
     """The suggestion of a linear program."""
 
     rounds: tuple[float, ...]  # the rounds of each step
-    price: dual_prices.Real  # the price of each edge in each step
+    price: Real  # the price of each edge in each step
 
 
 def routing(
@@ -65,76 +76,21 @@ def routing(
     whole: bool = False,
     rounds: Sequence[int] | None = None,
     straight: bool = False,
-    room: int | None = None,
 ) -> Layout:
     """Returns the program of a demand of single targets; with `whole` rounds and amounts are whole numbers.
 
     The rounds of each step may be given. Data sent `straight` goes only away from its source, which makes the program
-    far smaller. There may be `room` for so many chunks only that a rank holds in scratch in a step.
+    far smaller.
     """
     layout = Layout()
     _add_rounds(layout, steps, whole=whole, rounds=rounds)
-    supply: dict[int, dict[int, int]] = {}
-    for piece in demand.pieces:
-        if group.home[piece.source][0] == piece.source:
-            for target in piece.targets:
-                wanted = supply.setdefault(piece.source, {})
-                wanted[target] = wanted.get(target, 0) + piece.count
+    supply = {source: wanted for source, wanted in demand.given.items() if group.home[source][0] == source}
     for source, wanted in supply.items():
         sent = flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
         layout.sent.update({(source, e, s): variable for (e, s), variable in sent.items()})
     sources = {(source, source) for source in supply}
     _add_limits(layout, network, steps, group, sources)
-    if room is not None:
-        _add_room(layout, network, steps, group, supply, room)
     return layout
-
-
-def _add_room(
-    layout: Layout, network: Network, steps: int, group: Group, supply: dict[int, dict[int, int]], room: int
-) -> None:
-    """Limits the chunks that a rank holds in a step for others: those that have come by then and not left before it.
-
-    Which of the chunks of a source a rank keeps for itself is free (`flow_over_time.ways` keeps the first it can): as
-    many as it wants, and no more than leave enough for the sends of the next step.
-    """
-    program = layout.program
-    held: dict[tuple[int, int], list[tuple[int, float]]] = {}  # by rank and step, of all sources that are first images
-    for source, wanted in supply.items():
-        for v in range(network.ranks):
-            if v == source:
-                continue
-            come: list[tuple[int, float]] = []
-            own = -1
-            for s in range(steps):
-                come = come + [
-                    (layout.sent[source, e, s], 1.0) for e in network.incoming[v] if (source, e, s) in layout.sent
-                ]
-                left, leaves = (
-                    [
-                        (layout.sent[source, e, t], -1.0)
-                        for e in network.outgoing[v]
-                        for t in range(end)
-                        if (source, e, t) in layout.sent
-                    ]
-                    for end in (s, s + 2)
-                )
-                terms = come + left
-                if wanted.get(v, 0):
-                    before, own = own, program.variable(high=float(wanted[v]))
-                    program.row([*come, *leaves, (own, -1.0)], 0.0, math.inf)
-                    if before >= 0:
-                        program.row([(own, 1.0), (before, -1.0)], 0.0, math.inf)
-                    terms = [*terms, (own, -1.0)]
-                held.setdefault((v, s), []).extend(terms)
-    back = [group.elements[i] for i in group.inverse]
-    for v in sorted({home for home, _ in group.home}):
-        for s in range(steps):
-            total: dict[int, float] = {}
-            for moved in back:
-                for variable, factor in held.get((moved[v], s), ()):
-                    total[variable] = total.get(variable, 0.0) + factor
-            program.row(total.items(), -math.inf, float(room))
 
 
 def multicast(
@@ -207,10 +163,7 @@ def sinks(
     turned = [back.edge_index[dst, src] for src, dst in network.edges]
     homes = sorted({home for home, _ in group.home})
     for target in homes[:: -(-len(homes) // _MOST_SINKS)]:
-        wanted: dict[int, int] = {}
-        for piece in demand.pieces:
-            if target in piece.targets:
-                wanted[piece.source] = wanted.get(piece.source, 0) + piece.count
+        wanted = demand.needed.get(target)
         if not wanted:
             continue
         sent = flow(program, back, target, wanted, steps)
@@ -238,7 +191,7 @@ def bound(
     if result.duals is None:
         return Fraction(0), result, layout
     y = _spread(network, group, layout, result.duals, steps)
-    parts: dict[int, dict[int, dual_prices.Real]] = {}
+    parts: dict[int, dict[int, Real]] = {}
     for i, piece in enumerate(demand.pieces):
         if group.home[piece.source][0] == piece.source and len(piece.targets) > 1:
             parts[i] = {t: np.zeros((len(network.edges), steps)) for t in sorted(piece.targets)}
@@ -252,7 +205,7 @@ def bound(
             if i not in parts:
                 continue  # of a single target, whose prices are those of the links
             parts[i][target][e, s] = edge[e, s]
-    return dual_prices.proven_rounds(network, demand, group, dual_prices.whole(y, parts)), result, layout
+    return proven_rounds(network, demand, group, whole_prices(y, parts)), result, layout
 
 
 def bound_of_routes(
@@ -264,10 +217,7 @@ def bound_of_routes(
     _add_rounds(layout, 1, whole=False, rounds=None)
     sources: set[tuple[int, int]] = set()
     for source in sorted({home for home, _ in group.home}):
-        wanted: dict[int, int] = {}
-        for piece in demand.pieces:
-            if piece.source == source:
-                wanted |= {t: wanted.get(t, 0) + piece.count for t in piece.targets}
+        wanted = demand.given.get(source)
         if not wanted:
             continue
         sources.add((source, source))
@@ -286,10 +236,10 @@ def bound_of_routes(
     if result.duals is None:
         return Fraction(0)
     y = _spread(network, group, layout, result.duals, 1)
-    return dual_prices.proven_by_lengths(network, demand, dual_prices.whole(y, {}).bounds[:, 0])
+    return proven_by_lengths(network, demand, whole_prices(y, {}).bounds[:, 0])
 
 
-def _spread(network: Network, group: Group, layout: Layout, duals: dual_prices.Real, steps: int) -> dual_prices.Real:
+def _spread(network: Network, group: Group, layout: Layout, duals: Real, steps: int) -> Real:
     """The price of each bound and step: the images of a bound share the price of its row."""
     y = np.zeros((len(network.bounds), steps))
     orbits = np.array(group.bound_orbits)
@@ -380,3 +330,126 @@ def flow(
             amount = float(wanted.get(v, 0))
             program.row(row, amount, amount)
     return sent
+
+
+Whole = npt.NDArray[np.int64]
+Real = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """A certificate, in multiples of an arbitrary unit."""
+
+    bounds: Whole  # for each bound and step its price
+    # For pieces with several targets, and each of these, the part of each edge's price in each step that counts for it;
+    # omitted pieces follow by symmetry.
+    parts: dict[int, dict[int, Whole]]
+
+
+def proven_rounds(network: Network, demand: Demand, group: Group, prices: Prices) -> Fraction:
+    """Returns the rounds that any prices prove, exactly; zero if they prove nothing.
+
+    Under the automorphisms of the group the prices of bounds are the same; pieces without parts are images of others.
+    """
+    if (prices.bounds < 0).any() or not _invariant(group, prices.bounds):
+        return Fraction(0)
+    steps = prices.bounds.shape[1]
+    unit = max((_worth(network, prices.bounds[:, s]) for s in range(steps)), default=Fraction(0))
+    if unit == 0:
+        return Fraction(0)
+    edge = np.zeros((len(network.edges), steps), np.int64)
+    for b, (members, _) in enumerate(network.bounds):
+        edge[list(members)] += prices.bounds[b]
+    rows: list[Whole] = []
+    ends: list[tuple[int, int, int]] = []  # source, target, weight
+    size = {rank: sum(home == rank for home, _ in group.home) for rank, _ in group.home}
+    for i, piece in enumerate(demand.pieces):
+        if group.home[piece.source][0] != piece.source or not piece.targets:
+            continue
+        parts = {next(iter(piece.targets)): edge} if len(piece.targets) == 1 else prices.parts.get(i, {})
+        if not _shared(parts, edge) or not piece.targets.issuperset(parts):
+            return Fraction(0)
+        rows += parts.values()
+        ends += [(piece.source, target, piece.count * size[piece.source]) for target in parts]
+    if not rows:
+        return Fraction(0)
+    cheapest = _cheapest(network, np.array(rows), [e[0] for e in ends], [e[1] for e in ends])
+    return sum(int(c) * e[2] for c, e in zip(cheapest, ends, strict=True)) / unit
+
+
+def proven_by_lengths(network: Network, demand: Demand, bounds: Whole) -> Fraction:
+    """Returns the rounds that prices prove for a demand of single targets in any number of steps, exactly.
+
+    Each bound has the same price in all steps.
+    """
+    unit = _worth(network, bounds)
+    if (bounds < 0).any() or unit == 0:
+        return Fraction(0)
+    edge = np.zeros(len(network.edges), np.int64)
+    for b, (members, _) in enumerate(network.bounds):
+        edge[list(members)] += bounds[b]
+    length = np.full((network.ranks, network.ranks), _INFINITE, np.int64)
+    np.fill_diagonal(length, 0)
+    for (src, dst), price in zip(network.edges, edge, strict=True):
+        length[src, dst] = price
+    for via in range(network.ranks):
+        np.minimum(length, length[:, via, None] + length[None, via, :], out=length)
+    return sum(p.count * int(length[p.source, t]) for p in demand.pieces for t in p.targets) / unit
+
+
+def _worth(network: Network, bounds: Whole) -> Fraction:
+    """The cost of a round of all bounds."""
+    return Fraction(sum(c * int(y) for c, y in zip(network.whole, bounds, strict=True)), network.unit)
+
+
+def _shared(parts: dict[int, Whole], edge: Whole) -> bool:
+    """Whether the parts of the price of every edge and step sum to at most the price."""
+    if any((part < 0).any() for part in parts.values()):
+        return False
+    return not parts or not (np.sum(list(parts.values()), axis=0) > edge).any()
+
+
+def _invariant(group: Group, bounds: Whole) -> bool:
+    first = np.array([b for b, _ in group.bounds], np.intp)
+    return np.array_equal(bounds[first[list(group.bound_orbits)]], bounds)
+
+
+def _cheapest(network: Network, prices: Whole, sources: Sequence[int], targets: Sequence[int]) -> Whole:
+    """The cheapest path over time for each row of prices[row, edge, step], at most one edge per step."""
+    order = sorted(range(len(network.edges)), key=lambda e: network.edges[e][1])
+    src = np.array([network.edges[e][0] for e in order])
+    dst = np.array([network.edges[e][1] for e in order])
+    begin = np.flatnonzero(np.r_[True, dst[1:] != dst[:-1]])
+    reached = dst[begin]
+    rows = np.arange(len(prices))
+    cost = np.full((len(prices), network.ranks), _INFINITE, np.int64)
+    cost[rows, list(sources)] = 0
+    ordered = prices[:, order, :]
+    for step in range(prices.shape[2]):
+        by_edge = cost[:, src] + ordered[:, :, step]
+        cost[:, reached] = np.minimum(cost[:, reached], np.minimum.reduceat(by_edge, begin, axis=1))
+    return cost[rows, list(targets)]
+
+
+def whole_prices(prices: Real, parts: dict[int, dict[int, Real]]) -> Prices:
+    """Returns whole prices close to real ones: proportional if they are fractions of small numbers."""
+    everything = [prices.ravel(), *(p.ravel() for q in parts.values() for p in q.values())]
+    values = np.unique(np.round(np.concatenate(everything), 10))
+    scale = 1
+    for value in values:
+        scale = math.lcm(scale, Fraction(float(value)).limit_denominator(_MOST_DENOMINATOR).denominator)
+        if scale > _MOST_SCALE:
+            break
+    exact = scale <= _MOST_SCALE
+    if exact:
+        exact = bool((abs(values * scale - np.round(values * scale)) < _ROUNDING).all())
+    if not exact:
+        scale = _MOST_SCALE
+
+    def up(array: Real) -> Whole:
+        return np.maximum(np.round(array * scale) if exact else np.ceil(array * scale), 0).astype(np.int64)
+
+    def down(array: Real) -> Whole:
+        return np.maximum(np.round(array * scale) if exact else np.floor(array * scale), 0).astype(np.int64)
+
+    return Prices(up(prices), {i: {t: down(p) for t, p in q.items()} for i, q in parts.items()})

@@ -25,11 +25,11 @@ from gc3 import errors
 from gc3.synth.bounds import cuts
 from gc3.synth.compose.rails import Choice, Errand, Machine
 from gc3.synth.methods.tree_growth import growing
-from gc3.synth.problem import Hurry, at_leisure
+from gc3.synth.problem import OPEN, Hurry, at_leisure
 from gc3.synth.problem.demand import Demand, Piece
 from gc3.synth.problem.network import UNREACHABLE, Network
 from gc3.synth.problem.schedule import Schedule, stretched
-from gc3.synth.session import OPEN, Session
+from gc3.synth.session import Session
 
 _SECONDS = 10.0
 _SHARE = 0.3  # of the time that is left

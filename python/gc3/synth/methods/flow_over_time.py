@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,12 +10,12 @@ from dataclasses import replace
 from gc3.support.words import counted
 from gc3.synth.bounds import cuts, flow_relaxation
 from gc3.synth.bounds.flow_relaxation import Layout
-from gc3.synth.problem import FIRST_SLICE
+from gc3.synth.problem import FIRST_SLICE, FOUND, IMPOSSIBLE
 from gc3.synth.problem.demand import Demand, Send
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Schedule, reversed_in_time, stretched
 from gc3.synth.problem.symmetry import Group
-from gc3.synth.session import FOUND, IMPOSSIBLE, TIME_OVER, Answer, Instance, Method
+from gc3.synth.session import TIME_OVER, Answer, Instance, Method
 from gc3.synth.solvers import LinearResult, Solvers
 
 MANY = 5000  # whole amounts that are not computed all at once
@@ -127,9 +128,15 @@ def _routed(
     seconds: float,
     room: int | None,
 ) -> tuple[str, Schedule | None]:
-    layout = flow_relaxation.routing(network, demand, steps, group, whole=True, room=room)
+    def program(*, straight: bool = False) -> Layout:
+        layout = flow_relaxation.routing(network, demand, steps, group, whole=True, straight=straight)
+        if room is not None:
+            _add_room(layout, network, demand, steps, group, room)
+        return layout
+
+    layout = program()
     if len(layout.sent) > MANY:
-        layout = flow_relaxation.routing(network, demand, steps, group, whole=True, straight=True, room=room)
+        layout = program(straight=True)
         result = _in_two(solvers, layout, seconds)
     else:
         result = solvers.linear(layout.program, seconds, whole_cost=True)
@@ -147,6 +154,53 @@ def _routed(
         found += group.spread(demand, ways(network, demand, source, amounts, steps))
     schedule = Schedule.of(rounds, found)
     return ("optimal" if result.status == "optimal" else "feasible"), schedule
+
+
+def _add_room(layout: Layout, network: Network, demand: Demand, steps: int, group: Group, room: int) -> None:
+    """Limits the chunks that a rank holds in a step for others: those that have come by then and not left before it.
+
+    Which of the chunks of a source a rank keeps for itself is free (`ways` keeps the first it can): as
+    many as it wants, and no more than leave enough for the sends of the next step.
+    """
+    program = layout.program
+    held: dict[tuple[int, int], list[tuple[int, float]]] = {}  # by rank and step, of all sources that are first images
+    for source, wanted in demand.given.items():
+        if group.home[source][0] != source:
+            continue
+        for v in range(network.ranks):
+            if v == source:
+                continue
+            come: list[tuple[int, float]] = []
+            own = -1
+            for s in range(steps):
+                come = come + [
+                    (layout.sent[source, e, s], 1.0) for e in network.incoming[v] if (source, e, s) in layout.sent
+                ]
+                left, leaves = (
+                    [
+                        (layout.sent[source, e, t], -1.0)
+                        for e in network.outgoing[v]
+                        for t in range(end)
+                        if (source, e, t) in layout.sent
+                    ]
+                    for end in (s, s + 2)
+                )
+                terms = come + left
+                if wanted.get(v, 0):
+                    before, own = own, program.variable(high=float(wanted[v]))
+                    program.row([*come, *leaves, (own, -1.0)], 0.0, math.inf)
+                    if before >= 0:
+                        program.row([(own, 1.0), (before, -1.0)], 0.0, math.inf)
+                    terms = [*terms, (own, -1.0)]
+                held.setdefault((v, s), []).extend(terms)
+    back = [group.elements[i] for i in group.inverse]
+    for v in sorted({home for home, _ in group.home}):
+        for s in range(steps):
+            total: dict[int, float] = {}
+            for moved in back:
+                for variable, factor in held.get((moved[v], s), ()):
+                    total[variable] = total.get(variable, 0.0) + factor
+            program.row(total.items(), -math.inf, float(room))
 
 
 def _in_two(solvers: Solvers, layout: Layout, seconds: float) -> LinearResult:

@@ -28,11 +28,12 @@ import numpy.typing as npt
 
 from gc3.synth.bounds import flow_relaxation
 from gc3.synth.methods import flow_over_time
+from gc3.synth.problem import FOUND
 from gc3.synth.problem.demand import Demand
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Schedule
 from gc3.synth.problem.symmetry import trivial
-from gc3.synth.session import FOUND, Answer, Instance, Method
+from gc3.synth.session import Answer, Instance, Method
 
 Amounts: TypeAlias = "dict[int, dict[Place, int]]"  # of each source, the amount sent over an edge in a step
 
@@ -123,11 +124,7 @@ class _Rounding:
     ) -> None:
         self._network = network
         self._steps = len(rounds)
-        self._wanted: dict[int, dict[int, int]] = {}
-        for piece in demand.pieces:
-            for target in piece.targets:
-                wanted = self._wanted.setdefault(piece.source, {})
-                wanted[target] = wanted.get(target, 0) + piece.count
+        self._wanted = demand.given
         self._flows = flows
         self._limit = np.array([[float(int(n * count)) for count in rounds] for n in network.capacity])
         self._load = np.zeros(self._limit.shape)

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from gc3.synth.bounds.cuts import Flow
-from gc3.synth.problem import Hurry, at_leisure
+from gc3.synth.problem import FOUND, Hurry, at_leisure
 from gc3.synth.problem.demand import Demand, Send
 from gc3.synth.problem.network import Network
 from gc3.synth.problem.schedule import Schedule
 from gc3.synth.problem.symmetry import Group
-from gc3.synth.session import FOUND, Answer, Instance, Method
+from gc3.synth.session import Answer, Instance, Method
 
 _TRIES, _SENDS = 12, 20_000
 

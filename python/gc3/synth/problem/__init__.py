@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+FOUND, IMPOSSIBLE, OPEN = "found", "impossible", "open"
 ENDLESS = 1e9  # seconds
 FIRST_SLICE = 2.0  # seconds for a formula before a smaller group is tried
 

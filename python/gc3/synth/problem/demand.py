@@ -90,6 +90,26 @@ class Demand:
         found = {piece.source: i for i, piece in enumerate(self.pieces)}
         return found if len(found) == len(self.pieces) else None
 
+    @cached_property
+    def given(self) -> dict[int, dict[int, int]]:
+        """For each source the number of chunks that it gives each target."""
+        found: dict[int, dict[int, int]] = {}
+        for piece in self.pieces:
+            for target in piece.targets:
+                amounts = found.setdefault(piece.source, {})
+                amounts[target] = amounts.get(target, 0) + piece.count
+        return found
+
+    @cached_property
+    def needed(self) -> dict[int, dict[int, int]]:
+        """For each target the number of chunks that it needs of each source."""
+        found: dict[int, dict[int, int]] = {}
+        for piece in self.pieces:
+            for target in piece.targets:
+                amounts = found.setdefault(target, {})
+                amounts[piece.source] = amounts.get(piece.source, 0) + piece.count
+        return found
+
     @property
     def chunk_count(self) -> int:
         """G of 001 section 3.2: the number of chunks."""
