@@ -157,7 +157,7 @@ def balances(network: Network, demand: Demand) -> bool:
 
 
 def balanced(network: Network, demand: Demand, group: Group, hurry: Hurry = at_leisure) -> Schedule:
-    """Returns the breadth-first schedule of the fewest rounds; see `applies`."""
+    """Returns the breadth-first schedule of the fewest rounds; see `balances`."""
     steps = max(max(network.distance[p.source]) for p in demand.pieces)
     rounds = [0] * steps
     arrivals: list[list[tuple[int, dict[int, list[int]]]]] = [[] for _ in range(steps)]
