@@ -4,7 +4,7 @@
     python examples/expert_routing.py counts 16 >moe.json                   only prints how many go where
 
 Popular experts get many tokens, others few, and the numbers are known only when the call is made. The second form makes
-a file for `gc3 sim two_step_alltoall --topology ndv4 --nodes 2 --counts moe.json`.
+a file for `gc3 sim two_step_alltoall --topology ndv4:N=2 --counts moe.json`.
 """
 
 from __future__ import annotations

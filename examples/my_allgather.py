@@ -1,6 +1,6 @@
 """An AllGather of your own: every rank hands what it has to the next, round a ring.
 
-gc3 run examples/my_allgather.py:ring -D R=4 --size 1MiB --check
+gc3 run examples/my_allgather.py:ring:R=4 --size 1MiB
 """
 
 from gc3 import algorithm, chunk

@@ -132,7 +132,7 @@ def algorithms() -> str:
     """Returns the index of the library's algorithms."""
     text = NOTE.format(source="python/gc3/algorithms/") + (
         "# Algorithms\n\n"
-        "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce -D R=4`.\n"
+        "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce:R=4`.\n"
         "`gc3 list NAME` says what it does, why it is good for that and where it is from, and shows its steps and\n"
         "what the busiest rank sends, as formulas of its parameters; `gc3 list --json` gives all of it to programs.\n"
         "Parameters: `R` ranks, or `N` nodes of `G` GPUs; those with a value may be left out. All sizes work, also\n"

@@ -31,17 +31,17 @@ for version in "$@"; do
   in_it gc3 demo
   in_it gc3 list
   in_it gc3 env
-  in_it gc3 compile hierarchical_allreduce -D N=2 -D G=3 -o h.gc3
+  in_it gc3 compile hierarchical_allreduce:N=2,G=3 -o h.gc3
   in_it gc3 verify h.gc3
-  in_it gc3 run h.gc3 --size 1MiB --check
-  in_it gc3 run ring_allreduce -D R=2 --engine processes --check
-  in_it gc3 show h.gc3 --source -t ndv4 -D N=2
-  in_it gc3 bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -n 2 -w 1
+  in_it gc3 run h.gc3 --size 1MiB
+  in_it gc3 run ring_allreduce:R=2 --engine processes
+  in_it gc3 show h.gc3 --source -t ndv4:N=2
+  in_it gc3 bench ring_allreduce:R=2 -b 1KiB -e 4KiB -n 2 -w 1
   in_it gc3 sim ring_allreduce -t ndv4 -b 1MiB -e 1MiB --baseline nccl
   in_it gc3 report ring_allreduce -t ndv4 -o r.html
   in_it gc3 trace ring_allreduce -t ndv4 --size 1MiB -o t.json
   in_it gc3 synth allgather --topology dgx1 --chunks 1 --steps 2 --rounds 3 -o ag.gc3 --run
-  in_it gc3 tune --engine sim -t ndv4 --collectives allgather --ranks 8 -b 1KiB -e 1KiB -o table.json
+  in_it gc3 tune -t ndv4 allgather --ranks 8 -b 1KiB -e 1KiB -o table.json
   in_it gc3 completion bash
   echo "the commands work without a compiler"
 

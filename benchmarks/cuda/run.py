@@ -184,8 +184,8 @@ def copies(sizes: list[int], clock: Clock) -> dict[str, Any]:
     ranks = devices if devices > 1 else RANKS
     found: dict[str, Any] = {"ranks": ranks, "devices": devices}
     for name, protocol in itertools.product(("direct_allgather", "direct_alltoall"), ("Simple", "Copy")):
-        command = [sys.executable, "-m", "gc3", "bench", name, "-D", f"R={ranks}", "--protocol", protocol, "--json"]
-        command += ["--engine", "cuda", "--devices", ",".join(map(str, range(devices))), "--check"]
+        command = [sys.executable, "-m", "gc3", "bench", f"{name}:R={ranks},protocol={protocol}", "--json"]
+        command += ["--engine", f"cuda:devices={'+'.join(map(str, range(devices)))}"]
         command += ["-b", str(max(sizes[0], 64 * KIB)), "-e", str(sizes[-1]), "-f", "16"]
         status, said, problem = execute(command, clock)
         rows = json.loads(said) if status == 0 else {"failed": problem.strip()[-2000:]}

@@ -96,7 +96,7 @@ def data_of(line: str, code: int = 0) -> Any:
 def compiled(tmp_path: Path) -> str:
     """A compiled program."""
     path = str(tmp_path / "h.gc3")
-    gc3_(f"compile hierarchical_allreduce -D N=2 -D G=3 -o {path}")
+    gc3_(f"compile hierarchical_allreduce:N=2,G=3 -o {path}")
     return path
 
 
@@ -179,37 +179,35 @@ def test_version() -> None:
 
 def test_verify_and_run_read_the_output_of_compile(compiled: str) -> None:
     assert "proven: it implements allreduce" in gc3_(f"verify {compiled}").stdout
-    text = gc3_(f"run {compiled} --size 64KiB --dtype float32 --check").stdout
+    text = gc3_(f"run {compiled} --size 64KiB --dtype float32").stdout
     assert "ran 64 KiB of float32 sum" in text
     assert f"checked {6 * 16384} elements of 6 ranks: all equal to NumPy's" in text
     assert "rrcs" in gc3_(f"show {compiled}").stdout
 
 
-def test_compile_json_and_text(tmp_path: Path) -> None:
+def test_compile_json(tmp_path: Path) -> None:
     path = tmp_path / "r.gc3"
-    data = data_of(f"compile ring_allreduce -D R=2 --instances 2 --protocol LL --text -o {path}")
-    assert sorted(data) == ["file", "program", "proof", "text"]
+    data = data_of(f"compile ring_allreduce:R=2,instances=2,protocol=LL -o {path}")
+    assert sorted(data) == ["file", "program", "proof"]
     assert sorted(data["program"]) == PROGRAM
     assert sorted(data["proof"]) == PROOF
     assert (data["program"]["instances"], data["program"]["protocol"]) == (2, "LL")
-    assert data["text"] == gc3.Program.load(path).text
-    assert gc3_("compile ring_allreduce -D R=2 --text").stdout.startswith('program "ring_allreduce"')
-    told = gc3_("compile ring_allreduce -D R=2")
+    assert gc3_(f"show {path}").stdout.endswith(gc3.Program.load(path).text)
+    told = gc3_("compile ring_allreduce:R=2")
     assert "nothing was written" in told.stderr
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_stages_can_be_dumped(stage: str) -> None:
-    text = gc3_(f"compile ring_allreduce -D R=2 --dump {stage}").stdout
+    text = gc3_(f"show ring_allreduce:R=2 --dump {stage}").stdout
     assert text
-    assert gc3_(f"show ring_allreduce -D R=2 --dump {stage}").stdout == text
-    data = data_of(f"compile ring_allreduce -D R=2 --dump {stage}")
+    data = data_of(f"show ring_allreduce:R=2 --dump {stage}")
     assert data["stage"] == stage
     assert data["text"].rstrip("\n") == text.rstrip("\n")
 
 
 def test_run_a_custom_algorithm_with_an_odd_size() -> None:
-    line = f"run {EXAMPLES}/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check"
+    line = f"run {EXAMPLES}/my_allgather.py:ring:R=4 --size 1000003B --dtype uint8"
     result = gc3_(line)
     assert "note: 1000003 B is rounded down to 1000000 B: 4 blocks of 250000 uint8 elements" in result.stderr
     assert "checked 4000000 elements of 4 ranks" in result.stdout
@@ -237,9 +235,9 @@ def test_run_a_custom_algorithm_with_an_odd_size() -> None:
 
 
 def test_run_takes_the_engines_options() -> None:
-    line = "run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --slot-bytes 256 --timeout 10 --check"
+    line = "run ring_allreduce:R=3 --size 1KiB --engine threads:seed=7,slots=2,slot_bytes=256,timeout=10"
     assert data_of(line)["check"]["ok"]
-    line = "run ring_allreduce -D R=3 --size 0 --op avg --dtype bfloat16 --workers 1"
+    line = "run ring_allreduce:R=3 --size 0 --op avg --dtype bfloat16 --engine threads:workers=1"
     assert data_of(line)["check"]["ok"]
     assert data_of(f"{line} --no-check")["check"] is None
 
@@ -247,24 +245,24 @@ def test_run_takes_the_engines_options() -> None:
 @pytest.mark.parametrize("line", ["run", "run --engine processes", "bench -e 1TiB"])
 def test_buffers_that_no_memory_holds_are_refused_before_they_are_made(line: str) -> None:
     size = "-b" if line.startswith("bench") else "--size"
-    result = gc3_(f"{line} ring_allreduce -D R=4 {size} 1TiB", code=1)
+    result = gc3_(f"{line} ring_allreduce:R=4 {size} 1TiB", code=1)
     assert f"inputs and outputs of 4 ranks take {8 << 40} B" in result.stderr
 
 
 def test_a_wrong_result_is_reported_and_fails(wrong: str) -> None:
-    refused = gc3_(f"run {wrong} --check", 1)
+    refused = gc3_(f"run {wrong}", 1)
     assert "GC3-V008" in refused.stderr
     case = Case(gc3.Program.load(wrong).collective, 16, "int32", "sum")
     data = case.input(0)
     assert data is not None
     different = data[:8] != data[8:]
-    result = gc3_(f"run {wrong} --no-verify --check --size 64B --dtype int32", 1)
+    result = gc3_(f"run {wrong}:prove=no --size 64B --dtype int32", 1)
     where = int(different.argmax())
     assert "GC3-V008" in result.stderr
     assert f"{different.sum()} of 16 elements differ" in result.stderr
     expected = f"rank 1 at index {8 + where}: expected {data[8 + where]}, got {data[where]}"
     assert expected in result.stderr
-    check = data_of(f"run {wrong} --no-verify --check --size 64B --dtype int32", 1)["check"]
+    check = data_of(f"run {wrong}:prove=no --size 64B --dtype int32", 1)["check"]
     assert not check["ok"]
     assert check["first"] == {
         "rank": 1,
@@ -285,12 +283,12 @@ def test_verify_tells_every_finding(wrong: str, compiled: str) -> None:
     good = data_of(f"verify {compiled}")
     assert good["ok"]
     assert good["diagnostics"] == []
-    assert data_of(f"verify {compiled} --max-threadblocks 1", 1)["diagnostics"][0]["code"] == "GC3-V009"
-    assert data_of("verify ring_allreduce -D R=3 --slots 5")["slots"] == 5
+    assert data_of(f"verify {compiled}:max_threadblocks=1", 1)["diagnostics"][0]["code"] == "GC3-V009"
+    assert data_of("verify ring_allreduce:R=3 --slots 5")["slots"] == 5
 
 
 def test_bench_has_the_columns_of_nccl_tests() -> None:
-    line = "bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -f 2 --iters 2 --warmup 1"
+    line = "bench ring_allreduce:R=2 -b 1KiB -e 4KiB -f 2 --iters 2 --warmup 1"
     data = data_of(line)
     assert sorted(data) == ["average_busbw", "programs", "rows", "settings", "wrong"]
     assert [row["size"] for row in data["rows"]] == [1024, 2048, 4096]
@@ -321,7 +319,7 @@ def test_bench_of_a_compiled_program_fills_its_own_mode(compiled: str) -> None:
 
 
 def test_bench_without_reduction_and_wrong_results(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = data_of("bench two_step_alltoall -D N=2 -D G=2 -b 64 -n 1 -w 0 --out-of-place")["rows"][0]
+    row = data_of("bench two_step_alltoall:N=2,G=2,in_place=no -b 64 -n 1 -w 0")["rows"][0]
     assert (row["redop"], row["count"], row["in_place"]) == ("none", 4, None)
     monkeypatch.setattr("gc3.cli.bench.verify", lambda *_, **__: None)
     monkeypatch.setattr("gc3.runtime.program.verify", lambda *_, **__: None)
@@ -340,16 +338,16 @@ def test_show(compiled: str, tmp_path: Path) -> None:
     assert sorted(data) == ["lines", "program", "ranks", "use"]
     assert [r["rank"] for r in data["ranks"]] == [3]
     assert data["ranks"][0]["threadblocks"][0]["steps"][0]["opcode"]
-    expected = gc3_("show alltonext -D N=1 -D G=2 --expect").stdout
+    expected = gc3_("show alltonext:N=1,G=2 --expect").stdout
     assert "rank 0 out[0] = anything" in expected
     assert "rank 1 out[1] = rank 0 in[1]" in expected
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import gc3\n@gc3.algorithm('allgather')\ndef nothing(R):\n    pass\n")
-    unmet = gc3_(f"compile {wrong} -D R=4", 1).stderr
+    unmet = gc3_(f"compile {wrong}:R=4", 1).stderr
     assert "13 further output chunks are not what they must be" in unmet
     assert unmet.count("hint: ") == 1
-    assert "rank 3 out[0] = rank 0 in[0]" in gc3_(f"show {wrong} -D R=4 --expect").stdout  # although it is wrong
-    assert data_of("show alltonext -D N=1 -D G=2 --expect --rank 1")["expected"][0] == {
+    assert "rank 3 out[0] = rank 0 in[0]" in gc3_(f"show {wrong}:R=4 --expect").stdout  # although it is wrong
+    assert data_of("show alltonext:N=1,G=2 --expect --rank 1")["expected"][0] == {
         "rank": 1,
         "index": 0,
         "terms": [[0, 0]],
@@ -396,13 +394,13 @@ def test_demo_does_the_main_job() -> None:
 def test_a_users_mistake_is_one_message_at_its_line(
     mistaken: str, function: str, code: str, line: int | None, message: str
 ) -> None:
-    result = gc3_(f"compile {mistaken}:{function} -D R=2", 1)
+    result = gc3_(f"compile {mistaken}:{function}:R=2", 1)
     assert f"error {code}: " in result.stderr
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert "hint: " in result.stderr
     assert result.stdout == ""
-    error = data_of(f"compile {mistaken}:{function} -D R=2", 1)["error"]
+    error = data_of(f"compile {mistaken}:{function}:R=2", 1)["error"]
     assert sorted(error) == sorted([*DIAGNOSTIC, "others"])
     assert error["code"] == code
     if line is not None:
@@ -417,21 +415,21 @@ def test_a_users_mistake_is_one_message_at_its_line(
         (f"verify {Path(__file__)}", 1, "GC3-L017"),
         ("compile nothing", 1, "there is no algorithm 'nothing'"),
         ("compile nothing.py:f", 1, "GC3-I001"),
-        ("compile ring_allreduce -D R=2 -o /nowhere/at/all.gc3", 1, "GC3-I002"),
-        ("compile ring_allreduce -D R", 2, "'R' is not NAME=VALUE"),
-        ("compile ring_allreduce -D R=two", 2, "'two' is not a whole number"),
+        ("compile ring_allreduce:R=2 -o /nowhere/at/all.gc3", 1, "GC3-I002"),
+        ("compile ring_allreduce:R=", 2, "is not key=value"),
+        ("compile ring_allreduce:R=two", 2, "'R=two' of 'ring_allreduce:R=two': expected a whole number"),
         ("compile", 2, "Missing argument"),
         ("compile ring_allreduce --nonsense", 2, "No such option"),
         ("nonsense", 2, "No such command"),
         ("complie", 2, "Did you mean 'compile'?"),
         ("explain ring_allreduce", 2, "use gc3 sim PROGRAM --mode explain"),
         ("list --collective allredcue", 2, "'allredcue' is not one of"),
-        ("run ring_allreduce -D R=2 --size big", 2, "'big' is not a size"),
-        ("run ring_allreduce -D R=2 --dtype float128", 2, "float128"),
-        ("bench ring_allreduce -D R=2 -b 2K -e 1K", 2, "below the smallest"),
-        ("bench ring_allreduce -D R=2 -f 2 -i 1K", 2, "exclude each other"),
-        ("show ring_allreduce -D R=2 --rank 2", 2, "rank 2 of 2 ranks"),
-        ("show ring_allreduce -D R=2 --dump ir --rank 1", 2, "whole stage"),
+        ("run ring_allreduce:R=2 --size big", 2, "'big' is not a size"),
+        ("run ring_allreduce:R=2 --dtype float128", 2, "float128"),
+        ("bench ring_allreduce:R=2 -b 2K -e 1K", 2, "below the smallest"),
+        ("bench ring_allreduce:R=2 -f 2 -i 1K", 2, "exclude each other"),
+        ("show ring_allreduce:R=2 --rank 2", 2, "rank 2 of 2 ranks"),
+        ("show ring_allreduce:R=2 --dump ir --rank 1", 2, "whole stage"),
     ],
 )
 def test_mistakes_have_the_right_exit_code(line: str, code: int, message: str) -> None:
@@ -443,10 +441,10 @@ def test_mistakes_have_the_right_exit_code(line: str, code: int, message: str) -
 
 
 def test_what_is_compiled_cannot_be_compiled_otherwise(compiled: str) -> None:
-    for options in ("-D R=2", "--instances 2", "--protocol LL", "--max-threadblocks 9"):
-        result = gc3_(f"run {compiled} {options}", 2)
+    for key in ("R=2", "instances=2", "protocol=LL", "max_threadblocks=9", "slots=2"):
+        result = gc3_(f"run {compiled}:{key}", 2)
         assert "is compiled already" in result.stderr
-    assert "for use in place only" in gc3_(f"run {compiled} --out-of-place", 1).stderr
+    assert "for use in place only" in gc3_(f"run {compiled}:in_place=no", 1).stderr
     gc3_(f"compile {compiled}", 2)
     gc3_(f"show {compiled} --dump schedule", 2)
     gc3_(f"show {compiled} --dump ir")
@@ -466,7 +464,7 @@ def test_a_defect_is_reported_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_wrong_result_of_a_proven_program_is_our_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc3.Program, "time", lambda *_, **__: [1e-3])
-    result = gc3_("run ring_allreduce -D R=2 --size 64 --check", 1)
+    result = gc3_("run ring_allreduce:R=2 --size 64", 1)
     assert "error GC3-X001" in result.stderr
     assert "32 of 32 elements differ, the first in the output of rank 0 at index 0" in result.stderr
 
@@ -476,12 +474,12 @@ def test_too_little_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError("Unable to allocate 1 TiB")
 
     monkeypatch.setattr(Case, "inputs", fail)
-    assert "GC3-R006" in gc3_("run ring_allreduce -D R=2", 1).stderr
+    assert "GC3-R006" in gc3_("run ring_allreduce:R=2", 1).stderr
 
 
 def test_debug_shows_the_traceback(mistaken: str) -> None:
     with pytest.raises(errors.UserError):
-        CliRunner().invoke(main, ["--debug", "compile", f"{mistaken}:raises", "-D", "R=2"], catch_exceptions=False)
+        CliRunner().invoke(main, ["--debug", "compile", f"{mistaken}:raises:R=2"], catch_exceptions=False)
 
 
 def test_an_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,19 +16,19 @@ from gc3.runtime import program
 from gc3.support import files
 
 WRITERS = (
-    "compile ring_allreduce -D R=2 -o {}.gc3",
-    "compile ring_allreduce -D R=2 -o {}.xml",
-    "sim ring_allreduce -t ndv4 --plot {}.png",
-    "sim ring_allreduce -t ndv4 --html {}.html",
+    "compile ring_allreduce:R=2 -o {}.gc3",
+    "export ring_allreduce:R=2 -o {}.xml",
+    "sim ring_allreduce -t ndv4 --picture {}.png",
+    "sim ring_allreduce -t ndv4 --picture {}.html",
     "sim ring_allreduce -t ndv4 --csv {}.csv",
     "sim calibrate m.csv --column us -t ndv4 -p ring_allreduce --fit launch -o {}.json",
     "sim calibrate --engine threads -o {}.json",
     "trace ring_allreduce -t ndv4 -o {}.json",
-    "trace ring_allreduce -D R=2 --engine threads -o {}.json.gz",
-    "synth allgather -t dgx1 --least-steps -o {}.gc3",
-    "synth allgather -t dgx1 --least-steps -o {}.json",
+    "trace ring_allreduce:R=2 --engine threads -o {}.json.gz",
+    "synth allgather -t dgx1 --steps least -o {}.gc3",
+    "synth allgather -t dgx1 --steps least -o {}.json",
     "tune -o {}.json",
-    "tune --engine sim -t ndv4 -o {}.json",
+    "tune -t ndv4 -o {}.json",
     "topo show ndv4 -o {}.json",
     "topo plot ndv4 -o {}.pdf",
     "topo probe --cpu --measure -o {}.json",
@@ -81,7 +81,7 @@ def test_packages_for_pictures_are_looked_for_at_once(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     monkeypatch.setattr(program.Program, "load", None)
-    for option, package in (("--plot x.png", "matplotlib"), ("--html x.html", "plotly")):
+    for option, package in (("--picture x.png", "matplotlib"), ("--picture x.html", "plotly")):
         result = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", *option.split()])
         assert (result.exit_code, result.stdout) == (1, "")
         assert f"pip install {package}" in result.stderr

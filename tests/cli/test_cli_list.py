@@ -69,11 +69,9 @@ def test_list_of_one_shows_the_whole_record() -> None:
     text = " ".join(gc3_("list ring_allreduce").stdout.split())
     assert "the busiest rank sends 2*(R-1) * rails of the R * rails chunks that make up S" in text
     assert "See 000 section 6.2.1, figure 8a; 002 section 7.1.1." in text
-    assert text.endswith("gc3 compile ring_allreduce -D R=...")
+    assert text.endswith("gc3 compile ring_allreduce:R=...")
     names = [a["name"] for a in data_of("list ring_allreduce alltonext")["algorithms"]]
     assert names == ["ring_allreduce", "alltonext"]
-    assert (
-        f"gc3 compile {EXAMPLES}/my_allgather.py:ring -D R=..." in gc3_(f"list {EXAMPLES}/my_allgather.py:ring").stdout
-    )
+    assert f"gc3 compile {EXAMPLES}/my_allgather.py:ring:R=..." in gc3_(f"list {EXAMPLES}/my_allgather.py:ring").stdout
     assert "did you mean ring_allreduce" in gc3_("list ring_alreduce", 1).stderr
     assert "gc3 list shows" in gc3_("list nothing", 1).stderr

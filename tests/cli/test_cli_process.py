@@ -26,11 +26,11 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
 
 
 def test_the_main_job_from_the_shell(tmp_path: Path) -> None:
-    compiled = run("compile", "hierarchical_allreduce", "-D", "N=2", "-D", "G=3", "-o", "h.gc3", cwd=tmp_path)
+    compiled = run("compile", "hierarchical_allreduce:N=2,G=3", "-o", "h.gc3", cwd=tmp_path)
     assert (compiled.returncode, compiled.stderr) == (0, "")
     verified = run("verify", "h.gc3", cwd=tmp_path)
     assert (verified.returncode, verified.stderr) == (0, "")
-    ran = run("run", "h.gc3", "--size", "1MiB", "--dtype", "float32", "--check", cwd=tmp_path)
+    ran = run("run", "h.gc3", "--size", "1MiB", "--dtype", "float32", cwd=tmp_path)
     assert ran.returncode == 0
     assert [
         line for line in ran.stderr.splitlines() if not line.endswith(" ...")
@@ -66,7 +66,7 @@ def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path
         "    for r in range(R - 1):\n"
         "        chunk(r, 'in', 0).copy(r + 1, 'out', 0)\n"
     )
-    result = run("run", f"{source}:mine", "-D", "R=3", "--check", "--json")
+    result = run("run", f"{source}:mine:R=3", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["check"]["ok"]
     users = [line for line in result.stderr.splitlines() if not line.endswith(" ...")]
@@ -102,7 +102,7 @@ def test_a_full_disk_is_one_message(json_or_not: list[str]) -> None:
 
 def test_without_standard_output_a_command_still_works(tmp_path: Path) -> None:
     for closed in (">&-", ">&- 2>&-"):
-        command = f"{sys.executable} -m gc3 compile ring_allreduce -D R=2 -o r.gc3 {closed}"
+        command = f"{sys.executable} -m gc3 compile ring_allreduce:R=2 -o r.gc3 {closed}"
         result = subprocess.run(
             ["/bin/sh", "-c", command], stderr=subprocess.PIPE, timeout=60, check=False, cwd=tmp_path
         )
@@ -128,7 +128,7 @@ def interrupt(arguments: list[str], first: str) -> tuple[int, str]:
 
 
 def test_ctrl_c_ends_a_long_run_at_once() -> None:
-    long = ["bench", "ring_allreduce", "-D", "R=2", "-b", "16MiB", "-n", "1000000", "--no-check"]  # hours
+    long = ["bench", "ring_allreduce:R=2", "-b", "16MiB", "-n", "1000000", "--no-check"]  # hours
     assert interrupt(long, first="# ring_allreduce") == (130, "interrupted")
 
 
@@ -191,7 +191,7 @@ rank 1
 def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")
     _core.Program.from_text(STUCK).save(path)
-    done = run("run", path, "--no-verify", "--workers", "2", "--timeout", "0.2")
+    done = run("run", f"{path}:prove=no", "--engine", "threads:workers=2,timeout=0.2")
     assert done.returncode == 1
     assert "GC3-R003" in done.stderr
     assert "rank 1 threadblock 0 step 0" in done.stderr
@@ -201,5 +201,5 @@ def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> No
 def test_ctrl_c_ends_a_run_in_which_nothing_moves(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")
     _core.Program.from_text(STUCK).save(path)
-    stuck = ["run", path, "--no-verify", "--workers", "2", "--timeout", "3600"]
+    stuck = ["run", f"{path}:prove=no", "--engine", "threads:workers=2,timeout=3600"]
     assert interrupt(stuck, first=f"running {path} ...") == (130, "interrupted")

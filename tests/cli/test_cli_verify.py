@@ -26,10 +26,10 @@ def data_of(line: str) -> Any:
 
 
 def test_verify_says_whether_blocks_may_differ_in_length(tmp_path: Path) -> None:
-    assert "serves alltoall of blocks of any lengths" in gc3_verify("two_step_alltoall -D N=2 -D G=2").stdout
-    assert data_of("bruck_alltoall -D R=3")["v_form"] == {"ok": True, "reason": None}
-    assert "lengths" not in gc3_verify("ring_allreduce -D R=3").stdout
-    assert data_of("ring_allreduce -D R=3")["v_form"] is None
+    assert "serves alltoall of blocks of any lengths" in gc3_verify("two_step_alltoall:N=2,G=2").stdout
+    assert data_of("bruck_alltoall:R=3")["v_form"] == {"ok": True, "reason": None}
+    assert "lengths" not in gc3_verify("ring_allreduce:R=3").stdout
+    assert data_of("ring_allreduce:R=3")["v_form"] is None
     source = gc3.SourceProgram("odd", "alltoall", ranks=2)
     with source:
         for r, d in ((0, 0), (0, 1), (1, 0), (1, 1)):

@@ -28,36 +28,42 @@ def gc3_(line: str, code: int = 0) -> Result:
     ("line", "message"),
     [
         ("compile ring_allreduce", "needs a value for 'R'"),
-        ("compile ring_allreduce -D R=2 -D Q=1", "has no parameter 'Q'"),
-        ("compile ring_allreduce -D R=0", "-D R=0 does not suit ring_allreduce: bad collective: ranks=0"),
-        ("compile ring_allreduce -D R=-4 --dump trace", "-D R=-4 does not suit ring_allreduce"),
+        ("compile ring_allreduce:R=2,Q=1", "has no parameter 'Q'"),
+        ("compile ring_allreduce:R=0", "R=0 does not suit ring_allreduce: bad collective: ranks=0"),
+        ("show ring_allreduce:R=-4 --dump trace", "R=-4 does not suit ring_allreduce"),
         (
-            "show flat_broadcast -D R=2 -D root=7 --expect",
-            "-D R=2, -D root=7 does not suit flat_broadcast: bad coll",
+            "show flat_broadcast:R=2,root=7 --expect",
+            "R=2, root=7 does not suit flat_broadcast: bad coll",
         ),
-        ("compile ring_allreduce -D R=4 -D channels=0", "-D R=4, -D channels=0 does not suit ring_allreduce"),
-        ("sim ring_allreduce:channels=0 -t ndv4", "-D channels=0 does not suit ring_allreduce"),
+        ("compile ring_allreduce:R=4,channels=0", "R=4, channels=0 does not suit ring_allreduce"),
+        ("sim ring_allreduce:channels=0 -t ndv4", "channels=0 does not suit ring_allreduce"),
         (
             "sim ring_allreduce:protocol=LL64 -t ndv4",
-            "'LL64' in 'ring_allreduce:protocol=LL64' is unknown; expected one of Simple",
+            "'protocol=LL64' of 'ring_allreduce:protocol=LL64': expected one of Simple",
         ),
-        ("compile ring_allreduce -D R=2 --protocol LL64", "'LL64' is not one of"),
-        ("compile ring_allreduce -D R=2 --instances 1048576", "1048576 is not in the range"),
-        ("run ring_allreduce -D R=2 --seed -1", "seed=-1"),
-        ("verify ring_allreduce -D R=2 --slots 0", "0 is not in the range x>=1"),
-        ("verify ring_allreduce -D R=2 --max-channels 0", "0 is not in the range x>=1"),
-        ("compile ring_allreduce -D R=2 --slots 0", "0 is not in the range 1<=x"),
-        ("run ring_allreduce -D R=2 --slots 0", "0 is not in the range x>=1"),
-        ("bench ring_allreduce -D R=2 --workers 0", "0 is not in the range x>=1"),
-        ("run ring_allreduce -D R=2 --slot-bytes 0", "'0' is below 1 B"),
+        ("compile ring_allreduce:R=2,protocol=LL64", "expected one of Simple"),
+        ("compile ring_allreduce:R=2,instances=1048576", "expected a whole number from 1 to 1048575"),
         (
-            "compile ring_allreduce -D R=2 -o /tmp/x.docx",
-            "the name must end in .gc3, .xml, .plan.json, .txt, which selects",
+            "run ring_allreduce:R=2 --engine threads:seed=-1",
+            "'seed=-1' of 'threads:seed=-1': expected a whole number from 0",
         ),
-        ("compile ring_allreduce -D R=2 -o x", "the name must end in .gc3, .xml, .plan.json, .txt, which selects"),
+        ("verify ring_allreduce:R=2 --slots 0", "0 is not in the range x>=1"),
+        ("verify ring_allreduce:R=2 --max-channels 0", "0 is not in the range x>=1"),
+        ("compile ring_allreduce:R=2,slots=0", "'slots=0' of"),
+        ("run ring_allreduce:R=2 --engine threads:slots=0", "expected a whole number from 1"),
+        ("bench ring_allreduce:R=2 --engine threads:workers=0", "expected a whole number from 1"),
+        ("run ring_allreduce:R=2 --engine threads:slot_bytes=0", "expected a size from 1 B"),
+        (
+            "compile ring_allreduce:R=2 -o /tmp/x.docx",
+            "the name must end in .gc3, .txt, which selects",
+        ),
+        ("export ring_allreduce:R=2 -o x.gc3", "the name must end in .xml, .plan.json, which selects"),
+        ("verify ring_allreduce:R=2,prove=no", "this command proves every program"),
+        ("compile", "Missing argument 'X'"),
+        ("compile ring_allreduce:R=2 -o x", "the name must end in .gc3, .txt, which selects"),
         ("trace ring_allreduce -t ndv4 -o t.docx", "the name must end in .json, .json.gz, which selects"),
         (
-            "synth allgather -t dgx1 --least-steps -o x.docx",
+            "synth allgather -t dgx1 --steps least -o x.docx",
             "the name must end in .gc3, .xml, .plan.json, .txt, .json, which",
         ),
     ],
@@ -71,30 +77,30 @@ def test_a_mistake_on_the_command_line_is_not_one_of_the_library(line: str, mess
 
 @pytest.mark.parametrize("command", ["compile", "run", "bench -b 1KiB -e 1KiB", "show", "verify"])
 def test_what_compiles_also_runs(command: str) -> None:
-    gc3_(f"{command} alltonext -D N=2 -D G=2")
+    gc3_(f"{command} alltonext:N=2,G=2")
 
 
 def test_the_parameters_decide_between_an_algorithm_and_a_collective() -> None:
     assert "the algorithm of that name takes N, G" in gc3_("run alltonext", 2).stderr
-    assert "alltonext of 3 ranks" in gc3_("run alltonext -D R=3 --check").stdout
+    assert "alltonext of 3 ranks" in gc3_("run alltonext:R=3").stdout
 
 
 def test_an_impossible_parameter_of_a_custom_algorithm(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("import gc3\n@gc3.algorithm('allgather')\ndef unfinished(R):\n    pass\n")
-    told = gc3_(f"compile {mine}:unfinished -D R=0", 2).stderr
-    assert "-D R=0 does not suit unfinished: bad collective" in told
+    told = gc3_(f"compile {mine}:unfinished:R=0", 2).stderr
+    assert "R=0 does not suit unfinished: bad collective" in told
     assert "-->" not in told
-    assert "GC3-L015" in gc3_(f"compile {mine}:unfinished -D R=2", 1).stderr  # this is a mistake in the file
+    assert "GC3-L015" in gc3_(f"compile {mine}:unfinished:R=2", 1).stderr  # this is a mistake in the file
 
 
 def test_the_ending_says_the_form(tmp_path: Path) -> None:
-    for ending in (".gc3", ".xml", ".txt"):
+    for command, ending in (("compile", ".gc3"), ("export", ".xml"), ("compile", ".txt")):
         path = tmp_path / f"r{ending}"
-        gc3_(f"compile ring_allreduce -D R=2 -o {path}")
+        gc3_(f"{command} ring_allreduce:R=2 -o {path}")
         assert gc3.Program.load(path) == gc3.compile(load("ring_allreduce"), R=2)
     assert (tmp_path / "r.txt").read_text() == gc3.Program.load(tmp_path / "r.gc3").text
-    gc3_("compile ring_allreduce -D R=2 -o /dev/null")
+    gc3_("compile ring_allreduce:R=2 -o /dev/null")
     with pytest.raises(errors.UserError, match=r"selects the form of the program: \.gc3 for GC3's own image, "):
         gc3.Program.load(tmp_path / "r.gc3").save(tmp_path / "r.docx")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gc3", "r.txt", "r.xml"]
@@ -114,7 +120,7 @@ def test_a_misspelt_variable_is_reported_once(monkeypatch: pytest.MonkeyPatch) -
         knobs.read()
     knobs.read()  # a warning would fail the test
     monkeypatch.setattr(knobs, "_told", set[str]())
-    done = gc3_("run ring_allreduce -D R=2 --engine processes --size 64B")
+    done = gc3_("run ring_allreduce:R=2 --engine processes --size 64B")
     assert done.stderr.count("GC3_TIMOUT") == 1
 
 
@@ -123,12 +129,14 @@ def test_predictions_are_of_proven_programs(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.txt"
     wrong.write_text(text.replace("send out[0]\n", "send out[1]\n", 1))
     gc3_(f"verify {wrong}", 1)
-    for line in (f"sim {wrong} -t ndv4 -b 1MiB -e 1MiB", f"trace {wrong} -t ndv4 -o {tmp_path}/t.json"):
-        assert "GC3-V" in gc3_(line, 1).stderr
-        gc3_(f"{line} --no-verify")
-    line = f"trace {wrong} --engine threads --size 1KiB -o {tmp_path}/t.json"
-    assert "GC3-V" in gc3_(line, 1).stderr
-    gc3_(f"{line} --no-verify")
+    more = {
+        "sim {} -t ndv4 -b 1MiB -e 1MiB": wrong,
+        f"trace {{}} -t ndv4 -o {tmp_path}/t.json": wrong,
+        f"trace {{}} --engine threads --size 1KiB -o {tmp_path}/t.json": wrong,
+    }
+    for line, program in more.items():
+        assert "GC3-V" in gc3_(line.format(program), 1).stderr
+        gc3_(line.format(f"{program}:prove=no"))
     measured = tmp_path / "m.csv"
     measured.write_text("bytes,us_us\n1024,10\n1048576,100\n")
     assert "GC3-V" in gc3_(f"sim calibrate {measured} --column us -t ndv4 -p {wrong} --fit launch", 1).stderr

@@ -10,9 +10,17 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from gc3 import datatypes
 from gc3.cli.main import main
 
 pytestmark = pytest.mark.python_only
+
+
+_MORE = (
+    *("channels=1", "G=1", "rails=1"),
+    *(f"protocol={name}" for name in datatypes.PROTOCOLS),
+    *("instances=2", "in_place=yes"),
+)
 
 
 def offered(line: str) -> list[str]:
@@ -26,17 +34,17 @@ def offered(line: str) -> list[str]:
     [
         ("com", ["compile", "completion"]),
         ("compile ring_allr", ["ring_allreduce"]),
-        ("compile ring_allreduce -D ", ["R=2", "R=4", "R=8", "R=16", "channels=1", "G=1", "rails=1"]),
-        ("compile ring_allreduce -D R=1", ["R=16"]),
-        ("compile -D R=2 ring_allr", ["ring_allreduce"]),
-        ("compile ring_allreduce --proto", ["--protocol"]),
-        ("compile ring_allreduce --protocol LL", ["LL", "LL128"]),
+        ("compile ring_allreduce:R", [f"ring_allreduce:R={n}" for n in (2, 4, 8, 16)]),
+        ("compile ring_allreduce:R=1", ["ring_allreduce:R=16"]),
+        ("compile ring_allreduce:R=2,", [f"ring_allreduce:R=2,{more}" for more in _MORE]),
+        ("compile ring_allreduce:R=2,protocol=LL1", ["ring_allreduce:R=2,protocol=LL128"]),
+        ("compile ring_allreduce --out", ["--output"]),
         ("sim ring_allreduce -t dgx1", ["dgx1"]),
-        ("topo show ndv4 -D ", ["N=1", "rails=1"]),
+        ("topo show ndv4:", ["ndv4:N=1", "ndv4:rails=1"]),
         ("synth allg", ["allgather"]),
         ("errors gc3-l001", ["GC3-L001"]),
         ("verify mine.g", ["mine.g"]),  # a file: the shell goes on
-        ("compile no_such.py:ring -D ", []),
+        ("compile no_such.py:ring:R", ["no_such.py:ring:R"]),
     ],
 )
 def test_names_are_offered(line: str, expected: list[str]) -> None:

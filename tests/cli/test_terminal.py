@@ -76,7 +76,7 @@ def test_a_run_that_takes_long_says_so_where_there_is_no_terminal(tmp_path: Path
         "    chunk(0, 'in', 0).copy(1, 'out', 0)\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-m", "gc3", "run", f"{waits}:waits", "-D", "R=2", "--json"],
+        [sys.executable, "-m", "gc3", "run", f"{waits}:waits:R=2", "--json"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -48,7 +48,7 @@ def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: py
     keys = {(row.collective, row.ranks, row.size, row.in_place) for row in rows}
     assert keys == {("allreduce", (2, 2), (16384, 32768), False)}
     assert rows[0].note.startswith("learned in ")
-    shown = CliRunner().invoke(main, ["table", "show", "--learned"]).output
+    shown = CliRunner().invoke(main, ["table", "show", "learned"]).output
     assert str(rows[0].spec) in shown
     assert rows[0].note in shown
     ranks.run(PROGRAM, 2, cache, ["settle", "true"])
@@ -101,14 +101,11 @@ def test_wishes_that_are_none_are_refused(tmp_path: Path) -> None:
 
 def test_an_empty_table_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_CACHE", str(tmp_path / "cache"))
-    assert CliRunner().invoke(main, ["table", "show", "--learned"]).stderr == (
+    assert CliRunner().invoke(main, ["table", "show", "learned"]).stderr == (
         "note: gc3.init(adapt=True) has learned nothing on this machine yet\n"
     )
 
 
-def test_the_command_shows_one_table_at_a_time(tmp_path: Path) -> None:
-    told = CliRunner().invoke(main, ["table", "show", str(table_of(tmp_path)), "--learned"])
-    assert told.exit_code == 2
-    assert "name different tables" in told.output
+def test_the_command_says_that_a_row_adapts(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["table", "show", str(table_of(tmp_path, adapt=True)), "--ranks", "2"]).output
     assert "any size, adapts" in shown

@@ -214,7 +214,7 @@ def test_a_program_of_another_size_is_refused(comm: Any) -> None:
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
 def test_more_iterations_than_can_be_kept_are_refused(engine: str) -> None:
-    command = ["bench", "ring_allreduce", "-D", "R=2", "-b", "8", "-e", "8", "--engine", engine]
+    command = ["bench", "ring_allreduce:R=2", "-b", "8", "-e", "8", "--engine", engine]
     for settings in (["-w", "4294967295", "-n", "2"], ["-w", "1", "-n", "4294967295"]):
         done = subprocess.run(
             [sys.executable, "-m", "gc3", *command, *settings], capture_output=True, text=True, check=False, timeout=60

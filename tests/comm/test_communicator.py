@@ -175,24 +175,21 @@ def test_run_and_bench_on_processes() -> None:
     for arguments in (
         [
             "run",
-            "ring_allreduce",
-            "-D",
-            "R=3",
+            "ring_allreduce:R=3",
             "--engine",
             "processes",
             "--size",
             "100003B",
             "--dtype",
             "int8",
-            "--check",
         ],
-        ["run", "direct_alltoall", "-D", "R=4", "--engine", "processes", "--protocol", "LL", "--check", "--json"],
-        ["bench", "ring_allreduce", "-D", "R=2", "--engine", "processes", "-b", "1KiB", "-e", "64KiB", "-f", "8"],
+        ["run", "direct_alltoall:R=4,protocol=LL", "--engine", "processes", "--json"],
+        ["bench", "ring_allreduce:R=2", "--engine", "processes", "-b", "1KiB", "-e", "64KiB", "-f", "8"],
     ):
         done = subprocess.run([*base, *arguments], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
     refused = subprocess.run(
-        [*base, "run", "ring_allreduce", "-D", "R=2", "--engine", "processes", "--seed", "1"],
+        [*base, "run", "ring_allreduce:R=2", "--engine", "processes:seed=1"],
         capture_output=True,
         text=True,
         check=False,
@@ -204,7 +201,7 @@ def test_run_and_bench_on_processes() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
-    command = ["bench", "ring_allreduce", "-D", "R=3", "--engine", "processes", "-b", "64MiB", "-n", "100000"]
+    command = ["bench", "ring_allreduce:R=3", "--engine", "processes", "-b", "64MiB", "-n", "100000"]
     tool = subprocess.Popen([sys.executable, "-m", "gc3", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     ranks.until(lambda: len(ranks.children(tool.pid)) >= 3)
     found = ranks.children(tool.pid)

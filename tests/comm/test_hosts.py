@@ -131,7 +131,7 @@ def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
 def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     """Every host keeps it, and jobs take it whose hosts all have it and whose ranks are placed as they were."""
     own = f"GC3_CACHE={shlex.quote(str(tmp_path))}/$GROUP_RANK {shlex.quote(sys.executable)}"
-    done = on_hosts(2, 1, [], f"{own} -m gc3 tune --hosts --collectives allreduce -b 4KiB -e 4KiB --time-limit 1")
+    done = on_hosts(2, 1, [], f"{own} -m gc3 tune --engine hosts allreduce -b 4KiB -e 4KiB --time-limit 1")
     assert done.returncode == 0, done.stdout
     files = sorted(tmp_path.glob("*/tuned-hosts-*.json"))
     assert [file.parent.name for file in files] == ["0", "1"]
@@ -169,7 +169,7 @@ def test_rows_for_a_transport_serve_calls_over_it(tmp_path: Path) -> None:
 
 
 def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:
-    tuning = f"GC3_CACHE={shlex.quote(str(tmp_path))} {shlex.quote(sys.executable)} -m gc3 tune --hosts"
+    tuning = f"GC3_CACHE={shlex.quote(str(tmp_path))} {shlex.quote(sys.executable)} -m gc3 tune --engine hosts"
     done = on_hosts(1, 2, [], tuning)
     assert done.returncode != 0
     assert "all ranks of this job are on one host" in done.stdout

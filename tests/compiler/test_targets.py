@@ -235,22 +235,22 @@ def wrong_in_place() -> str:
 def test_a_file_for_both_modes_is_proven_for_both(write: Write, tmp_path: Path) -> None:
     file = write(wrong_in_place())
     assert "not proven in place" in gc3_(f"verify {file}", 1).stderr
-    gc3_(f"verify {file} --out-of-place")
-    assert "GC3-V008" in gc3_(f"verify {file} --in-place", 1).stderr
+    gc3_(f"verify {file}:in_place=no")
+    assert "GC3-V008" in gc3_(f"verify {file}:in_place=yes", 1).stderr
     data = json.loads(gc3_(f"verify {file} --json", 1).stdout)
     assert (data["ok"], [mode["ok"] for mode in data["modes"]]) == (False, [True, False])
     gc3_(f"compile {file} -o {tmp_path}/x.gc3", 1)
     assert not (tmp_path / "x.gc3").exists()
-    gc3_(f"compile {file} --out-of-place -o {tmp_path}/x.gc3")
-    gc3_(f"run {file} --size 64B --dtype int32 --check", 1)
-    gc3_(f"run {file} --size 64B --dtype int32 --check --out-of-place")
-    gc3_(f"run {file} --size 64B --dtype int32 --check --no-verify", 1)
-    check = json.loads(gc3_(f"run {file} --size 64B --dtype int32 --check --no-verify --json", 1).stdout)["check"]
+    gc3_(f"compile {file}:in_place=no -o {tmp_path}/x.gc3")
+    gc3_(f"run {file} --size 64B --dtype int32", 1)
+    gc3_(f"run {file}:in_place=no --size 64B --dtype int32")
+    gc3_(f"run {file}:prove=no --size 64B --dtype int32", 1)
+    check = json.loads(gc3_(f"run {file}:prove=no --size 64B --dtype int32 --json", 1).stdout)["check"]
     assert (check["ok"], [mode["ok"] for mode in check["modes"]]) == (False, [True, False])
     gc3_(f"run {file} --size 64B --no-check")  # one run, of the correct mode
     right = write(xml(PAIR, chunks=1, use=BOTH))
     assert "proven, in place: it implements allreduce" in gc3_(f"verify {right}").stdout
-    ran = gc3_(f"run {right} --size 64B --check").stdout
+    ran = gc3_(f"run {right} --size 64B").stdout
     assert "checked 32 elements of 2 ranks in place: all equal" in ran
     assert "checked 32 elements of 2 ranks out of place: all equal" in ran
 
@@ -321,9 +321,9 @@ def test_a_file_of_4096_elements_is_one_too_many(write: Write) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("verify ring_allreduce -D R=2 --target rccl", "is an algorithm"),
+        ("verify ring_allreduce:R=2 --target rccl", "is an algorithm"),
         ("verify {xml} --target rccl --slots 2", "sets the slots and limits"),
-        ("verify {xml} --target rccl --instances 2", "cannot change it"),
+        ("verify {xml}:instances=2 --target rccl", "cannot change it"),
         ("verify {xml} --target nccl", "'nccl' is not one of"),
     ],
 )
@@ -333,7 +333,7 @@ def test_options_that_do_not_fit(write: Write, line: str, why: str) -> None:
 
 def test_other_forms_are_for_no_runtime(tmp_path: Path) -> None:
     image = tmp_path / "r.gc3"
-    gc3_(f"compile ring_allreduce -D R=2 -o {image}")
+    gc3_(f"compile ring_allreduce:R=2 -o {image}")
     assert "is no MSCCL XML, so RCCL cannot read it" in gc3_(f"verify {image} --target rccl", 1).stderr
     assert "runtimes" not in gc3_(f"verify {image}").stdout
     assert targets.judge_all(image) == ()
@@ -362,14 +362,14 @@ def test_compile_proves_the_program_that_the_target_executes(write: Write, tmp_p
     ranks = [[tb([step("s i0 i0 x3"), step("rrc i0 o0 x3")], send=1 - r, recv=1 - r)] for r in range(2)]
     file = write(xml(ranks, chunks=3))
     out = tmp_path / "out.xml"
-    assert "GC3-V005" in gc3_(f"compile {file} -o {out} --target azure", 1).stderr
+    assert "GC3-V005" in gc3_(f"export {file} -o {out} --target azure", 1).stderr
     assert not out.exists()
-    gc3_(f"compile {file} -o {out} --dialect rccl")
+    gc3_(f"export {file} -o {out} --dialect rccl")
     # So does the export of a table.
     table = tmp_path / "t.json"
     place = programs.place(programs.write(gc3.Program.load(file), str(table)))
     row = {"collective": "allreduce", "in_place": False, "program": {"file": place}}
     table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
-    data = json.loads(gc3_(f"table export {table} --ranks 2 --xml azure -o {tmp_path / 'xml'} --json", 1).stdout)
+    data = json.loads(gc3_(f"export {table} --ranks 2 --target azure -o {tmp_path / 'xml'} --json", 1).stdout)
     assert data["files"] == list((tmp_path / "xml").iterdir()) == []
     assert "deadlock" in data["refused"][0]

@@ -76,12 +76,12 @@ def test_windows_are_named_as_such() -> None:
     with pytest.raises(gc3.UserError, match="window"):
         compiled("ring_allreduce", {"R": 2}, -1)
     runner = CliRunner()
-    shown = runner.invoke(main, ["show", "scatter_destination_alltoall", "-D", "R=4", "--window", "1"])
+    shown = runner.invoke(main, ["show", "scatter_destination_alltoall:R=4,window=1"])
     assert shown.exit_code == 0, shown.output
     assert len(re.findall(r"\bnop\b", shown.output)) >= 2 * 4
-    refused = runner.invoke(main, ["show", "ring_allreduce", "-D", "R=2", "--window", "0"])
+    refused = runner.invoke(main, ["show", "ring_allreduce:R=2,window=0"])
     assert refused.exit_code != 0
-    assert "--window" in refused.output
+    assert "'window=0' of" in refused.output
 
 
 def test_a_smaller_window_is_not_faster_on_an_idle_network() -> None:

@@ -20,7 +20,7 @@ from gc3.cuda.arrays import find
 from gc3.runtime.checking import Case
 
 BY_NAME = catalogue()
-RING = ("run", "ring_allreduce", "-D", "R=4", "--engine", "cuda", "--check")
+RING = ("run", "ring_allreduce:R=4", "--engine", "cuda")
 
 
 @pytest.fixture(params=fake_driver.DRIVERS)
@@ -104,14 +104,13 @@ def test_times_are_those_of_a_graph_or_of_launches() -> None:
 
 @pytest.mark.usefixtures("driver")
 def test_commands_run_on_the_engine() -> None:
-    run = CliRunner().invoke(main, [*RING, "--size", "100003B", "--dtype", "uint8", "--protocol", "LL128", "--json"])
+    ring = ["run", "ring_allreduce:R=4,protocol=LL128", *RING[2:]]
+    run = CliRunner().invoke(main, [*ring, "--size", "100003B", "--dtype", "uint8", "--json"])
     data = json.loads(run.output)
     assert (data["engine"], data["check"]["ok"]) == ("cuda", True)
     line = [
         "bench",
-        "direct_alltoall",
-        "-D",
-        "R=3",
+        "direct_alltoall:R=3",
         "--engine",
         "cuda",
         "-b",
@@ -129,7 +128,7 @@ def test_commands_run_on_the_engine() -> None:
 
 @fake_driver.needs_library
 def test_several_devices() -> None:
-    line = ("run", "ring_allreduce", "-D", "R=5", "--engine", "cuda", "--devices", "0,1", "--protocol", "LL", "--check")
+    line = ("run", "ring_allreduce:R=5,protocol=LL", "--engine", "cuda:devices=0+1")
     done = fake_driver.gc3(*line, settings="devices=2 warps=2")
     assert done.returncode == 0, done.stderr
     apart = fake_driver.gc3(*line, settings="devices=2 peer=0")
@@ -139,9 +138,10 @@ def test_several_devices() -> None:
 
 @fake_driver.needs_library
 def test_ll128_is_refused_where_its_lines_may_be_torn() -> None:
-    line = ("run", "ring_allreduce", "-D", "R=2", "--engine", "cuda", "--devices", "0,1", "--check", "--protocol")
-    assert fake_driver.gc3(*line, "LL", settings="devices=2 nvlink=0").returncode == 0
-    torn = fake_driver.gc3(*line, "LL128", settings="devices=2 nvlink=0")
+    line = ("--engine", "cuda:devices=0+1")
+    whole = fake_driver.gc3("run", "ring_allreduce:R=2,protocol=LL", *line, settings="devices=2 nvlink=0")
+    assert whole.returncode == 0
+    torn = fake_driver.gc3("run", "ring_allreduce:R=2,protocol=LL128", *line, settings="devices=2 nvlink=0")
     assert "GC3-R019" in torn.stderr
     assert "LL128 needs NVLink between device 0 (Fake H200) and device 1" in torn.stderr
 
@@ -352,7 +352,11 @@ def test_without_a_driver_there_is_one_message(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("fake")
 def test_options_of_other_engines_are_refused() -> None:
-    for line in ([*RING, "--workers", "2"], [*RING, "--seed", "1"], ["run", "ring_allreduce", "--devices", "1"]):
+    for line in (
+        [*RING[:-1], "cuda:workers=2"],
+        [*RING[:-1], "cuda:seed=1"],
+        ["run", "ring_allreduce", "--engine", "threads:devices=1"],
+    ):
         run = CliRunner().invoke(main, line)
         assert run.exit_code == 2, run.output
-    assert "GC3-R019" in CliRunner().invoke(main, [*RING, "--devices", "7"]).stderr
+    assert "GC3-R019" in CliRunner().invoke(main, [*RING[:-1], "cuda:devices=7"]).stderr

@@ -12,7 +12,7 @@ import pytest
 import fake_driver
 import ranks
 
-LINE = ("direct_alltoall", "-D", "R=4", "--engine", "cuda", "--protocol", "Copy", "--size", "40KiB", "--check")
+LINE = ("direct_alltoall:R=4,protocol=Copy", "--size", "40KiB", "--engine", "cuda")
 
 
 @pytest.fixture(params=fake_driver.DRIVERS)
@@ -23,16 +23,16 @@ def driver(request: pytest.FixtureRequest) -> Mapping[str, str]:
 
 @fake_driver.needs_library
 @pytest.mark.parametrize(
-    ("settings", "more"),
+    ("settings", "engine"),
     [
-        ("sms=1 blocks=1", ()),  # room for one threadblock, of 28
-        ("channels=1", ()),  # all streams of the device in one queue
-        ("devices=2 channels=1", ("--devices", "0,1")),
-        ("devices=2", ("--devices", "0,1")),
+        ("sms=1 blocks=1", "cuda"),  # room for one threadblock, of 28
+        ("channels=1", "cuda"),  # all streams of the device in one queue
+        ("devices=2 channels=1", "cuda:devices=0+1"),
+        ("devices=2", "cuda:devices=0+1"),
     ],
 )
-def test_copies_need_no_threadblocks_and_no_queues_of_their_own(settings: str, more: tuple[str, ...]) -> None:
-    done = fake_driver.gc3("run", *LINE, *more, settings=settings)
+def test_copies_need_no_threadblocks_and_no_queues_of_their_own(settings: str, engine: str) -> None:
+    done = fake_driver.gc3("run", *LINE[:-1], engine, settings=settings)
     assert done.returncode == 0, done.stderr
     assert "protocol Copy: messages are moved by copy engines" in done.stderr
 
@@ -42,7 +42,7 @@ def test_without_streams_that_wait_threadblocks_store_the_messages() -> None:
     done = fake_driver.gc3("run", *LINE, settings="values=0")
     assert done.returncode == 0, done.stderr
     assert "by threadblocks: not every device lets streams wait for values" in done.stderr
-    assert "copy" not in fake_driver.gc3("run", "direct_alltoall", "-D", "R=4", "--engine", "cuda").stderr
+    assert "copy" not in fake_driver.gc3("run", "direct_alltoall:R=4", "--engine", "cuda").stderr
 
 
 @fake_driver.needs_library

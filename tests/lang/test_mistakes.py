@@ -318,7 +318,7 @@ def gc3_(*arguments: str, code: int) -> str:
 def test_files_that_do_not_load(text: bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_bytes(text)
-    assert message in gc3_("compile", f"{file}:mine", "-D", "R=2", code=1)
+    assert message in gc3_("compile", f"{file}:mine:R=2", code=1)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -344,20 +344,21 @@ def test_a_file_changed_within_a_second_is_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        "--slots 99999999999",
-        "--workers 99999999999",
-        "--seed -1",
-        "--slot-bytes 99999999TiB",
+        "--engine threads:slots=99999999999",
+        "--engine threads:workers=99999999999",
+        "--engine threads:seed=-1",
+        "--engine threads:slot_bytes=99999999TiB",
+        "--engine threads:timeout=nan",
         "--size 99999999TiB",
     ],
 )
 def test_numbers_out_of_all_proportion(option: str) -> None:
-    gc3_("run", "ring_allreduce", "-D", "R=2", *option.split(), code=2)
+    gc3_("run", "ring_allreduce:R=2", *option.split(), code=2)
 
 
 @pytest.mark.parametrize("option", ["--slots 99999999999", "--max-channels 99999999999", "--max-findings 99999999999"])
 def test_numbers_out_of_all_proportion_for_verify(option: str) -> None:
-    gc3_("verify", "ring_allreduce", "-D", "R=2", *option.split(), code=1)
+    gc3_("verify", "ring_allreduce:R=2", *option.split(), code=1)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +366,7 @@ def test_numbers_out_of_all_proportion_for_verify(option: str) -> None:
     [("-b 1 -e 1TiB -i 1", 2), ("-b 4 -e 8 -i 0", 1), ("-b 4 -n 99999999999", 1), ("-b 4 -w 4294967295 -n 4", 1)],
 )
 def test_benchmarks_out_of_all_proportion(options: str, code: int) -> None:
-    gc3_("bench", "ring_allreduce", "-D", "R=2", *options.split(), code=code)
+    gc3_("bench", "ring_allreduce:R=2", *options.split(), code=code)
 
 
 def test_a_lost_working_directory_hides_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_fusion_can_be_switched_off() -> None:
     assert opcodes(fused) & {"recv_reduce_send", "recv_reduce_copy_send", "recv_copy_send"}
     assert opcodes(plain) <= {"send", "recv", "recv_reduce_copy", "nop"}
     gc3.verify(plain)
-    result = CliRunner().invoke(main, ["show", "ring_allreduce", "-D", "R=3", "--no-fusion"])
+    result = CliRunner().invoke(main, ["show", "ring_allreduce:R=3,fuse=no"])
     assert result.exit_code == 0
     assert "recv_reduce_send" not in result.stdout
 
@@ -243,7 +243,7 @@ def test_a_custom_collective_for_xml_at_the_command_line(tmp_path: Path, per_loo
     xml, mine = str(tmp_path / "m.xml"), str(tmp_path / "my.py")
 
     def verify(collective: str, *more: str) -> tuple[int, str]:
-        result = CliRunner().invoke(main, ["verify", xml, "--collective", collective, *more])
+        result = CliRunner().invoke(main, ["verify", f"{xml}:collective={collective}", *more])
         return result.exit_code, result.output
 
     for name in ("mirror", "made"):
@@ -254,12 +254,12 @@ def test_a_custom_collective_for_xml_at_the_command_line(tmp_path: Path, per_loo
         (f"{mine}:seven", 1, "has no collective 'seven'; it has mirror, free"),
         (f"{mine}:free", 1, "states no result of its own"),
         ("nowhere.py:mirror", 1, "GC3-I001"),
-        ("mirror", 2, "neither of allreduce"),
+        ("mirror", 2, "expected one of allreduce"),
     ):
         assert verify(name)[0] == code
         assert message in " ".join(verify(name)[1].split())
     compiled = str(tmp_path / "m.gc3")
-    assert CliRunner().invoke(main, ["compile", xml, "--collective", f"{mine}:mirror", "-o", compiled]).exit_code == 0
-    result = CliRunner().invoke(main, ["verify", compiled, "--collective", f"{mine}:mirror"])
+    assert CliRunner().invoke(main, ["compile", f"{xml}:collective={mine}:mirror", "-o", compiled]).exit_code == 0
+    result = CliRunner().invoke(main, ["verify", f"{compiled}:collective={mine}:mirror"])
     assert result.exit_code == 1
     assert "it contains its collective" in result.output

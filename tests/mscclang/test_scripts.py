@@ -233,7 +233,7 @@ def test_what_msccl_tools_would_have_made_wrong_is_said(script: Script) -> None:
 
 def test_compile_takes_the_scripts_arguments_after_two_dashes(script: Script, tmp_path: Path) -> None:
     out = tmp_path / "ring.xml"
-    result = invoke("compile", script(RING), "-o", str(out), "--json", "--", "3", "--instances", "2")
+    result = invoke("export", script(RING), "-o", str(out), "--json", "--", "3", "--instances", "2")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["program"]["instances"] == 2
     assert invoke("verify", str(out)).exit_code == 0
@@ -245,9 +245,9 @@ def test_compile_takes_the_scripts_arguments_after_two_dashes(script: Script, tm
     ("args", "message"),
     [
         (("compile", "SCRIPT", "--", "x"), "ended with exit status 2; give its arguments after --"),
-        (("compile", "SCRIPT", "-D", "R=3", "--", "3"), "decides that itself"),
-        (("compile", "SCRIPT", "--collective", "allreduce", "--", "3"), "names its collective"),
-        (("compile", "ring_allreduce", "-D", "R=3", "--", "3"), "is no script of MSCCLang"),
+        (("compile", "SCRIPT:R=3", "--", "3"), "decides that itself"),
+        (("compile", "SCRIPT:collective=allreduce", "--", "3"), "names its collective"),
+        (("compile", "ring_allreduce:R=3", "--", "3"), "is no script of MSCCLang"),
         (("compile", "SCRIPT:7", "--", "3"), "makes the programs 1 ring: name one"),
     ],
 )

@@ -141,7 +141,7 @@ def test_the_library_is_not_its_own_fallback() -> None:
 @nccl_world.needs_library
 def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_NCCL", str(nccl_world.FAKE_NCCL))
-    said = CliRunner().invoke(main, ["nccl-env"]).output
+    said = CliRunner().invoke(main, ["nccl", "env"]).output
     assert f'export LD_PRELOAD={nccl.library()}"${{LD_PRELOAD:+:$LD_PRELOAD}}"' in said
     assert f"export GC3_NCCL={nccl_world.FAKE_NCCL}" in said
     done = subprocess.run(
@@ -155,7 +155,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_mistakes_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_NCCL", str(tmp_path / "none.so"))
     for arguments, code, text in (
-        (["nccl-env"], 1, "NCCL's own library, tried"),
+        (["nccl", "env"], 1, "NCCL's own library, tried"),
         (["nccl", "run", "--", "no-such-program"], 2, "there is no program 'no-such-program'"),
         (["nccl", "run"], 2, "Missing argument"),
         (["nccl", "explain", str(tmp_path)], 1, "no log of a process"),

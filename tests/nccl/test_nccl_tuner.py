@@ -106,7 +106,7 @@ def test_a_table_that_cannot_be_read_is_an_error_of_the_communicator(
 
 def test_tune_writes_what_the_plugin_reads(tmp_path: Path) -> None:
     file, table = tmp_path / "t.csv", tmp_path / "t.json"
-    line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allreduce", "-b", "256KiB", "-e", "256KiB"]
+    line = ["tune", "-t", "ndv4", "allreduce", "-b", "256KiB", "-e", "256KiB"]
     done = gc3(*line, "-o", str(table), "--nccl-tuner", str(file))
     assert done.exit_code == 0, done.output
     rule = file.read_text().splitlines()[-1].split(",")
@@ -126,10 +126,10 @@ def test_what_the_file_needs(tmp_path: Path) -> None:
     file, table = str(tmp_path / "t.csv"), str(tmp_path / "t.json")
     sized = ["-b", "1KiB", "-e", "1KiB", "-o", table, "--nccl-tuner", file]
     refused = gc3("tune", *sized)
-    assert (refused.exit_code, "are for --engine sim" in refused.output) == (2, True)
-    refused = gc3("tune", "--engine", "sim", "-t", "ndv4", "--collectives", "alltoall", *sized)
+    assert (refused.exit_code, "are for --topology" in refused.output) == (2, True)
+    refused = gc3("tune", "-t", "ndv4", "alltoall", *sized)
     assert (refused.exit_code, "NCCL chooses only for" in refused.output) == (1, True)
-    refused = gc3("tune", "--engine", "sim", "-t", "mi300x", "--collectives", "allreduce", *sized)
+    refused = gc3("tune", "-t", "mi300x", "allreduce", *sized)
     assert (refused.exit_code, "GC3-S001" in refused.output) == (1, True)
 
 

@@ -1,4 +1,4 @@
-"""`gc3 bench --compare` and `--plot`."""
+"""`gc3 bench --compare` and `--picture`."""
 
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gc3.runtime.measure import Measurement, Row
 
 pytestmark = pytest.mark.python_only
 
-_BENCH = ["bench", "ring_allreduce", "-D", "R=2", "-b", "1KiB", "-e", "4KiB", "-f", "4", "-n", "4", "--no-check"]
+_BENCH = ["bench", "ring_allreduce:R=2", "-b", "1KiB", "-e", "4KiB", "-f", "4", "-n", "4", "--no-check"]
 
 
 _STEADY = [100, 101, 99, 100, 100] * 2
@@ -114,7 +114,7 @@ def test_few_of_many_equal_runs_differ() -> None:
 
 def test_the_command_compares_and_draws(old: Path, tmp_path: Path) -> None:
     drawing = tmp_path / "times.svg"
-    result = _gc3(*_BENCH, "--compare", str(old), "--plot", str(drawing))
+    result = _gc3(*_BENCH, "--compare", str(old), "--picture", str(drawing))
     assert result.exit_code == 0, result.output
     rows = [row for row in result.output.splitlines() if " noise unknown (" in row]
     assert len(rows) == 4

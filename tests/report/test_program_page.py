@@ -29,7 +29,7 @@ def _gc3(*command: str) -> Result:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The page of a program with two kinds of links and helpers, and its numbers."""
     path = tmp_path_factory.mktemp("report") / "r.html"
-    command = ["report", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "2", "-b", "64KiB", "-e", "16MiB"]
+    command = ["report", "hierarchical_allreduce", "-t", "ndv4:N=2", "-b", "64KiB", "-e", "16MiB"]
     result = _gc3(*command, "-f", "16", "-o", str(path), "--json")
     assert result.exit_code == 0, result.output
     return path, json.loads(result.stdout)
@@ -55,18 +55,18 @@ def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, 
 def test_advice_is_what_the_simulator_predicts(made: tuple[Path, dict[str, Any]]) -> None:
     _, numbers = made
     first = next(a for a in numbers["advice"] if "times as fast" in a)
-    found = re.match(r"--protocol (\w+) --instances (\d+): ([\d.]+) (us|ms) predicted", first)
+    found = re.match(r"protocol=(\w+),instances=(\d+): ([\d.]+) (us|ms) predicted", first)
     assert found is not None
     protocol, instances, time, unit = found.groups()
-    command = ["sim", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "2", "-b", "1MiB", "-e", "1MiB", "--json"]
-    result = _gc3(*command, "--protocol", protocol, "--instances", instances)
+    program = f"hierarchical_allreduce:protocol={protocol},instances={instances}"
+    result = _gc3("sim", program, "-t", "ndv4:N=2", "-b", "1MiB", "-e", "1MiB", "--json")
     (cell,) = json.loads(result.stdout)["rows"][0]["programs"]
     assert cell["time_us"] == pytest.approx(float(time) * (1000 if unit == "ms" else 1), rel=1e-3)
 
 
 def test_a_large_program_is_sampled_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "big.html"
-    command = ["report", "hierarchical_allreduce", "-t", "ndv4", "--nodes", "32", "-b", "1MiB", "-e", "1MiB"]
+    command = ["report", "hierarchical_allreduce", "-t", "ndv4:N=32", "-b", "1MiB", "-e", "1MiB"]
     result = _gc3(*command, "-o", str(path), "--json")
     assert result.exit_code == 0, result.output
     assert path.stat().st_size < 1_000_000
@@ -84,7 +84,7 @@ def test_a_file_cannot_make_the_page_show_other_files(tmp_path: Path) -> None:
     head = "import gc3\n\n@gc3.algorithm('alltonext')\ndef mine(R: int) -> None:\n"
     code = f"{head}    gc3.chunk(0, 'in', 0).copy(1, 'out', 0)\n"
     source.write_text(code)
-    assert _gc3("compile", f"{source}:mine", "-D", "R=2", "-o", str(tmp_path / "p.gc3")).exit_code == 0
+    assert _gc3("compile", f"{source}:mine:R=2", "-o", str(tmp_path / "p.gc3")).exit_code == 0
     image = (tmp_path / "p.gc3").read_bytes()
     assert str(source).encode() in image
     source.rename(tmp_path / "moved.py")
@@ -104,7 +104,6 @@ def test_measured_times_stand_beside_predictions(tmp_path: Path) -> None:
         "ring_allreduce",
         "-t",
         "cpu:R=2",
-        "--measured",
         "-b",
         "4KiB",
         "-e",
@@ -112,6 +111,8 @@ def test_measured_times_stand_beside_predictions(tmp_path: Path) -> None:
         "-o",
         str(path),
         "--json",
+        "--engine",
+        "threads",
     ]
     result = _gc3(*command, "-o", str(path), "--json")
     assert result.exit_code == 0, result.output
@@ -126,12 +127,12 @@ def test_measured_times_stand_beside_predictions(tmp_path: Path) -> None:
     ("command", "told"),
     [
         ("report ring_allreduce -t ndv4 -b 1MiB -e 1KiB -o {}/r.html", "below the smallest"),
-        ("report ring_allreduce -t ndv4 --engine threads -o {}/r.html", "--engine is for --measured"),
+        ("report ring_allreduce -t ndv4 --engine cuda -o {}/r.html", "'cuda' is not one of threads, processes"),
         ("report ring_allreduce -t ndv4 -o {}/r.pdf", "must end in .html"),
-        ("show ring_allreduce -D R=2 --source --rank 0", "the whole program"),
-        ("show ring_allreduce -D R=2 --size 1KiB", "belong to --source"),
-        ("show ring_allreduce -D R=2 --source --size 1KiB", "need --topology"),
-        ("show ring_allreduce -D R=2 --picture {}/p.svg --json", "--picture draws"),
+        ("show ring_allreduce:R=2 --source --rank 0", "the whole program"),
+        ("show ring_allreduce:R=2 --size 1KiB", "belong to --source"),
+        ("show ring_allreduce:R=2 --source --size 1KiB", "--size needs --topology"),
+        ("show ring_allreduce:R=2 --picture {}/p.svg --json", "--picture draws"),
         ("trace ring_allreduce -t ndv4", "name a file"),
         ("topo plot ndv4 --load ring_allreduce -o {}/p.pdf", "SVG or PNG"),
         ("topo plot ndv4 --size 1KiB -o {}/p.svg", "--size is for --load"),
@@ -147,12 +148,12 @@ def test_mistakes(command: str, told: str, tmp_path: Path) -> None:
 _DRAWN = pytest.mark.parametrize(
     "command",
     [
-        "show ring_allreduce -D R=4 --picture {}",
-        "show two_step_alltoall -D N=3 -D G=4 --picture {}",
+        "show ring_allreduce:R=4 --picture {}",
+        "show two_step_alltoall:N=3,G=4 --picture {}",
         "trace ring_allreduce -t ndv4 --size 64KiB --picture {}",
-        "trace ring_allreduce -D R=2 --engine threads --size 4KiB --picture {}",
-        "topo plot ndv4 -D N=2 --load hierarchical_allreduce -o {}",
-        "bench ring_allreduce -D R=2 -b 1KiB -e 4KiB -f 4 -n 3 --plot {}",
+        "trace ring_allreduce:R=2 --engine threads --size 4KiB --picture {}",
+        "topo plot ndv4:N=2 --load hierarchical_allreduce -o {}",
+        "bench ring_allreduce:R=2 -b 1KiB -e 4KiB -f 4 -n 3 --picture {}",
     ],
 )
 
@@ -177,7 +178,7 @@ def test_pictures_are_png_where_the_name_says_so(command: str, tmp_path: Path) -
 
 def test_a_picture_as_png_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    result = _gc3("show", "ring_allreduce", "-D", "R=2", "--picture", str(tmp_path / "p.png"))
+    result = _gc3("show", "ring_allreduce:R=2", "--picture", str(tmp_path / "p.png"))
     assert result.exit_code == 1
     assert "pip install resvg-py matplotlib" in result.output
     assert not list(tmp_path.iterdir())
@@ -196,7 +197,7 @@ def test_pictures_are_svg(command: str, tmp_path: Path) -> None:
 
 
 def test_the_picture_of_a_ring_shows_each_message_once(tmp_path: Path) -> None:
-    _gc3("show", "ring_allreduce", "-D", "R=4", "--picture", str(tmp_path / "p.svg"))
+    _gc3("show", "ring_allreduce:R=4", "--picture", str(tmp_path / "p.svg"))
     root = ET.parse(tmp_path / "p.svg").getroot()  # noqa: S314  our own file
     titles = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}title")]
     moves = [t for t in titles if re.match(r"\d to \d: output", t)]

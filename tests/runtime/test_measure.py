@@ -67,7 +67,7 @@ def test_a_measured_run_is_timed_and_right(in_place: bool) -> None:
 def test_a_row_has_the_digits_of_nccl_tests(us: float, printed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = measure.Measurement(us, 1.0, 2.0, 3.0, 12.346, 18.518, 7)
     monkeypatch.setattr(measure, "measure", lambda *_, **__: found)
-    line = "bench ring_allreduce -D R=2 -b 1200 -n 1 -w 0 --out-of-place"
+    line = "bench ring_allreduce:R=2,in_place=no -b 1200 -n 1 -w 0"
     result = CliRunner().invoke(main, line.split())
     row = next(row for row in result.stdout.splitlines() if not row.startswith("#"))
     assert row.split() == ["1200", "300", "float32", "sum", "-1", printed, "12.35", "18.52", "7", *["N/A"] * 4]

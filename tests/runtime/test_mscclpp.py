@@ -137,7 +137,7 @@ def test_what_a_plan_cannot_be(change: Callable[[Plan], Any], code: str) -> None
         ("allpairs_allreduce", {"R": 8}, {"in_place": True}, "semaphores between threadblocks"),
         ("flat_gather", {"R": 3}, {}, "it has no gather"),
         ("flat_broadcast", {"R": 3}, {}, "it has no broadcast"),
-        ("ring_allreduce", {"R": 3}, {"protocol": "LL"}, "compile with --protocol Simple"),
+        ("ring_allreduce", {"R": 3}, {"protocol": "LL"}, "compile with protocol=Simple"),
     ],
 )
 def test_what_the_executor_cannot_run_is_said(
@@ -151,12 +151,12 @@ def test_what_the_executor_cannot_run_is_said(
 
 def test_compile_writes_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "ring.plan.json"
-    result = CliRunner().invoke(main, ["compile", "ring_allreduce", "-D", "R=3", "-o", str(path)])
+    result = CliRunner().invoke(main, ["export", "ring_allreduce:R=3", "-o", str(path)])
     assert result.exit_code == 0, result.output
     plan = json.loads(path.read_text())
     assert (plan["collective"], plan["inplace"], plan["protocol"]) == ("allreduce", True, "Simple")
     mscclpp.check(plan, ring().collective)
-    result = CliRunner().invoke(main, ["compile", "flat_gather", "-D", "R=3", "-o", str(tmp_path / "no.plan.json")])
+    result = CliRunner().invoke(main, ["export", "flat_gather:R=3", "-o", str(tmp_path / "no.plan.json")])
     assert result.exit_code == 1
     assert "it has no gather" in " ".join(result.stderr.split())
     assert not (tmp_path / "no.plan.json").exists()

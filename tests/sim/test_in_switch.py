@@ -309,10 +309,11 @@ def test_what_the_time_counts_on_is_said() -> None:
     """No engine of gc3 uses such switches; nothing is said where the simulator does not either."""
     runner = CliRunner()
     for machine_, protocol, said in (("ndv5", "Simple", True), ("ndv5", "LL", False), ("ndv4", "Simple", False)):
-        sizes = ["-b", "1MiB", "-e", "1MiB", "--protocol", protocol]
-        result = runner.invoke(main, ["sim", "nvls_allreduce", "direct_allreduce", "-t", machine_, *sizes])
+        sizes = ["-b", "1MiB", "-e", "1MiB"]
+        programs = [f"{name}:protocol={protocol}" for name in ("nvls_allreduce", "direct_allreduce")]
+        result = runner.invoke(main, ["sim", *programs, "-t", machine_, *sizes])
         assert result.exit_code == 0, result.output
-        assert ("--set CLASS.multicast_efficiency=0" in result.stderr) == said
+        assert ("--what-if CLASS.multicast_efficiency=0" in result.stderr) == said
         assert ("note: nvls_allreduce: the time is with switches" in result.stderr) == said
 
 

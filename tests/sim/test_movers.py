@@ -204,7 +204,7 @@ def test_engines_that_no_gpu_has_are_refused() -> None:
         ("Simple.engines=2", "engines: threadblocks push the messages of this protocol"),
         ("*.requests=0.1", "requests: threadblocks push the messages of this protocol"),
     ):
-        said = command("sim", "ring_allgather", "-t", "dgx2", "-b", "1MiB", "-e", "1MiB", "--set", line)
+        said = command("sim", "ring_allgather", "-t", "dgx2", "-b", "1MiB", "-e", "1MiB", "--what-if", line)
         assert why in said.output
 
 

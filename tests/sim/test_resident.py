@@ -63,14 +63,14 @@ def test_more_than_a_gpu_holds_are_not_simulated() -> None:
 
 def test_the_commands_lower_what_they_compile_and_refuse_the_rest(tmp_path: Path) -> None:
     lowered = "at most 108 threadblocks on a rank"
-    assert lowered in gc3_("compile allpairs_allreduce -D R=8 --instances 8 -t ndv4").stdout
-    assert lowered in gc3_("verify allpairs_allreduce -D R=8 --instances 8 -t ndv4").stdout
-    assert "at most 112" in gc3_("compile allpairs_allreduce -D R=8 --instances 8").stdout
+    assert lowered in gc3_("compile allpairs_allreduce:R=8,instances=8 -t ndv4").stdout
+    assert lowered in gc3_("verify allpairs_allreduce:R=8,instances=8 -t ndv4").stdout
+    assert "at most 112" in gc3_("compile allpairs_allreduce:R=8,instances=8").stdout
     run = "sim allpairs_allreduce:instances={} -t ndv4 -b 1MiB -e 1MiB {}"
     lower, exact = (json.loads(gc3_(run.format(n, "--json")).stdout)["rows"][0]["programs"][0] for n in (8, 7))
     assert 0 < lower["time_us"] < exact["time_us"]
     for line in (
-        "compile allpairs_allreduce -D R=8 --instances 16 -t ndv4",
+        "compile allpairs_allreduce:R=8,instances=16 -t ndv4",
         run.format(32, ""),
         f"trace allpairs_allreduce:instances=32 -t ndv4 -o {tmp_path}/t.json",
     ):
@@ -90,7 +90,7 @@ def test_a_file_is_held_to_the_machine(tmp_path: Path) -> None:
 
 
 def test_synthesis_respects_the_machine(tmp_path: Path) -> None:
-    line = "synth broadcast -t {} --least-steps --instances 32"
+    line = "synth broadcast:instances=32 -t {} --steps least"
     assert "GC3-C001" in gc3_(line.format("dgx1"), code=1).stderr
     path = tmp_path / "shape.json"
     data = json.loads(topologies.dumps(topologies.load("dgx1")))
@@ -128,6 +128,6 @@ def test_a_preset_file_with_an_invalid_number_is_refused(place: str, value: str,
     inner[last] = json.loads(value)
     path = tmp_path / "p.json"
     path.write_text(json.dumps(data))
-    refused = gc3_(f"sim ring_allreduce -t ndv4 --preset {path}", code=1).stderr
+    refused = gc3_(f"sim ring_allreduce -t ndv4:preset={path}", code=1).stderr
     assert "GC3-S001" in refused
     assert last in refused

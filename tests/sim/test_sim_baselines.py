@@ -348,7 +348,7 @@ def test_nccls_choices_are_not_known_for_all_machines() -> None:
     for machine, collective, version, says in (
         ("mi300x", "allreduce", None, "log of nccl-tests"),
         ("summit:N=2", "allreduce", None, "2 nodes of 'summit'"),
-        ("ndv5:N=2:without=15", "allreduce", None, "where nodes differ in their GPUs"),
+        ("ndv5:N=2,without=15", "allreduce", None, "where nodes differ in their GPUs"),
         ("ndv4", "gather", None, "NCCL has no gather"),
         ("ndv4", "allreduce", "1.0", "there is no model of NCCL '1.0'"),
     ):

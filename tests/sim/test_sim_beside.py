@@ -91,23 +91,23 @@ def test_compute_leaves_room_for_whole_threadblocks() -> None:
 
 def test_compute_leaves_room_for_fewer_threadblocks() -> None:
     line = "ring_allreduce:instances=48 -t ndv4 -b 1MiB -e 1MiB"
-    assert "# changed: compute on 50% of the multiprocessors" in gc3_sim(f"{line} --compute 0.5").stdout
-    assert "GC3-C001" in gc3_sim(f"{line} --compute 0.6", code=1).output
-    assert json.loads(gc3_sim(f"{line} --compute 0.5 --json").stdout)["compute"] == pytest.approx(0.5)
+    assert "# changed: compute on 50% of the multiprocessors" in gc3_sim(f"{line} --what-if compute=0.5").stdout
+    assert "GC3-C001" in gc3_sim(f"{line} --what-if compute=0.6", code=1).output
+    assert json.loads(gc3_sim(f"{line} --what-if compute=0.5 --json").stdout)["compute"] == pytest.approx(0.5)
     # Two programs of 48 threadblocks run at once on 108 multiprocessors, and one after the other on 54.
     pair = "together ring_allreduce:instances=48 ring_allreduce:instances=48 -t ndv4 -b 1MiB -e 1MiB --json"
-    free, half = (json.loads(gc3_sim(f"{pair} {more}").stdout)["rows"][0] for more in ("", "--compute 0.5"))
+    free, half = (json.loads(gc3_sim(f"{pair} {more}").stdout)["rows"][0] for more in ("", "--what-if compute=0.5"))
     assert half["time_us"] > free["time_us"]
 
 
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
-        ("-t ndv4 --compute 1", 2, "--compute"),
-        ("-t ndv4 --compute 0.999", 1, "leaves no room for a threadblock"),
-        ("-t cpu:R=4 --compute 0.5", 1, "does not say how many threadblocks a GPU holds"),
-        ("-t cpu:R=4 --background memory=0.5", 1, "does not limit the memory of ranks"),
-        ("-t ndv4 --background memory=1", 1, "leaves nothing of 'rank0.memory', which carries 1555 GB/s"),
+        ("-t ndv4 --what-if compute=1", 2, "is not a fraction below 1"),
+        ("-t ndv4 --what-if compute=0.999", 1, "leaves no room for a threadblock"),
+        ("-t cpu:R=4 --what-if compute=0.5", 1, "does not say how many threadblocks a GPU holds"),
+        ("-t cpu:R=4 --what-if background=memory:0.5", 1, "does not limit the memory of ranks"),
+        ("-t ndv4 --what-if background=memory:1", 1, "leaves nothing of 'rank0.memory', which carries 1555 GB/s"),
     ],
 )
 def test_invalid_compute_is_refused(line: str, code: int, says: str) -> None:
@@ -116,5 +116,7 @@ def test_invalid_compute_is_refused(line: str, code: int, says: str) -> None:
 
 def test_the_rate_is_a_parameter() -> None:
     line = "ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --json"
-    (row,) = json.loads(gc3_sim(f"{line} --set memory.rate=600GB/s --background memory=300GB/s").stdout)["rows"]
+    (row,) = json.loads(gc3_sim(f"{line} --what-if memory.rate=600GB/s --what-if background=memory:300GB/s").stdout)[
+        "rows"
+    ]
     assert row["programs"][0]["bound_by"].endswith(".memory")

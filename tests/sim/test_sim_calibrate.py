@@ -228,7 +228,7 @@ def test_logs_of_several_numbers_of_nodes(tmp_path: Path, monkeypatch: pytest.Mo
         rows = {1 << k: truth.run(1 << k).time_s for k in (14, 18, 20, 24)}
         files.append(nccl_tests_log(tmp_path / f"{nodes}.log", "alltoall_perf", 8 * nodes, rows))
     line = ["-t", "ndv4", "-p", "two_step_alltoall", "--fit", "nic.message,Simple.network_hop", "--evaluations", "60"]
-    data = json.loads(calibrated("--from", *files, *line, "-o", "p.json", "--json"))
+    data = json.loads(calibrated(*files, *line, "-o", "p.json", "--json"))
     assert data["held_out_nodes"] == [2, 3]
     assert data["error_before"] > 0.15
     assert data["error_in_sample"] < 0.02
@@ -237,9 +237,9 @@ def test_logs_of_several_numbers_of_nodes(tmp_path: Path, monkeypatch: pytest.Mo
     assert data["values"]["Simple.network_hop"] == pytest.approx(20e-6, rel=0.1)
     assert [row["nodes"] for row in data["rows"]] == [2] * 4 + [3] * 4
     assert preset_file.read("p.json").protocol("Simple").network_hop_s == data["values"]["Simple.network_hop"]
-    text = calibrated("--from", files[0], "--from", files[1], *line)
+    text = calibrated(files[0], files[1], *line)
     assert "held out (2 nodes: " in text
-    assert "nic.message: of the machine, not of the preset; give --set" in text
+    assert "nic.message: of the machine, not of the preset; give --what-if" in text
 
 
 def test_logs_of_nccl_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,11 +252,11 @@ def test_logs_of_nccl_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }
     log = nccl_tests_log(tmp_path / "g.log", "all_gather_perf", 16, rows)
     line = ["-t", "ndv4", "-p", "nccl:2.8.4", "--fit", "nic.dma_efficiency", "--splits", "1", "--evaluations", "20"]
-    data = json.loads(calibrated("--from", log, *line, "--json"))
+    data = json.loads(calibrated(log, *line, "--json"))
     assert data["held_out_nodes"] == []
     assert data["values"]["nic.dma_efficiency"] == pytest.approx(0.7, rel=0.02)
     large = nccl_tests_log(tmp_path / "l.log", "all_gather_perf", 512, rows)
-    assert "too large to simulate" in calibrated("--from", large, *line, code=1)
+    assert "too large to simulate" in calibrated(large, *line, code=1)
 
 
 def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,23 +264,22 @@ def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     log = nccl_tests_log(tmp_path / "a.log", "all_gather_perf", 16, {MIB << k: 1e-4 for k in range(4)})
     line = ["-t", "ndv4", "--fit", "nic.message"]
     gathering = ["-p", "ring_allgather"]
-    assert "it is a log of allgather" in calibrated("--from", log, "-p", "ring_allreduce", *line, code=1)
-    assert "--from needs" in calibrated("--from", log, *gathering, *line, "--column", "t_us", code=2)
-    assert "--from needs" in calibrated("--from", log, *line, code=2)
-    assert "by itself: leave out --from" in calibrated("--from", log, "--engine", "threads", code=2)
-    assert "give --from or --engine" in calibrated(log, log, *gathering, *line, "--column", "t_us", code=2)
+    assert "it is a log of allgather" in calibrated(log, "-p", "ring_allreduce", *line, code=1)
+    assert "give FILE, --topology, --program and --fit" in calibrated(log, *line, code=2)
+    assert "by itself: leave out FILE" in calibrated(log, "--engine", "threads", code=2)
+    assert "--column is of one FILE" in calibrated(log, log, *gathering, *line, "--column", "t_us", code=2)
     text = (tmp_path / "a.log").read_text()
     reducing = nccl_tests_log(tmp_path / "r.log", "all_reduce_perf", 16, {MIB: 1e-4})
     (tmp_path / "b.log").write_text((tmp_path / reducing).read_text().replace("#  Rank", "#  Place"))
-    assert "how many GPUs took part" in calibrated("--from", "b.log", "-p", "ring_allreduce", *line, code=1)
+    assert "how many GPUs took part" in calibrated("b.log", "-p", "ring_allreduce", *line, code=1)
     (tmp_path / "c.log").write_text("\n".join(text.splitlines()[4:]))
     assert (
         "it is a log of allgather of 12 GPUs, which these columns cannot be: 1048576 bytes are 16 times"
-        in calibrated("--from", "c.log", *gathering, *line, code=1)
+        in calibrated("c.log", *gathering, *line, code=1)
     )
     nccl_tests_log(tmp_path / "c.log", "all_gather_perf", 12, {MIB: 1e-4})
-    assert "'c.log' is of 12 GPUs, and 'ndv4' has 8" in calibrated("--from", "c.log", *gathering, *line, code=1)
-    assert "any number of nodes" in calibrated("--from", log, *gathering, "-t", "ndv4:N=4", *line[2:], code=1)
+    assert "'c.log' is of 12 GPUs, and 'ndv4' has 8" in calibrated("c.log", *gathering, *line, code=1)
+    assert "any number of nodes" in calibrated(log, *gathering, "-t", "ndv4:N=4", *line[2:], code=1)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +332,7 @@ def test_presets_with_wrong_numbers(tmp_path: Path, owner: str, name: str, value
     data = json.loads(preset_file.dumps(sim.presets.get("a100")))
     (data["protocols"][owner] if owner else data)[name] = value
     (tmp_path / "p.json").write_text(json.dumps(data))
-    line = ["sim", "ring_allreduce", "-t", "ndv4", "--preset", str(tmp_path / "p.json"), "-b", "1KiB", "-e", "1KiB"]
+    line = ["sim", "ring_allreduce", "-t", f"ndv4:preset={tmp_path / 'p.json'}", "-b", "1KiB", "-e", "1KiB"]
     outcome = CliRunner().invoke(main, line)
     assert outcome.exit_code == 1
     assert "GC3-S001" in outcome.output
@@ -365,8 +364,8 @@ def test_engine_and_file_exclude_each_other() -> None:
     [
         ("--evaluations 20", "--evaluations"),
         ("--evaluations 400", "--evaluations"),  # also if it is what would be taken without it
-        ("--splits 3 --preset ndv4", "--preset, --splits"),
-        ("--protocol LL m.csv", "FILE.csv, --protocol"),
+        ("--splits 3 -t ndv4", "--topology, --splits"),
+        ("m.csv -p ring_allreduce", "FILE, --program"),
     ],
 )
 def test_options_that_an_engine_has_no_use_for_are_refused(line: str, told: str) -> None:

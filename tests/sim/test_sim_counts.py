@@ -48,14 +48,14 @@ def test_uneven_blocks_take_longer_and_empty_ones_cost_no_bandwidth() -> None:
 
 
 def test_counts_from_a_file() -> None:
-    line = f"two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 --counts {MOE}"
+    line = f"two_step_alltoall direct_alltoall --topology ndv4:N=2 --counts {MOE}"
     (row,) = json.loads(gc3_sim(f"{line} --json").stdout)["rows"]
     counts = json.loads(MOE.read_text())
     assert row["size"] == sum(map(sum, counts)) // 16 * 4
     assert all(p["time_us"] > 0 for p in row["programs"])
     rows = json.loads(gc3_sim(f"{line} -b 1MiB -e 4MiB -f 4 --json").stdout)["rows"]
     assert [r["size"] for r in rows] == pytest.approx([1 << 20, 1 << 22], rel=1e-3)
-    assert "critical path" in gc3_sim(f"direct_alltoall --topology ndv4 --nodes 2 --counts {MOE} --mode explain").stdout
+    assert "critical path" in gc3_sim(f"direct_alltoall --topology ndv4:N=2 --counts {MOE} --mode explain").stdout
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ def test_counts_that_do_not_fit(text: str, line: str, problem: str, tmp_path: Pa
 
 
 def test_counts_exclude_what_has_no_lengths() -> None:
-    line = f"direct_alltoall --topology ndv4 --nodes 2 --counts {MOE}"
+    line = f"direct_alltoall --topology ndv4:N=2 --counts {MOE}"
     for more in ("--mode alphabeta", "--sensitivity", "--baseline nccl"):
         assert "--counts goes with neither" in gc3_sim(f"{line} {more}", code=2).stderr

@@ -220,7 +220,10 @@ def test_by_itself_a_calibration_of_this_machine_is_used(cache: Path, monkeypatc
     before = command(*line).output
     assert "preset cpu-threads (estimated" in before
     assert "`gc3 sim calibrate --engine threads` measures this one" in before
-    assert "`gc3 sim calibrate --engine threads` makes one" in command(*line, "--preset", "here-threads", code=1).output
+    assert (
+        "`gc3 sim calibrate --engine threads` makes one"
+        in command(*line[:2], "cpu:R=4,preset=here-threads", *line[3:], code=1).output
+    )
     fake = _Fake(truth())
     engine_of_fakes(monkeypatch, fake)
     data = json.loads(command("calibrate", "--engine", "threads", "-o", str(cache / "p.json"), "--json").stdout)
@@ -239,7 +242,7 @@ def test_by_itself_a_calibration_of_this_machine_is_used(cache: Path, monkeypatc
     assert "not calibrated for allreduce above" in command(*line[:-1], "64MiB").output
     assert "not calibrated for broadcast" in command("chain_broadcast", *line[1:]).output
     # The preset that gc3 brings, the other engine, another machine: this one is not used.
-    assert "preset cpu-threads (estimated" in command(*line, "--preset", "cpu-threads").output
+    assert "preset cpu-threads (estimated" in command(*line[:2], "cpu:R=4,preset=cpu-threads", *line[3:]).output
     assert presets.kept("processes") is None
     monkeypatch.setattr(kept_files, "_conditions", lambda: "0123")
     assert command(*line).output == before
@@ -255,7 +258,7 @@ def test_an_interrupted_command_says_how_to_go_on(monkeypatch: pytest.MonkeyPatc
     done = command("calibrate", "--engine", "processes")
     assert "2 measurements of an unfinished calibration are in" in done.stderr
     assert len(rest.calls) == 2 * len(SIZES) * 16
-    assert "kept for this machine: --preset here-processes use it" in done.stdout
+    assert "kept for this machine: preset=here-processes names it" in done.stdout
     assert "all" in done.stdout
 
 

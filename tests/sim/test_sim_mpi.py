@@ -98,7 +98,7 @@ def test_the_critical_path_continues_behind_waits_for_windows_processors_and_rec
 
 def test_a_deadlock_by_rendezvous_names_the_window() -> None:
     ring = gc3.compile(algorithms.load("ring_allreduce"), R=4)
-    with pytest.raises(gc3.UserError, match=r"GC3-S002[\s\S]*--window N"):
+    with pytest.raises(gc3.UserError, match=r"GC3-S002[\s\S]*window=N"):
         sim.Simulation(ring, on_mpi("fully_connected:R=4")).run(MIB)
 
 
@@ -113,8 +113,10 @@ def test_a_preset_with_a_rendezvous_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_on_the_command_line() -> None:
-    line = "sim eager_pairwise_alltoall:window=100 scatter_destination_alltoall:window=4 -t lassen:N=2"
-    args = [*line.split(), "--preset", "mvapich2-gdr", "-b", "512KiB", "-e", "512KiB", "--json"]
+    line = (
+        "sim eager_pairwise_alltoall:window=100 scatter_destination_alltoall:window=4 -t lassen:N=2,preset=mvapich2-gdr"
+    )
+    args = [*line.split(), "-b", "512KiB", "-e", "512KiB", "--json"]
     found = CliRunner().invoke(main, args)
     assert found.exit_code == 0, found.output
     times = [p["time_us"] for p in json.loads(found.stdout)["rows"][0]["programs"]]

@@ -17,6 +17,7 @@ from gc3 import algorithms
 from gc3.cli.main import main
 from gc3.runtime import recording
 from gc3.sim import recorded, run_timeline
+from gc3.support.words import split_values
 
 
 @pytest.fixture(autouse=True)
@@ -41,20 +42,19 @@ def program(name: str, *, protocol: str = "Simple", instances: int = 1, **parame
 @pytest.mark.parametrize(
     ("line", "tiles"),
     [
-        ("ring_allreduce -D R=3 --engine threads --size 96KiB --slot-bytes 8KiB", 4),
-        ("ring_allreduce -D R=3 --engine threads --protocol LL --size 96KiB --slot-bytes 16KiB", 4),
-        ("allpairs_allreduce -D R=4 --engine threads --protocol LL128 --size 64KiB --workers 2", 1),
-        ("hierarchical_allreduce -D N=2 -D G=2 --engine threads --size 64KiB --seed 3", 1),
-        ("ring_allreduce -D R=3 --engine processes --size 96KiB --slot-bytes 8KiB", 4),
-        ("direct_alltoall -D R=3 --engine processes --protocol LL --size 48KiB", 1),
+        ("ring_allreduce:R=3 --engine threads:slot_bytes=8KiB --size 96KiB", 4),
+        ("ring_allreduce:R=3,protocol=LL --engine threads:slot_bytes=16KiB --size 96KiB", 4),
+        ("allpairs_allreduce:R=4,protocol=LL128 --engine threads:workers=2 --size 64KiB", 1),
+        ("hierarchical_allreduce:N=2,G=2 --engine threads:seed=3 --size 64KiB", 1),
+        ("ring_allreduce:R=3 --engine processes:slot_bytes=8KiB --size 96KiB", 4),
+        ("direct_alltoall:R=3,protocol=LL --engine processes --size 48KiB", 1),
     ],
 )
 def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
     found = json.loads(trace(f"{line} -o t.json --json"))
-    words = line.split()
-    given = {k: int(v) for k, v in (w.split("=") for w in words if "=" in w)}
-    protocol = words[words.index("--protocol") + 1] if "--protocol" in words else "Simple"
-    p = program(words[0], protocol=protocol, **given)
+    name, given = split_values(line.partition(" ")[0])
+    protocol = given.pop("protocol", "Simple")
+    p = program(name, protocol=protocol, **{key: int(value) for key, value in given.items()})
     rows = events()
     kinds = Counter(e["ph"] for e in rows)
     assert kinds["X"] == tiles * p.core.instruction_count == found["spans"]
@@ -79,7 +79,7 @@ def test_a_real_run_shows_every_step_and_message(line: str, tiles: int) -> None:
 
 
 def test_a_recording_is_bounded_and_says_so() -> None:
-    line = "trace ring_allreduce -D R=4 --engine threads --workers 1 --most 10 -o t.json"
+    line = "trace ring_allreduce:R=4 --engine threads:workers=1 --most 10 -o t.json"
     result = CliRunner().invoke(main, line.split())
     assert result.exit_code == 0
     assert "46 later steps were not recorded" in result.output
@@ -90,10 +90,10 @@ def test_what_a_trace_needs() -> None:
     for line in (
         "ring_allreduce -o t.json",
         "ring_allreduce -t ndv4 --engine threads -o t.json",
-        "ring_allreduce -t ndv4 --workers 2 -o t.json",
-        "ring_allreduce -D R=2 --engine threads --preset a100 -o t.json",
-        "ring_allreduce -D R=2 --engine processes --seed 1 -o t.json",
-        "ring_allreduce -D R=2 --engine processes --most 0 -o t.json",
+        "ring_allreduce -t ndv4 --engine threads:workers=2 -o t.json",
+        "ring_allreduce:R=2 --engine gpu -o t.json",
+        "ring_allreduce:R=2 --engine processes:seed=1 -o t.json",
+        "ring_allreduce:R=2 --engine processes --most 0 -o t.json",
     ):
         trace(line, code=2)
     with pytest.raises(gc3.UserError, match="most"):

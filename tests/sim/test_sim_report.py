@@ -116,10 +116,10 @@ def test_missing_requirements_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     line = "sim ring_allreduce -t ndv4 -b 1MiB -e 16MiB --baseline nccl"
-    result = CliRunner().invoke(main, [*line.split(), "--plot", "x.svg", "--html", "x.html"])
+    result = CliRunner().invoke(main, [*line.split(), "--picture", "x.svg", "--picture", "x.html"])
     assert result.exit_code == 0, result.output
     assert "allreduce on ndv4, 8 ranks" in texts(Path("x.svg"))
     assert "<title>allreduce on ndv4, 8 ranks</title>" in Path("x.html").read_text()
-    refused = CliRunner().invoke(main, [*line.split(), "--plot", "x.gif"])
+    refused = CliRunner().invoke(main, [*line.split(), "--picture", "x.gif"])
     assert refused.exit_code == 2
     assert "the name of a drawing must end in" in refused.output

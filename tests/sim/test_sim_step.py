@@ -346,7 +346,7 @@ def test_slow_and_late_ranks_hold_up_the_others() -> None:
         found = step.simulate(ON, traces, fixed, disturbance=disturbance)
         assert found.time_s == pytest.approx(us * US)
     example = f"step {ROOT}/examples/transformer.et -t ndv4"
-    changes = "--straggler 3=1.2 --background nvlink3=0.5"
+    changes = "--what-if straggler=3:1.2 --what-if background=nvlink3:0.5"
     plain, slow = (json.loads(gc3_sim(f"{example} {more} --json").stdout) for more in ("", changes))
     assert slow["ranks"][3]["compute_us"] == pytest.approx(1.2 * plain["ranks"][3]["compute_us"])
     assert slow["ranks"][0]["compute_us"] == pytest.approx(plain["ranks"][0]["compute_us"])

@@ -103,7 +103,7 @@ def test_ranks_that_call_in_different_orders_may_wait_forever() -> None:
 
 def test_every_run_gives_the_same_result() -> None:
     line = "together ring_allreduce:instances=4 direct_alltoall:start=5us ring_allreduce:ranks=2-5,protocol=LL"
-    line += " -t mi300x -b 64KiB -e 4MiB --jitter 3us --json"
+    line += " -t mi300x -b 64KiB -e 4MiB --what-if jitter=3us --json"
     assert gc3_sim(line).stdout == gc3_sim(line).stdout
 
 
@@ -123,7 +123,7 @@ def test_the_command_takes_ranks_start_and_size() -> None:
 
 
 def test_nodes_of_a_part_of_the_machine_follow_from_its_ranks(tmp_path: object) -> None:
-    line = "together two_step_alltoall:ranks=0-1+8-9 -t ndv4 --nodes 2 -b 1MiB -e 1MiB --json"
+    line = "together two_step_alltoall:ranks=0-1+8-9 -t ndv4:N=2 -b 1MiB -e 1MiB --json"
     (found,) = json.loads(gc3_sim(line).stdout)["rows"][0]["programs"]
     assert found["ranks"] == [0, 1, 8, 9]
     path = f"{tmp_path}/ring.gc3"
@@ -202,9 +202,9 @@ def test_background_traffic_carries_over_to_baselines() -> None:
         for machine in (h100, sim.background(h100, [sim.Traffic("memory", 0.99, relative=True)]))
     ]
     assert times[1] > 5 * times[0]
-    line = "ring_allreduce -t ndv4 -b 64MiB -e 64MiB --baseline nccl --background nvlink3=0.5"
+    line = "ring_allreduce -t ndv4 -b 64MiB -e 64MiB --baseline nccl --what-if background=nvlink3:0.5"
     assert "# changed: nvlink3 with 50% of other traffic" in gc3_sim(line).stdout
-    data = json.loads(gc3_sim(f"{line} --background 0-1=20GB/s --json").stdout)
+    data = json.loads(gc3_sim(f"{line} --what-if background=0-1:20GB/s --json").stdout)
     assert data["background"][1] == {"name": "0-1", "amount": 20e9, "relative": False}
     assert data["rows"][0]["programs"][1]["time_us"] > 1e6 * after.time_s
 
@@ -212,15 +212,15 @@ def test_background_traffic_carries_over_to_baselines() -> None:
 @pytest.mark.parametrize(
     ("option", "code", "says"),
     [
-        ("0-1", 2, "is not NAME=RATE or NAME=FRACTION"),
-        ("0-1=5us", 2, "is not NAME=RATE or NAME=FRACTION"),
-        ("0-1=0", 2, "is not NAME=RATE or NAME=FRACTION"),
-        ("0-9=1GB/s", 1, "has no path between the ranks of '0-9'"),
-        ("nick=1GB/s", 1, "'ndv4' has no 'nick'"),
-        ("nvlink3=1", 1, "leaves nothing of 'node0.nvswitch.port0.out', which carries 300 GB/s"),
-        ("0-1=301GB/s", 1, "leaves nothing of"),
+        ("0-1", 2, "is not NAME:RATE or NAME:FRACTION"),
+        ("0-1:5us", 2, "is not NAME:RATE or NAME:FRACTION"),
+        ("0-1:0", 2, "is not NAME:RATE or NAME:FRACTION"),
+        ("0-9:1GB/s", 1, "has no path between the ranks of '0-9'"),
+        ("nick:1GB/s", 1, "'ndv4' has no 'nick'"),
+        ("nvlink3:1", 1, "leaves nothing of 'node0.nvswitch.port0.out', which carries 300 GB/s"),
+        ("0-1:301GB/s", 1, "leaves nothing of"),
     ],
 )
 def test_invalid_traffic_is_refused(option: str, code: int, says: str) -> None:
-    result = gc3_sim(f"ring_allreduce -t ndv4 -b 1MiB -e 1MiB --background {option}", code=code)
+    result = gc3_sim(f"ring_allreduce -t ndv4 -b 1MiB -e 1MiB --what-if background={option}", code=code)
     assert says in result.output

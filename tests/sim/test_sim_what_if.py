@@ -30,25 +30,27 @@ def times(line: str) -> list[float]:
     return [p["time_us"] for row in data["rows"] for p in row["programs"]]
 
 
-ALLTOALL = "direct_alltoall -t ndv4 --nodes 2 -b 64MiB -e 64MiB"
+ALLTOALL = "direct_alltoall -t ndv4:N=2 -b 64MiB -e 64MiB"
 
 
 def test_parameters_are_changed_with_units() -> None:
     (before,) = times(ALLTOALL)
-    (faster,) = times(f"{ALLTOALL} --set nic.bandwidth=400Gbit/s --set pcie.bandwidth=*2 --set connection.rate=50GB/s")
+    (faster,) = times(
+        f"{ALLTOALL} --what-if nic.bandwidth=400Gbit/s --what-if pcie.bandwidth=*2 --what-if connection.rate=50GB/s"
+    )
     assert faster < before
-    (late,) = times(f"{ALLTOALL} --set launch=1ms")
+    (late,) = times(f"{ALLTOALL} --what-if launch=1ms")
     assert late == pytest.approx(before + 1000 - 14.74, abs=0.01)
-    text = gc3_sim(f"{ALLTOALL} --set launch=5us --set Simple.hop=*2 --set nic.bandwidth=50GB/s").stdout
+    text = gc3_sim(f"{ALLTOALL} --what-if launch=5us --what-if Simple.hop=*2 --what-if nic.bandwidth=50GB/s").stdout
     assert "# changed: launch 5 us, Simple.hop times 2, nic.bandwidth 50 GB/s" in text
-    data = json.loads(gc3_sim(f"{ALLTOALL} --set launch=5us --json").stdout)
+    data = json.loads(gc3_sim(f"{ALLTOALL} --what-if launch=5us --json").stdout)
     assert data["settings"] == [{"name": "launch", "value": pytest.approx(5e-6), "relative": False}]
 
 
 def test_the_alpha_beta_cost_follows_the_wires() -> None:
     line = "ring_allreduce -t ring:R=4 -b 1GiB -e 1GiB --mode alphabeta"
     (before,) = times(line)
-    (after,) = times(f"{line} --set link.bandwidth=*2")
+    (after,) = times(f"{line} --what-if link.bandwidth=*2")
     assert after == pytest.approx(before / 2, rel=1e-3)
 
 
@@ -65,7 +67,7 @@ def test_the_alpha_beta_cost_follows_the_wires() -> None:
     ],
 )
 def test_invalid_settings_are_refused(option: str, says: str) -> None:
-    result = gc3_sim(f"{ALLTOALL} --set {option}", code=1)
+    result = gc3_sim(f"{ALLTOALL} --what-if {option}", code=1)
     assert "GC3-S001" in result.output
     assert says in result.output
 
@@ -121,29 +123,29 @@ def test_sensitivities_on_the_command_line() -> None:
 def test_stragglers() -> None:
     line = "ring_allreduce:channels=8 -t ndv4 -b 1MiB -e 1MiB --baseline nccl"
     alone = times(line)
-    late = times(f"{line} --straggler 3=50us")
-    slow = times(f"{line} --straggler 3=1.5x --straggler 4=2")
+    late = times(f"{line} --what-if straggler=3:50us")
+    slow = times(f"{line} --what-if straggler=3:1.5x --what-if straggler=4:2")
     for a, b, c in zip(alone, late, slow, strict=True):
         assert a < b < a + 51
         assert c > a
-    text = gc3_sim(f"{line} --straggler 3=50us --straggler 4=2").stdout
+    text = gc3_sim(f"{line} --what-if straggler=3:50us --what-if straggler=4:2").stdout
     assert "# changed: rank 3 50 us late, rank 4 takes 2 times as long" in text
-    data = json.loads(gc3_sim(f"{line} --straggler 3=0.05ms --json").stdout)
+    data = json.loads(gc3_sim(f"{line} --what-if straggler=3:0.05ms --json").stdout)
     assert data["stragglers"] == {"delay_s": {"3": pytest.approx(50e-6)}, "slowdown": {}}
 
 
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        ("--straggler 3", 2, "'3' is not RANK=FACTOR or RANK=DELAY"),
-        ("--straggler 3=fast", 2, "'3=fast' is not RANK=FACTOR"),
-        ("--straggler -1=2", 2, "is not RANK=FACTOR"),
-        ("--straggler 3=0", 2, "a factor is above 0"),
-        ("--straggler 16=2", 1, "rank 16 does not exist"),
-        ("--straggler 3=99999999s", 1, "a delay is a number of seconds, from 0 to 1000000"),
-        ("--straggler 3=99999999", 1, "a slowdown is a factor above 0, 1000000 at most"),
-        ("--set launch=99999999s", 1, "the time of a launch is a number of seconds, from 0 to 1000000"),
-        ("--straggler 3=2 --mode alphabeta", 2, "--mode alphabeta has no stragglers"),
+        ("--what-if straggler=3", 2, "'straggler=3' is not RANK:FACTOR or RANK:DELAY"),
+        ("--what-if straggler=3:fast", 2, "'straggler=3:fast' is not RANK:FACTOR"),
+        ("--what-if straggler=-1:2", 2, "is not RANK:FACTOR"),
+        ("--what-if straggler=3:0", 2, "a factor is above 0"),
+        ("--what-if straggler=16:2", 1, "rank 16 does not exist"),
+        ("--what-if straggler=3:99999999s", 1, "a delay is a number of seconds, from 0 to 1000000"),
+        ("--what-if straggler=3:99999999", 1, "a slowdown is a factor above 0, 1000000 at most"),
+        ("--what-if launch=99999999s", 1, "the time of a launch is a number of seconds, from 0 to 1000000"),
+        ("--what-if straggler=3:2 --mode alphabeta", 2, "--mode alphabeta has no stragglers"),
         ("--sensitivity --mode alphabeta", 2, "alphabeta has no stragglers"),
     ],
 )
@@ -177,9 +179,11 @@ def _time(line: str) -> float:
 def test_a_slow_link_slows_what_uses_it() -> None:
     ring = "ring_allreduce:instances=4 -t mi300x"
     whole = _time(ring)
-    assert _time(f"{ring} --degrade 0-1=0.5") > 1.3 * whole
-    assert _time(f"{ring} --degrade 0-2=0.5") == whole  # no neighbours in the ring
-    assert _time(f"{ring} --degrade 0-1=0.5 --degrade 0-1=0.5") == _time(f"{ring} --degrade 0-1=0.25")
+    assert _time(f"{ring} --what-if degrade=0-1:0.5") > 1.3 * whole
+    assert _time(f"{ring} --what-if degrade=0-2:0.5") == whole  # no neighbours in the ring
+    assert _time(f"{ring} --what-if degrade=0-1:0.5 --what-if degrade=0-1:0.5") == _time(
+        f"{ring} --what-if degrade=0-1:0.25"
+    )
     on = sim.platform("ndv4:N=2")
     slow = sim.degrade(on, [("node0.nic1", 0.5)])
     half = [r.name for r in on.topology.all_resources if r.name.startswith("node0.nic1.")]
@@ -192,21 +196,21 @@ def test_a_slow_link_slows_what_uses_it() -> None:
 
 
 def test_a_machine_without_a_rank_or_a_link() -> None:
-    line = "direct_allgather -t mi300x --without 5 -b 1MiB -e 1MiB"
+    line = "direct_allgather -t mi300x:without=5 -b 1MiB -e 1MiB"
     said = CliRunner().invoke(main, ["sim", *line.split()]).stdout
     assert "7 ranks" in said.splitlines()[0]
-    assert _time("ring_allgather -t mi300x --without 0-2") == _time("ring_allgather -t mi300x")
-    gone = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x", "--without", "0-1"])
+    assert _time("ring_allgather -t mi300x:without=0-2") == _time("ring_allgather -t mi300x")
+    gone = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x:without=0-1"])
     assert (gone.exit_code, "GC3-M007" in gone.output) == (1, True)
 
 
 def test_jitter_is_random_and_repeatable() -> None:
     line = "ring_allgather -t mi300x"
-    first, again, other = (_time(f"{line} --jitter 50us --seed {seed}") for seed in (1, 1, 2))
+    first, again, other = (_time(f"{line} --what-if jitter=50us --what-if seed={seed}") for seed in (1, 1, 2))
     assert first == again != other
     assert 0 < min(first, other) - _time(line) <= max(first, other) - _time(line) <= 50.0
     few, many = (
-        CliRunner().invoke(main, ["sim", "ring_allgather", "-t", t, "--jitter", "5us", "-e", "1KiB"]).stdout
+        CliRunner().invoke(main, ["sim", "ring_allgather", "-t", t, "--what-if", "jitter=5us", "-e", "1KiB"]).stdout
         for t in ("ring:R=2", "ring:R=9")
     )
     assert re.search(r"# changed: rank 0 [\d.]+ us late, rank 1 [\d.]+ us late\n", few)
@@ -216,14 +220,13 @@ def test_jitter_is_random_and_repeatable() -> None:
 @pytest.mark.parametrize(
     ("more", "code", "says"),
     [
-        ("--degrade 0-9=0.5", 1, "'mi300x' has no '0-9'; it has node0.nic0.out"),
-        ("--degrade 0-1=2", 1, "2 for '0-1': a fraction of a rate is above 0 and at most 1"),
-        ("--degrade 0-1=0", 1, "above 0"),
-        ("--degrade 0-1", 2, "is not NAME=FRACTION"),
-        ("--degrade 0-1=5us", 2, "is not NAME=FRACTION"),
-        ("--jitter 5", 2, "'5' is not a time, as in 5us"),
-        ("--jitter 5us --mode alphabeta", 2, "has no stragglers"),
-        ("--without 0-9", 1, "9 of 8 ranks"),
+        ("--what-if degrade=0-9:0.5", 1, "'mi300x' has no '0-9'; it has node0.nic0.out"),
+        ("--what-if degrade=0-1:2", 1, "2 for '0-1': a fraction of a rate is above 0 and at most 1"),
+        ("--what-if degrade=0-1:0", 1, "above 0"),
+        ("--what-if degrade=0-1", 2, "is not NAME:FRACTION"),
+        ("--what-if degrade=0-1:5us", 2, "is not NAME:FRACTION"),
+        ("--what-if jitter=5", 2, "'5' is not a time, as in 5us"),
+        ("--what-if jitter=5us --mode alphabeta", 2, "has no stragglers"),
     ],
 )
 def test_what_a_damaged_machine_refuses(more: str, code: int, says: str) -> None:

@@ -32,23 +32,19 @@ def gc3(line: str) -> Result:
 
 def test_an_instance(tmp_path: Path) -> None:
     out = tmp_path / "ag.gc3"
-    result = gc3(f"synth allgather --topology dgx1 --chunks 2 --steps 2 --rounds 3 -o {out} --run --full")
+    result = gc3(f"synth allgather --topology dgx1 --chunks 2 --steps 2 --rounds 3 -o {out} --run")
     assert result.exit_code == 0, result.output
     for part in (
         "found C=2 S=2 R=3",
         "steps: 2, the fewest",
         "rounds: 3, the fewest: what must leave ranks 0, 1, 2, 3, 4, 5, 6",
         "R/C = 3/2, the least in 2 steps: prices of links in 2 steps, checked exactly",
-        "send 0 from 0 to 1 at step 0",
-        "topology, chunks per round",
-        "\n    2   0   1   2   0   1   0   0\n",
-        "step  rounds  sends  use of the links",
         "all equal to NumPy's",
         f"written to {out}",
     ):
         assert part in result.output
     assert Program.load(out).verify().ok
-    assert gc3(f"run {out} --size 64KiB --check").exit_code == 0
+    assert gc3(f"run {out} --size 64KiB").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -56,22 +52,22 @@ def test_an_instance(tmp_path: Path) -> None:
     [
         ("allgather", "-C 1 -S 2 -R 2"),
         ("allreduce", "-C 16 -S 4 -R 6"),
-        ("reducescatter", "-C 8 --least-steps"),
-        ("alltoall", "--least-steps"),
-        ("scatter", "--root 3 --least-steps"),
-        ("alltonext", "--least-steps"),
+        ("reducescatter", "-C 8 --steps least"),
+        ("alltoall", "--steps least"),
+        ("scatter:root=3", "--steps least"),
+        ("alltonext", "--steps least"),
     ],
 )
 def test_the_json_form_reads_back(tmp_path: Path, name: str, options: str) -> None:
     out = tmp_path / "x.json"
     assert gc3(f"synth {name} -t dgx1 {options} -o {out}").exit_code == 0
-    assert algorithms.load(str(out)).collective_name == name
-    checked = gc3(f"run {out} --size 16KiB --check")
+    assert algorithms.load(str(out)).collective_name == name.partition(":")[0]
+    checked = gc3(f"run {out} --size 16KiB")
     assert checked.exit_code == 0, checked.output
 
 
 def test_what_is_impossible_exits_with_1() -> None:
-    result = gc3("synth broadcast -t dgx1 --root 1 -C 7 -S 3 -R 3")
+    result = gc3("synth broadcast:root=1 -t dgx1 -C 7 -S 3 -R 3")
     assert result.exit_code == 1
     assert "impossible: prices for what rank 7 needs in 3 steps, checked exactly: at least 4 rounds" in result.output
     data = json.loads(gc3("synth allgather -t dgx1 -C 2 -S 1 -R 9 --json").output)
@@ -92,10 +88,10 @@ def test_the_frontier(tmp_path: Path) -> None:
         "allgather-dgx1-2-2-3.gc3",
         "allgather-dgx1-6-3-7.gc3",
     ]
-    data = json.loads(gc3("synth broadcast -t z52 --pareto 1 --max-steps 5 --json").output)
+    data = json.loads(gc3("synth broadcast -t z52 --pareto 1 --steps 5 --json").output)
     assert [(p["chunks"], p["steps"], p["rounds"]) for p in data["points"]] == [(2, 4, 4), (4, 5, 5)]
     assert all(p["optimal"] for p in data["points"])
-    assert data["ended"] == "ended at 5 steps: raise --max-steps to continue"
+    assert data["ended"] == "ended at 5 steps: raise --steps to continue"
 
 
 def test_json_of_an_instance() -> None:
@@ -110,9 +106,8 @@ def test_units_and_shared_links() -> None:
     """A GPU of a DGX-2 sends one chunk a round over all its links together, or one over each."""
     result = gc3("synth alltoall -t dgx2 --unit 150 -S 1 -R 15")
     assert "found C=16 S=1 R=15" in result.output, result.output
-    result = gc3("synth alltoall -t dgx2 -S 1 -R 3 --full")
+    result = gc3("synth alltoall -t dgx2 -S 1 -R 3")
     assert "found C=16 S=1 R=3" in result.output, result.output
-    assert "together 6: 0->1, 0->2, 0->3, 0->4, ..." in result.output
 
 
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "reducescatter", "broadcast"])
@@ -151,7 +146,7 @@ def test_pipelined_over_shared_links(spec: str) -> None:
     assert "found C=4" in result.output
 
 
-@pytest.mark.parametrize("options", ["--pipelined -C 16384", "-S 3 -C 16384", "--pareto 100 --max-steps 400"])
+@pytest.mark.parametrize("options", ["--pipelined -C 16384", "-S 3 -C 16384", "--pareto 100 --steps 400"])
 def test_all_that_is_done_counts(options: str) -> None:
     """Everything that takes too long ends: search, trees of many chunks, and compiling the result."""
     command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", *options.split(), "--time-limit", "1"]
@@ -202,12 +197,12 @@ GATHERV: dict[str, Any] = {"name": "gatherv", "nodes": 3, "chunks": [{"pre": [r]
 def test_a_custom_collective(tmp_path: Path) -> None:
     file = tmp_path / "gatherv.json"
     file.write_text(json.dumps(GATHERV))
-    result = gc3(f"synth {file} -t line:R=3 --least-steps --run")
+    result = gc3(f"synth {file} -t line:R=3 --steps least --run")
     assert result.exit_code == 0, result.output
     assert "found C=1 S=2 R=3" in result.output
     assert "gatherv of 3 ranks" in result.output
-    assert "'gatherv' is for 3 ranks, 'line' has 4" in gc3(f"synth {file} -t line:R=4 --least-steps").output
-    assert "leave out --root" in gc3(f"synth {file} -t line:R=3 --least-steps --root 1").output
+    assert "'gatherv' is for 3 ranks, 'line' has 4" in gc3(f"synth {file} -t line:R=4 --steps least").output
+    assert "leave out root=1" in gc3(f"synth {file}:root=1 -t line:R=3 --steps least").output
     file.write_text(json.dumps({**GATHERV, "name": "../a b\0" + "c" * 300}))
     assert gc3(f"synth {file} -t line:R=3 --pareto 0 -o {tmp_path}/all").exit_code == 0
     assert {p.parent.name for p in tmp_path.rglob("*.gc3")} == {"all"}
@@ -251,21 +246,21 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
     [
         (
             "synth allgather -t dgx1",
-            "give one of --steps S, --least-steps, --pareto K, --pipelined, --hierarchical and",
+            "give one of --steps S, --steps least, --pareto K, --pipelined, --hierarchical and",
         ),
         ("synth allgather -t dgx1 --pipelined --for-size 1MiB", "give one of"),
         ("synth allgather -t dgx1 --for-size 0", "give a size above 0"),
-        ("synth allgather -t dgx1 --least-steps --pareto 2", "give one of"),
-        ("synth allgather -t dgx1 --least-steps -R 3", "--rounds goes with --steps"),
+        ("synth allgather -t dgx1 --steps least --pareto 2", "--pareto takes a number as --steps"),
+        ("synth allgather -t dgx1 --steps least -R 3", "--rounds goes with --steps"),
         ("synth allgather -t dgx1 --pareto 2 -C 2", "leave out --chunks"),
         ("synth allgather -t dgx1 -S 3 -R 2", "--rounds cannot be less"),
-        ("synth allgather -t dgx1 --least-steps --root 1", "allgather has no root: leave out --root"),
-        ("synth allgather -t dgx1 --least-steps --unit nan", "nan is not a finite number"),
-        ("synth allgather -t dgx1 --least-steps --time-limit inf", "inf is not a finite number"),
+        ("synth allgather:root=1 -t dgx1 --steps least", "allgather has no root: leave out root=1"),
+        ("synth allgather -t dgx1 --steps least --unit nan", "nan is not a finite number"),
+        ("synth allgather -t dgx1 --steps least --time-limit inf", "inf is not a finite number"),
         ("synth allgather -t dgx1 --pareto 101", "101 is not in the range"),
-        ("synth allgather -t dgx1 --least-steps -C 99999", "99999 is not in the range"),
-        ("synth allgather -t dgx1 --least-steps --without-link 0", "give the two ranks that it joins"),
-        ("synth allgather -t dgx1 --least-steps --without-rank 0-1", "give the number of one rank"),
+        ("synth allgather -t dgx1 --steps least -C 99999", "99999 is not in the range"),
+        ("synth allgather:R=3 -t dgx1 --steps least", "may follow a collective"),
+        ("synth allgather -t dgx1 --steps few", "neither a number of steps nor least"),
     ],
 )
 def test_usage(line: str, why: str) -> None:
@@ -277,16 +272,16 @@ def test_usage(line: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("line", "code"),
     [
-        ("synth allgatherv -t dgx1 --least-steps", "GC3-M001"),
-        ("synth allgather -t nothing --least-steps", "GC3-M004"),
-        ("synth alltoall -t dgx1 -C 3 --least-steps", "GC3-L017"),
-        ("synth allgather -t z52 --unit 99 --least-steps", "GC3-L017"),
+        ("synth allgatherv -t dgx1 --steps least", "GC3-M001"),
+        ("synth allgather -t nothing --steps least", "GC3-M004"),
+        ("synth alltoall -t dgx1 -C 3 --steps least", "GC3-L017"),
+        ("synth allgather -t z52 --unit 99 --steps least", "GC3-L017"),
         ("synth allgather -t dgx1 --unit 1e300 --pipelined", "cannot carry a chunk per round"),
         ("synth allgather -t dgx1 --unit 1e-300 --pipelined", "would carry more than 2^40 chunks per round"),
-        ("synth none.json -t dgx1 --least-steps", "GC3-I001"),
-        ("synth allgather -t dgx1 --least-steps -o /nowhere/x.json", "GC3-I002"),
+        ("synth none.json -t dgx1 --steps least", "GC3-I001"),
+        ("synth allgather -t dgx1 --steps least -o /nowhere/x.json", "GC3-I002"),
         ("synth allgather -t dgx1 --pareto 1 -o /dev/null/x", "GC3-I002"),
-        ("synth allgather -t dgx1 --least-steps --cache /dev/null", "GC3-I002"),
+        ("synth allgather -t dgx1 --steps least --cache /dev/null", "GC3-I002"),
     ],
 )
 def test_errors(line: str, code: str) -> None:
@@ -329,15 +324,15 @@ def test_a_frontier_in_time() -> None:
     result = gc3("synth broadcast -t dgx2 --pareto 100 --time-limit 1")
     assert "the time limit was reached: raise --time-limit to continue" in result.output
     assert time.monotonic() - begun < 1 + LOAD
-    result = gc3("synth broadcast -t dgx1 --pareto 1 --max-steps 1")
-    assert "no algorithm has only 1 step: give --max-steps 2 or more" in result.output
+    result = gc3("synth broadcast -t dgx1 --pareto 1 --steps 1")
+    assert "no algorithm has only 1 step: give --steps 2 or more" in result.output
     result = gc3("synth allgather -t ring:R=1 --pareto 1")
     assert result.exit_code == 0
     assert "complete: nothing has to be sent" in result.output
 
 
 def test_an_all_reduce_says_what_its_bounds_are_of() -> None:
-    for options in ("--least-steps", "--pareto 0 --max-steps 4"):
+    for options in ("--steps least", "--pareto 0 --steps 4"):
         assert "a reduce-scatter, then an all-gather" in gc3(f"synth allreduce -t dgx1 {options}").output
 
 
@@ -350,7 +345,7 @@ def test_the_time_limit() -> None:
 
 
 def test_losses_add_up() -> None:
-    result = gc3("synth allgather -t ring:R=6:without=0 --without-rank 5 --least-steps")
+    result = gc3("synth allgather -t ring:R=6,without=0+5 --steps least")
     assert "of 4 ranks" in result.output, result.output
 
 
@@ -373,7 +368,7 @@ def test_the_time_limit_includes_all_that_precedes_the_search(
 
 def test_interrupted_with_the_results_so_far() -> None:
     """Ctrl-C during an endless frontier: the results so far are printed, and no process or file is left behind."""
-    command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--max-steps", "400"]
+    command = [sys.executable, "-m", "gc3", "synth", "broadcast", "-t", "dgx1", "--pareto", "2", "--steps", "400"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdout is not None
@@ -444,7 +439,7 @@ def test_a_machine_in_two_halves(tmp_path: Path) -> None:
     machine["fabrics"] = []
     file = tmp_path / "halves.json"
     file.write_text(json.dumps(machine))
-    for options in ("--least-steps", "--pareto 2", "--pipelined", "--least-steps --json"):
+    for options in ("--steps least", "--pareto 2", "--pipelined", "--steps least --json"):
         result = gc3(f"synth allgather -t {file} {options}")
         assert result.exit_code == 1
         assert "GC3-M007" in result.output
@@ -456,7 +451,7 @@ def test_a_machine_in_two_halves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_smallest_machines(ranks: int) -> None:
     for name in ("alltoall", "allreduce"):
-        result = gc3(f"synth {name} -t ring:R={ranks} --least-steps --run")
+        result = gc3(f"synth {name} -t ring:R={ranks} --steps least --run")
         assert result.exit_code == 0, result.output
         assert "all equal to NumPy's" in result.output
 
@@ -465,7 +460,7 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_gatherv.json").write_text(json.dumps({**GATHERV, "nodes": 2, "chunks": GATHERV["chunks"][:2]}))
     (tmp_path / "my_machine.json").write_text(gc3("topo show line:R=2 --json").output)
-    (tmp_path / "rows.txt").write_text("allgather -t ring:R=4 --least-steps")
+    (tmp_path / "rows.txt").write_text("allgather -t ring:R=4 --steps least")
     assert isinstance(synth_command, Command)
     for example in synth_command.examples:
         if "dgx2" in example:
@@ -476,13 +471,13 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_for_a_size_within_a_budget_of_threadblocks() -> None:
-    many = gc3("synth allgather -t dgx1 --for-size 64KiB --protocol LL --run")
+    many = gc3("synth allgather:protocol=LL -t dgx1 --for-size 64KiB --run")
     assert "trees by time: " in many.output
     assert "all equal to NumPy's" in many.output
-    few = json.loads(gc3("synth allgather -t dgx1 --for-size 64KiB --max-threadblocks 5 --json").output)
+    few = json.loads(gc3("synth allgather:max_threadblocks=5 -t dgx1 --for-size 64KiB --json").output)
     assert few["program"]["max_threadblocks_per_rank"] <= 5
     assert "us, of at least " in few["how"]
-    none = gc3("synth allgather -t dgx1 --for-size 64KiB --max-threadblocks 1")
+    none = gc3("synth allgather:max_threadblocks=1 -t dgx1 --for-size 64KiB")
     assert none.exit_code == 1
     assert "GC3-C001" in none.output
     # Shapes have no preset of a processor's; the topology's own numbers do.

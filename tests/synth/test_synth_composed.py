@@ -146,7 +146,7 @@ def test_composing_by_itself_where_time_is_up(nodes: int, monkeypatch: pytest.Mo
     """The composed result is proven, and run."""
     nothing = Outcome(OPEN, None, "the time limit was reached", None, 0.0)
     monkeypatch.setattr(Task, "least_rounds", lambda *_: nothing)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
-    line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --least-steps --time-limit 100 --run"
+    line = f"synth reducescatter -t ndv4:N={nodes} --unit 25 --steps least --time-limit 100 --run"
     result = gc3(line)
     assert result.exit_code == 0, result.output
     assert "composed: " in result.output
@@ -169,7 +169,7 @@ def test_composed_over_few_rails(solvers: Solvers) -> None:
 @pytest.mark.parametrize("name", ["allgather", "allreduce", "alltoall", "broadcast"])
 def test_nodes_of_different_sizes(solvers: Solvers, name: str) -> None:
     """A node that has lost two GPUs: two of those left take part in two rails each."""
-    network = Network.of(topologies.load("ndv4:N=2:without=3+5"), 25e9)
+    network = Network.of(topologies.load("ndv4:N=2,without=3+5"), 25e9)
     assert [network.nodes.count(n) for n in sorted(set(network.nodes))] == [6, 8]
     task = Task(session(solvers, network), name)
     outcome = task.hierarchical(4 * task.unit)
@@ -245,4 +245,4 @@ def test_hierarchical_at_the_command_line() -> None:
     result = gc3("synth allreduce -t dgx1 --hierarchical")
     assert result.exit_code == 1
     assert "several nodes" in result.output
-    assert gc3("synth allreduce -t dgx1 --hierarchical --least-steps").exit_code == 2
+    assert gc3("synth allreduce -t dgx1 --hierarchical --steps least").exit_code == 2

@@ -162,7 +162,7 @@ def test_only_what_a_switch_carries_as_one_counts_once() -> None:
 
 
 def test_the_command_says_nothing_of_plain_messages() -> None:
-    found = CliRunner().invoke(main, ["synth", "allgather", "-t", "ndv5", "--least-steps", "-C", "18", "--full"])
+    found = CliRunner().invoke(main, ["synth", "allgather", "-t", "ndv5", "--steps", "least", "-C", "18"])
     assert found.exit_code == 0, found.output
     assert "plain messages" not in found.output
     assert "R/C = 7/18, the least in 1 step" in found.output

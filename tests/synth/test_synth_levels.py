@@ -145,7 +145,7 @@ def test_phases_of_grown_trees_overlap_when_there_is_no_time_to_solve(
 
 def test_parts_of_different_steps_take_the_rounds_of_the_longer_one(solvers: Solvers) -> None:
     """One node has lost two ranks, so that parts that run at the same time have different numbers of steps."""
-    network = Network.of(topologies.load("ndv4:N=2:without=3+5"), 25e9)
+    network = Network.of(topologies.load("ndv4:N=2,without=3+5"), 25e9)
     outcome = Task(session(solvers, network), "allgather").hierarchical(16)
     assert outcome.result is not None
     # 128 chunks over the six NICs of the smaller node take 22 rounds; what stays in a node moves meanwhile.

@@ -216,7 +216,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "rearranged for 1/16 of S as scratch" in text
     assert "scratch: 1/16 of S on a rank at most" in text
     assert share(Program.load(tmp_path / "a.gc3").core) <= Fraction(1, 16)
-    code, text = gc3(*words, "--max-scratch", "1/8", "--instances", "2", "--json")
+    code, text = gc3("alltoall:instances=2", *words[1:], "--max-scratch", "1/8", "--json")
     assert code == 0
     assert Fraction(json.loads(text)["program"]["scratch_share"]) <= Fraction(1, 8)
     code, text = gc3(*words, "--max-scratch", "1/100")

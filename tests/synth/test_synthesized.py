@@ -192,15 +192,15 @@ def test_the_example(tmp_path: Path) -> None:
     """The shipped file runs from the command line like any other algorithm."""
     for line in (
         f"verify {EXAMPLE}",
-        f"run {EXAMPLE} --size 64KiB --check",
+        f"run {EXAMPLE} --size 64KiB",
         f"bench {EXAMPLE} -b 4KiB -n 1 -w 0",
         f"show {EXAMPLE} --dump trace",
-        f"compile {EXAMPLE} --instances 2 -o {tmp_path}/x.xml",
+        f"export {EXAMPLE}:instances=2 -o {tmp_path}/x.xml",
         f"verify {tmp_path}/x.xml",
     ):
         result = CliRunner().invoke(main, line.split())
         assert result.exit_code == 0, result.output
-    assert "has no parameter" in CliRunner().invoke(main, f"run {EXAMPLE} -D R=4".split()).stderr
+    assert "has no parameter" in CliRunner().invoke(main, f"run {EXAMPLE}:R=4".split()).stderr
 
 
 def edited(name: str, *path: Any, to: Any) -> File:

@@ -97,8 +97,8 @@ def test_an_unknown_class_is_an_error_that_lists_the_known_ones(tmp_path: Path) 
         refused = gc3_(f"sim ring_allreduce -t {path}", code=1).stderr
         assert says in refused
         assert "a100, h100, v100, gb200, mi300x, mi250, mi50, cpu, cpu-ethernet, cpu-infiniband, ideal" in refused
-        assert "--preset" in refused
-        assert "preset a100" in gc3_(f"sim ring_allreduce -t {path} -b 1MiB -e 1MiB --preset a100").stdout
+        assert "preset=NAME" in refused
+        assert "preset a100" in gc3_(f"sim ring_allreduce -t {path}:preset=a100 -b 1MiB -e 1MiB").stdout
 
 
 def test_files_say_the_class_once_or_by_rank() -> None:

@@ -36,7 +36,7 @@ def test_ranks_after_a_lost_one_get_lower_numbers() -> None:
 
 
 def test_a_rank_leaves_the_switches_of_its_machine() -> None:
-    part = topologies.load("ndv4:N=2:without=0")
+    part = topologies.load("ndv4:N=2,without=0")
     assert (part.rank_count, part.node_count) == (15, 2)
     assert part.path(0, 14) is not None
 
@@ -49,9 +49,9 @@ def test_bounds_are_those_of_the_pairs_that_are_left() -> None:
 
 
 def test_a_node_and_a_rack_without_ranks_are_lost() -> None:
-    left = topologies.load("hierarchical:N=4,G=2,rack=2:without=0+1+2")
+    left = topologies.load("hierarchical:N=4,G=2,rack=2,without=0+1+2")
     assert left.rank_levels == (("node", (0, 1, 1, 2, 2)), ("rack", (0, 1, 1, 1, 1)))
-    assert topologies.load("hierarchical:N=4,G=1,rack=2:without=0+1").levels[0].groups == (0, 0)
+    assert topologies.load("hierarchical:N=4,G=1,rack=2,without=0+1").levels[0].groups == (0, 0)
 
 
 def test_it_follows_a_file_and_is_one(tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ def test_it_follows_a_file_and_is_one(tmp_path: Path) -> None:
 
 def test_synthesis_avoids_lost_links_and_ranks(tmp_path: Path) -> None:
     file = str(tmp_path / "a.gc3")
-    wanted = ["synth", "allgather", "-t", "ring:R=5", "--without-link", "0-4", "--least-steps", "--run", "-o", file]
+    wanted = ["synth", "allgather", "-t", "ring:R=5,without=0-4", "--steps", "least", "--run", "-o", file]
     done = CliRunner().invoke(main, [*wanted, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["topology"].endswith(":without=0-4")
-    for machine, code in (("ring:R=5:without=4-0", 0), ("ring:R=5:without=1-2", 1)):
+    for machine, code in (("ring:R=5,without=4-0", 0), ("ring:R=5,without=1-2", 1)):
         assert CliRunner().invoke(main, ["verify", file, "-t", machine]).exit_code == code
 
 
@@ -80,7 +80,7 @@ def test_synthesis_avoids_lost_links_and_ranks(tmp_path: Path) -> None:
         ("dgx1:without=0-5", "GC3-L017", "link 0-5 of 'dgx1': no link joins these ranks"),
         ("dgx1:without=2-2", "GC3-L017", "link 2 of 'dgx1': no link joins these ranks"),
         ("ndv4:without=0-1", "GC3-L017", "link 0-1 of 'ndv4': a switch joins these ranks; leave out a rank"),
-        ("ring:R=2:without=0+1", "GC3-L017", "no rank of 'ring' is left"),
+        ("ring:R=2,without=0+1", "GC3-L017", "no rank of 'ring' is left"),
         ("dgx1:without=x", "GC3-L017", "'x'; expected a link such as 0-1 or a rank such as 3"),
         ("dgx1:without=0-1-2", "GC3-L017", "'0-1-2'; expected a link"),
         ("nothing:without=0", "GC3-M004", "'nothing'; expected one of"),

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.python_only
 
 # Two of its links are four times as fast as the third, which programs of the library do not spare.
 SLOW_LINK = str(Path(__file__).parents[1] / "data" / "slow_link.json")
-MACHINE = ["-t", SLOW_LINK, "--preset", "v100"]
+MACHINE = ["-t", f"{SLOW_LINK}:preset=v100"]
 MIB = 1 << 20
 
 
@@ -87,7 +87,7 @@ def test_ranks_run_its_programs(made: tuple[Path, dict[str, Any]]) -> None:
 def test_tune_takes_its_programs(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     file, _ = made
     out = tmp_path / "tuned.json"
-    line = ["tune", "--engine", "sim", *MACHINE, "--collectives", "allgather", "-b", "16MiB", "-e", "16MiB"]
+    line = ["tune", *MACHINE, "allgather", "-b", "16MiB", "-e", "16MiB"]
     said = gc3(*line, "--with", str(file), "-o", str(out))
     assert said.exit_code == 0, said.output
     (row,) = read_rows(out)
@@ -98,7 +98,7 @@ def test_tune_takes_its_programs(made: tuple[Path, dict[str, Any]], tmp_path: Pa
 
 def test_its_programs_are_files_for_other_runtimes(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     file, _ = made
-    said = gc3("table", "export", str(file), "--ranks", "3", "--xml", "msccl", "-o", str(tmp_path), "--json")
+    said = gc3("export", str(file), "--ranks", "3", "--target", "msccl", "-o", str(tmp_path), "--json")
     assert said.exit_code == 0, said.output
     found = json.loads(said.output)
     assert found["refused"] == []
@@ -118,13 +118,13 @@ def test_programs_for_a_runtime_are_within_its_limits(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     assert all(max(row.spec.compile(3, in_place=bool(row.in_place)).core.threadblocks_per_rank) <= 6
                for row in read_rows(file))  # fmt: skip
-    said = gc3("table", "export", str(file), "--ranks", "3", "--xml", "rccl", "-o", str(tmp_path / "xml"), "--json")
+    said = gc3("export", str(file), "--ranks", "3", "--target", "rccl", "-o", str(tmp_path / "xml"), "--json")
     assert json.loads(said.output)["refused"] == []
 
 
 def test_rooted_programs_serve_their_root(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    line = ["synth", "best", "broadcast", "-t", "line:R=4", "--preset", "v100", "-b", "16MiB", "-e", "16MiB"]
+    line = ["synth", "best", "broadcast", "-t", "line:R=4,preset=v100", "-b", "16MiB", "-e", "16MiB"]
     said = gc3(*line, "--root", "2", "-o", str(file))
     assert said.exit_code == 0, said.output
     rows = read_rows(file)
@@ -208,7 +208,7 @@ def test_mistakes(tmp_path: Path) -> None:
     assert "no program has so few threadblocks" in few.output
     assert "inf" not in few.output
     (tmp_path / "rows.txt").write_text("best allgather -t dgx1 -o t.json")
-    assert "a batch cannot contain" in gc3("synth", "--batch", str(tmp_path / "rows.txt")).output
+    assert "cannot contain best" in gc3("synth", str(tmp_path / "rows.txt")).output
 
 
 def test_a_program_keeps_the_promise_of_its_schedule() -> None:

@@ -30,7 +30,7 @@ def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     cache = tmp_path / "new" / "cache"
     monkeypatch.setenv("GC3_CACHE", str(cache))
     assert kept.read() is None
-    said = CliRunner().invoke(main, ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"])
+    said = CliRunner().invoke(main, ["tune", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"])
     assert said.exit_code == 0, said.output
     file = kept.path()
     assert file is not None
@@ -43,7 +43,7 @@ def test_the_tuned_table_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_one_command_at_a_time_keeps_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_CACHE", str(tmp_path))
-    line = ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
+    line = ["tune", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
     with kept_files.alone("", "BadArgument"):
         refused = CliRunner().invoke(main, line)
     assert refused.exit_code == 1
@@ -60,7 +60,7 @@ def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Tuner, "_point", point)
     monkeypatch.setenv("GC3_CACHE", str(tmp_path))
     for name, count, size in (("gather", "3", "4KiB"), ("allreduce", "2", "1KiB"), ("gather", "2", "64KiB")):
-        line = ["tune", "--collectives", name, "--ranks", count, "-b", "1KiB", "-e", size]
+        line = ["tune", name, "--ranks", count, "-b", "1KiB", "-e", size]
         assert CliRunner().invoke(main, line).exit_code == 0
     file = kept.path()
     assert file is not None
@@ -96,7 +96,7 @@ def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("arguments", "cache", "said"),
     [
-        (["--engine", "sim", "--topology", "ndv4"], "", "needs -o FILE"),
+        (["--topology", "ndv4"], "", "needs -o FILE"),
         (["--ranks", "2"], "off", "say where to write"),
         (["--ranks", "2"], os.devnull + "/cache", "/dev/null/cache"),
     ],

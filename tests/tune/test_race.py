@@ -277,7 +277,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, Callable
     monkeypatch.setattr(RankTimer, "seconds", seconds)
 
     def run(*more: str) -> str:
-        line = ["tune", "--collectives", "allgather", "--ranks", "2", "-b", "1KiB", "-e", "4KiB", *options, *more]
+        line = ["tune", "allgather", "--ranks", "2", "-b", "1KiB", "-e", "4KiB", *options, *more]
         done = CliRunner().invoke(main, line)
         assert done.exit_code == 0, done.output
         return done.stdout

@@ -1,4 +1,4 @@
-"""gc3 tune --engine sim: the search, beside all programs of its space, and what it leaves to NCCL."""
+"""gc3 tune --topology: the search, beside all programs of its space, and what it leaves to NCCL."""
 
 from __future__ import annotations
 
@@ -144,11 +144,8 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     line = [
         "tune",
-        "--engine",
-        "sim",
         "-t",
         "ndv4",
-        "--collectives",
         "allgather",
         "-b",
         "1KiB",
@@ -171,18 +168,15 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
     assert gc3(*line, "-o", str(file), "--all-sizes").exit_code == 0
     assert read_rows(file)[0].size[0] == 128
     refused = gc3("tune", "--all-sizes", "-o", str(file))
-    assert (refused.exit_code, "are for --engine sim" in " ".join(refused.output.split())) == (2, True)
+    assert (refused.exit_code, "are for --topology" in " ".join(refused.output.split())) == (2, True)
 
 
 def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(tmp_path: Path) -> None:
     table, folder = tmp_path / "t.json", tmp_path / "xml"
     line = [
         "tune",
-        "--engine",
-        "sim",
         "-t",
         "ndv5",
-        "--collectives",
         "allgather",
         "-b",
         "64KiB",
@@ -194,7 +188,7 @@ def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(tmp_path: Path
     assert gc3(*line, "--target", "msccl", "-o", str(table)).exit_code == 0
     rows = read_rows(table)
     assert all(row.spec.slot_bytes == 0 for row in rows)
-    done = gc3("table", "export", str(table), "--ranks", "8", "--xml", "msccl", "-o", str(folder))
+    done = gc3("export", str(table), "--ranks", "8", "--target", "msccl", "-o", str(folder))
     assert done.exit_code == 0, done.output
     assert "cannot run" not in done.output
     texts = [path.read_text() for path in sorted(folder.iterdir())]

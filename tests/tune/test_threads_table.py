@@ -46,7 +46,7 @@ def cli(*line: str) -> str:
 
 
 def test_what_was_tuned_on_threads_is_used_on_threads(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = ["tune", "--engine", "threads", "--collectives", "broadcast,scatter", "--ranks", "2", "-b", "1KiB"]
+    line = ["tune", "--engine", "threads", "broadcast", "scatter", "--ranks", "2", "-b", "1KiB"]
     said = json.loads(cli(*line, "-e", "1KiB", "--json"))
     assert said["engine"] == "threads"
     assert said["finished"]
@@ -62,9 +62,9 @@ def test_what_was_tuned_on_threads_is_used_on_threads(cache: Path, monkeypatch: 
     chosen = gc3.select("scatter", **call)
     assert chosen.explanation.source.startswith(f"{file} row ")
     assert re.search(r"\d core(s|); ranks were threads", str(chosen.explanation))
-    shown = cli("table", "show", "--engine", "threads", "--collective", "scatter", "--ranks", "2", "--size", "1KiB")
+    shown = cli("table", "show", "threads", "--collective", "scatter", "--ranks", "2", "--size", "1KiB")
     assert shown.startswith(chosen.explanation.source)
-    ran = ["run", "scatter", "-D", "R=2", "--size", "1KiB", "--json"]
+    ran = ["run", "scatter:R=2", "--size", "1KiB", "--json"]
     assert json.loads(cli(*ran))["chosen_by"] == chosen.explanation.source
     # Neither the engine of processes nor another machine or version uses it.
     assert kept.read("processes") is None
@@ -124,14 +124,13 @@ def test_mistakes_in_a_selection(call: dict[str, object], said: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["run", "allreduce"], "it takes -D R=N, the number of ranks"),
-        (["run", "gather", "-D", "r=2"], "the number of ranks and -D root=N"),
-        (["run", "allreduce", "-D", "R=2", "-D", "root=1"], "it takes -D R=N, the number of ranks"),
-        (["run", "gather", "-D", "R=2", "-D", "root=2"], "there is no such rank"),
-        (["run", "allreduce", "-D", "R=2", "--protocol", "LL"], "--protocol cannot change it"),
-        (["run", "allreduce", "-D", "R=2", "--engine", "cuda"], "tables are for CPUs"),
-        (["table", "show", "--engine", "threads", "mine.json"], "give one of them"),
-        (["tune", "--engine", "threads", "-t", "ndv4"], "are for --engine sim; threads run on this machine"),
+        (["run", "allreduce"], "write allreduce:R=N, with the number of ranks"),
+        (["run", "gather:r=2"], "write gather:R=N,root=N, with the number"),
+        (["run", "allreduce:R=2,root=1"], "write allreduce:R=N, with the number of ranks"),
+        (["run", "gather:R=2,root=2"], "there is no such rank"),
+        (["run", "allreduce:R=2,protocol=LL"], "protocol cannot change it"),
+        (["run", "allreduce:R=2", "--engine", "cuda"], "tables are for CPUs"),
+        (["tune", "--engine", "threads", "-t", "ndv4"], "--topology simulates, and --engine measures"),
     ],
 )
 def test_mistakes_on_the_command_line(line: list[str], said: str) -> None:
@@ -155,7 +154,7 @@ def test_where_a_table_was_measured_is_told_and_checked() -> None:
 
 def test_points_of_another_engine_do_not_count(tmp_path: Path) -> None:
     file = str(tmp_path / "t.json")
-    line = ["tune", "--collectives", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", file, "--engine"]
+    line = ["tune", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", file, "--engine"]
     cli(*line, "threads")
     for engine, said in (("threads", "1 point known"), ("processes", "was measured with engine threads")):
         done = CliRunner().invoke(main, [*line, engine, "--time-limit", "0.01"])
@@ -178,6 +177,6 @@ def test_thresholds_of_a_row_reach_the_ranks_of_a_tool() -> None:
         Ranks(program, thresholds=(("no_such", 1),))
     keep("processes", {"collective": "scatter", "program": {**_ROW["program"], "algorithm": "flat_scatter",
                        "parameters": {"R": "ranks", "root": "root"}, "thresholds": {"read_moved": None}}})  # fmt: skip
-    ran = json.loads(cli("run", "scatter", "-D", "R=2", "--size", "64KiB", "--engine", "processes", "--json"))
+    ran = json.loads(cli("run", "scatter:R=2", "--size", "64KiB", "--engine", "processes", "--json"))
     assert ran["chosen_by"].startswith(str(kept.path("processes")))
     assert ran["check"]["ok"]

@@ -124,7 +124,7 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = ["tune", "--collectives", "broadcast,scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
+    line = ["tune", "broadcast", "scatter", "--ranks", "2", "-b", "1KiB", "-e", "1KiB"]
     done = CliRunner().invoke(main, [*line, "-o", str(file), "--json"])
     assert done.exit_code == 0, done.output
     data = json.loads(done.output)
@@ -165,7 +165,7 @@ def count_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int, b
 
 
 def tune(file: Path, *more: str) -> tuple[int, str]:
-    line = ["tune", "--collectives", "allreduce", "--ranks", "2", "-b", "1KiB", "-e", "16KiB", "-o", str(file)]
+    line = ["tune", "allreduce", "--ranks", "2", "-b", "1KiB", "-e", "16KiB", "-o", str(file)]
     done = CliRunner().invoke(main, [*line, *more])
     return done.exit_code, done.output
 
@@ -194,7 +194,7 @@ def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch
 
 def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-e", "4KiB"]
+    line = [sys.executable, "-m", "gc3", "tune", "scatter", "--ranks", "2", "-e", "4KiB"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot clean up
     command = [*line, "-o", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
@@ -359,7 +359,7 @@ def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "--collectives", "scatter", "--ranks", "2", "-o", str(file)]
+    line = [sys.executable, "-m", "gc3", "tune", "scatter", "--ranks", "2", "-o", str(file)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
         assert tool.stdout is not None
@@ -378,7 +378,7 @@ def test_invalid_options_are_refused(tmp_path: Path) -> None:
     for more, message in (
         (["-b", "1MiB", "-e", "1KiB"], "is below the smallest"),
         (["--ranks", "1"], "not a list of numbers from 2"),
-        (["--collectives", "gossip"], "is unknown; expected allreduce"),
+        (["gossip"], "nor one of allreduce"),
     ):
         done = CliRunner().invoke(main, ["tune", "-o", str(tmp_path / "t.json"), *more])
         assert done.exit_code == 2
@@ -392,7 +392,7 @@ def test_invalid_options_are_refused(tmp_path: Path) -> None:
 
 def test_tuning_by_simulation(tmp_path: Path) -> None:
     file = tmp_path / "ndv4.json"
-    line = ["tune", "--engine", "sim", "-t", "ndv4", "--collectives", "allgather", "-b", "4KiB", "-e", "64MiB"]
+    line = ["tune", "-t", "ndv4", "allgather", "-b", "4KiB", "-e", "64MiB"]
     line.append("--all-sizes")
     done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
     assert done.exit_code == 0, done.output
@@ -410,9 +410,9 @@ def test_tuning_by_simulation(tmp_path: Path) -> None:
 def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
     file = str(tmp_path / "t.json")
     for line, said in (
-        (["--engine", "sim"], "--engine sim needs a machine"),
-        (["--nodes", "2"], "are for --engine sim"),
-        (["--engine", "sim", "-t", "dgx1", "--ranks", "9"], "9 ranks on dgx1, which has 8"),
+        (["--all-sizes"], "are for --topology"),
+        (["--engine", "threads", "-t", "dgx1"], "give one of them"),
+        (["-t", "dgx1", "--ranks", "9"], "9 ranks on dgx1, which has 8"),
     ):
         done = CliRunner().invoke(main, ["tune", *line, "-o", file])
         assert done.exit_code != 0
@@ -420,19 +420,19 @@ def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
 
 
 def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_path: Path) -> None:
-    line = ["tune", "--engine", "sim", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
-    said = json.loads(CliRunner().invoke(main, [*line, "--collectives", "allreduce", "--json"]).stdout)
+    line = ["tune", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
+    said = json.loads(CliRunner().invoke(main, [*line, "allreduce", "--json"]).stdout)
     (point,) = said["points"]
     name, us = point["reference"]
     assert point["default_us"] is None
     assert name.startswith("NCCL 2")
     assert us == pytest.approx(1e6 * Nccl(sim.platform("ndv4"), "allreduce")(1 << 20).time_s)
     assert f"({name} {us:.4g}) at 1048576 B" in said["rows"][0]["note"]
-    shown = CliRunner().invoke(main, [*line, "--collectives", "allreduce"]).stdout
+    shown = CliRunner().invoke(main, [*line, "allreduce"]).stdout
     assert f"times the speed of {name} as simulated" in shown
     assert "default" not in shown.partition("\n")[0]
     # NCCL has no gather, and what it does on a part of the machine is not known.
-    for more in (["--collectives", "gather"], ["--collectives", "allreduce", "--ranks", "4"]):
+    for more in (["gather"], ["allreduce", "--ranks", "4"]):
         (point,) = json.loads(CliRunner().invoke(main, [*line, *more, "--json"]).stdout)["points"]
         assert (point["reference"], point["default_us"]) == (None, None)
 

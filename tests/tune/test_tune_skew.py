@@ -106,12 +106,12 @@ def test_the_simulator_predicts_them_too() -> None:
 
 
 def tune(*line: str) -> Any:
-    return CliRunner().invoke(main, ["tune", "--collectives", "alltoall", *line])
+    return CliRunner().invoke(main, ["tune", "alltoall", *line])
 
 
 def test_the_command(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    line = ["--engine", "sim", "--topology", "fully_connected:R=4", "--preset", "v100", "-b", "1MiB", "-e", "1MiB"]
+    line = ["--topology", "fully_connected:R=4,preset=v100", "-b", "1MiB", "-e", "1MiB"]
     line += ["--skew", "8,2", "-o", str(file)]
     done = tune(*line, "--json")
     assert done.exit_code == 0, done.output

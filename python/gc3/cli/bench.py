@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, cast
 
@@ -11,13 +11,13 @@ import click
 
 from gc3 import collectives as known_collectives
 from gc3 import datatypes
-from gc3.cli import bench_compare, completion, engines, options, output, sizes, target
+from gc3.cli import bench_compare, engines, options, output, sizes, target
 from gc3.cli.bench_compare import Earlier
-from gc3.cli.command import Command
-from gc3.cli.files import Picture
+from gc3.cli.command import Command, gathered
+from gc3.cli.files import picture_option
 from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Row, Timer
-from gc3.runtime.program import EngineOptions, Program, verify
+from gc3.runtime.program import Program, verify
 from gc3.support.words import counted
 
 _MOST_ROWS = 10_000
@@ -25,19 +25,38 @@ _COLUMNS = ("size", "count", "type", "redop", "root")
 _GROUP = ("time", "algbw", "busbw", "#wrong")
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    spec: options.Asked
+    min_size: int
+    max_size: int | None
+    factor: int | None
+    step: int | None
+    dtype: str
+    op: str
+    iters: int
+    warmup: int
+    no_check: bool
+    engine: options.Engine
+    compare: tuple[str, ...]
+    picture: str | None
+    as_json: bool
+
+
 @click.command(
     "bench",
     cls=Command,
     examples=[
-        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2",
-        "gc3 bench ring_allreduce -D R=8 -b 1KiB -e 64MiB -f 2 --json --plot times.svg",
-        "gc3 bench ring_allreduce -D R=8 -b 1MiB --compare 1.json --compare 2.json",
+        "gc3 bench ring_allreduce:R=8 -b 1KiB -e 64MiB -f 2",
+        "gc3 bench ring_allreduce:R=8 -b 1KiB -e 64MiB -f 2 --json --picture times.svg",
+        "gc3 bench ring_allreduce:R=8 -b 1MiB --compare 1.json --compare 2.json",
         "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
-        "gc3 bench two_step_alltoall -D N=2 -D G=2 -b 1M -e 16M -f 4 --protocol LL128",
+        "gc3 bench two_step_alltoall:N=2,G=2,protocol=LL128 -b 1M -e 16M -f 4",
     ],
 )
-@click.argument("spec", metavar="X", shell_complete=completion.programs)
-@options.compile_options
+@options.program_argument()
 @click.option("-b", "--min-size", type=sizes.Size(), default="32MiB", show_default=True, help="Smallest size.")
 @click.option("-e", "--max-size", type=sizes.Size(), help="Largest size.  [default: the smallest]")
 @click.option("-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this from row to row.")
@@ -48,34 +67,18 @@ _GROUP = ("time", "algbw", "busbw", "#wrong")
 @click.option(
     "-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed iterations before them."
 )
-@click.option("--check/--no-check", default=True, show_default=True, help="Compare one more run with NumPy.")
-@options.engine_options
+@options.no_check_option
+@options.engine_option()
 @click.option(
     "--compare",
     multiple=True,
     metavar="OLD.json",
     help="Say what is faster or slower than in these outputs of --json; ten or more tell how much runs differ.",
 )
-@click.option("--plot", type=Picture(), metavar="FILE.svg|png", help="Draw the median times.")
+@picture_option("Draw the median times.")
 @options.json_option
-def bench(
-    spec: str,
-    min_size: int,
-    max_size: int | None,
-    factor: int | None,
-    step: int | None,
-    dtype: str,
-    op: str,
-    iters: int,
-    warmup: int,
-    check: bool,
-    engine: EngineOptions,
-    engine_name: str,
-    compare: tuple[str, ...],
-    plot: str | None,
-    as_json: bool,
-    how: options.CompileOptions,
-) -> int:
+@gathered(_Given)
+def bench(given: _Given) -> int:
     """Time X over a range of sizes, as nccl-tests does.
 
     X is an algorithm of `gc3 list`, PATH.py:FUNCTION or PATH.json, which is compiled out of place and in place, or a
@@ -86,19 +89,26 @@ def bench(
     factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes. #wrong counts elements that differ from
     NumPy's. A size that does not divide into whole elements is rounded down.
     """
-    wanted = _sizes(min_size, min_size if max_size is None else max_size, factor, step)
-    out_of_place, in_place = _programs(spec, how, engine.slots)
-    settings: dict[str, Any] = {"dtype": dtype, "op": op, "warmup": warmup, "iterations": iters, "check": check}
-    earlier = Earlier(compare) if compare else None
+    engine, as_json = given.engine, given.as_json
+    wanted = _sizes(given)
+    out_of_place, in_place = _programs(given.spec, engine.options.slots)
+    settings: dict[str, Any] = {
+        "dtype": given.dtype,
+        "op": given.op,
+        "warmup": given.warmup,
+        "iterations": given.iters,
+        "check": not given.no_check,
+    }
+    earlier = Earlier(given.compare) if given.compare else None
     infos = {"out_of_place": out_of_place, "in_place": in_place}
     programs = {mode: None if p is None else p.info() for mode, p in infos.items()}
     if earlier is not None:
-        earlier.check(programs, {**settings, "engine": engine_name})
+        earlier.check(programs, {**settings, "engine": engine.name})
     rows: list[Row] = []
     some = out_of_place or in_place
     if not as_json:
-        _print_head(some, settings, engine_name)
-    with engines.timer(engine_name, engine) as timer:
+        _print_head(some, settings, engine.name)
+    with engines.timer(engine) as timer:
         for row in _rows(out_of_place, in_place, wanted, settings, timer, printing=not as_json):
             rows.append(row)
             if not as_json:
@@ -112,16 +122,16 @@ def bench(
     modes = [m for row in rows for m in row.modes]
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)
-    if plot is not None:
-        bench_compare.plot(rows, earlier, plot)
+    if given.picture is not None:
+        bench_compare.plot(rows, earlier, given.picture)
     if as_json:
         data = {
             "programs": programs,
-            "settings": {**settings, "engine": engine_name},
+            "settings": {**settings, "engine": engine.name},
             "rows": [asdict(row) for row in rows],
             "average_busbw": average,
             "wrong": wrong,
-            **({"compared": [asdict(d) for d in compared]} if compare else {}),
+            **({"compared": [asdict(d) for d in compared]} if given.compare else {}),
         }
         output.emit(data)
     else:
@@ -136,7 +146,9 @@ def bench(
     return 0 if wrong == 0 else 1
 
 
-def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) -> list[int]:
+def _sizes(given: _Given) -> list[int]:
+    smallest, factor, step = given.min_size, given.factor, given.step
+    largest = smallest if given.max_size is None else given.max_size
     if factor is not None and step is not None:
         raise click.UsageError("-f/--factor and -i/--step exclude each other")
     if largest < smallest:
@@ -148,13 +160,14 @@ def _sizes(smallest: int, largest: int, factor: int | None, step: int | None) ->
     return wanted
 
 
-def _programs(spec: str, how: options.CompileOptions, slots: int) -> tuple[Program | None, Program | None]:
+def _programs(spec: options.Asked, slots: int) -> tuple[Program | None, Program | None]:
     """The programs of the two modes: both of an algorithm, or those that a file or a script is for."""
-    if target.is_program(spec) or target.is_script(spec):
-        made = {program.in_place: program for program in target.modes(spec, how)}
+    name, how = spec.name, spec.how
+    if target.is_program(name) or target.is_script(name):
+        made = {program.in_place: program for program in target.modes(name, how)}
     else:
         modes = (False, True) if how.in_place is None else (how.in_place,)
-        made = {mode: target.compiled(spec, how, slots=slots, in_place=mode) for mode in modes}
+        made = {mode: target.compiled(name, how, slots=slots, in_place=mode) for mode in modes}
     found = (made.get(False), made.get(True))
     for program in found:
         if program is not None:

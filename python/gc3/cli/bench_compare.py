@@ -1,4 +1,4 @@
-"""--compare and --plot of gc3 bench."""
+"""--compare and --picture of gc3 bench."""
 
 from __future__ import annotations
 

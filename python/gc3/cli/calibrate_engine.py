@@ -166,8 +166,8 @@ def _report(engine: str, fit: cpu.CpuFit, kept: str | None, spread: float, *, co
     if kept is None:
         output.remark("GC3_CACHE is off, so this is not kept: give -o FILE.json")
         return
-    uses = "gc3 sim -t cpu and " if engine == "threads" else ""
-    click.echo(f"kept for this machine: {uses}--preset {fit.parameters.name} use it ({kept})")
+    uses = "gc3 sim -t cpu uses it; " if engine == "threads" else ""
+    click.echo(f"kept for this machine: {uses}preset={fit.parameters.name} names it ({kept})")
 
 
 def _part(ordered: float | None) -> str:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
 
 from gc3.cli import output
+
+Given = TypeVar("Given")
+
+
+def gathered(kind: Callable[..., Given]) -> Callable[[Callable[[Given], int]], Callable[..., int]]:
+    """Gives a command its arguments and options as one object: `kind` is a dataclass with their names."""
+
+    def wrap(command: Callable[[Given], int]) -> Callable[..., int]:
+        @wraps(command)
+        def with_object(**given: object) -> int:
+            return command(kind(**given))
+
+        return with_object
+
+    return wrap
 
 
 class _Help(click.HelpFormatter):

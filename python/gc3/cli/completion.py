@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from gc3 import _core, collectives, topologies
+from gc3 import _core, collectives, datatypes, topologies
 from gc3.algorithms import catalogue
 from gc3.cli.command import Command
 
@@ -43,6 +43,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     if maker is None:
         raise click.UsageError(f"this version of click has no completion for {shell}")
     click.echo(f"# Completion of gc3 for {shell}; to keep it: {_FILES[shell]}")
+    if shell == "bash":  # else it completes the parts of ring_allreduce:R=4 one by one
+        click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}")
     click.echo(maker(ctx.find_root().command, {}, "gc3", _VARIABLE).source())
 
 
@@ -52,29 +54,38 @@ def _offered(names: dict[str, str], begun: str) -> list[CompletionItem]:
     return found or [CompletionItem(begun, type="file")]
 
 
+def _values(known: Mapping[str, Algorithm | Preset], begun: str, more: tuple[str, ...]) -> list[CompletionItem] | None:
+    """Offers what may follow NAME: or NAME:key=value, as far as NAME is one of gc3; else returns None.
+
+    A file is never looked at: that would run its code.
+    """
+    name, colon, values = begun.partition(":")
+    if not colon or name not in known:
+        return None
+    done, comma, key = values.rpartition(",")
+    head = f"{name}:{done}{comma}"
+    taken = {pair.partition("=")[0] for pair in done.split(",")}
+    found: list[str] = []
+    for p in known[name].parameters:
+        given = _VALUES if p.default is None else (p.default,)
+        found += [f"{p.name}={value}" for value in given if p.name not in taken]
+    found += [text for text in more if text.partition("=")[0] not in taken]
+    return [CompletionItem(f"{head}{text}", help=f"of {name}") for text in found if text.startswith(key)]
+
+
 def programs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Offers the algorithms of the library, or files."""
-    return _offered({name: a.good_for for name, a in catalogue().items()}, begun)
-
-
-def parameters(ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Offers values of the parameters of the algorithm or the machine that the command line names."""
-    # A file is never looked at: that would run its code. After an option without its value, click leaves the arguments
-    # in `args`.
-    of_machine = ctx.parent is not None and ctx.parent.info_name == "topo"
-    known: Mapping[str, Algorithm | Preset] = topologies.catalogue() if of_machine else catalogue()
-    found: dict[str, str] = {}
-    for spec in (str(ctx.params.get("spec")), *ctx.args):
-        if spec in known:
-            for p in known[spec].parameters:
-                values = _VALUES if p.default is None else (p.default,)
-                found |= {f"{p.name}={value}": f"a parameter of {spec}" for value in values}
-    return [CompletionItem(text, help=what) for text, what in found.items() if text.startswith(begun)]
+    """Offers the algorithms of the library, or files; after a colon parameters and options of compiling."""
+    known = catalogue()
+    more = (*(f"protocol={name}" for name in datatypes.PROTOCOLS), "instances=2", "in_place=yes")
+    found = _values(known, begun, more)
+    return _offered({name: a.good_for for name, a in known.items()}, begun) if found is None else found
 
 
 def machines(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
     """Offers the machines that come with gc3, or files."""
-    return _offered({name: preset.summary for name, preset in topologies.catalogue().items()}, begun)
+    known = topologies.catalogue()
+    found = _values(known, begun, ())
+    return _offered({name: preset.summary for name, preset in known.items()}, begun) if found is None else found
 
 
 def codes(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -12,7 +12,7 @@ def remark(protocols: Iterable[str]) -> None:
     if "Copy" in protocols:
         output.remark(
             "protocol Copy: the time is with copy engines, which only the engine on devices uses, outside of CUDA "
-            "graphs; elsewhere threadblocks store the messages, whose time --protocol Simple predicts"
+            "graphs; elsewhere threadblocks store the messages, whose time protocol=Simple predicts"
         )
 
 

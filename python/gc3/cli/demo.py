@@ -43,8 +43,8 @@ def demo(as_json: bool) -> int:
 
     algorithm = catalogue()[_NAME]
     parameters: dict[str, Any] = {"N": 2, "G": 3}
-    given = " ".join(f"-D {name}={value}" for name, value in parameters.items())
-    step(1, f"Compile {_NAME} for 2 nodes of 3 GPUs     gc3 compile {_NAME} {given} -o h.gc3")
+    spec = f"{_NAME}:{','.join(f'{name}={value}' for name, value in parameters.items())}"
+    step(1, f"Compile {_NAME} for 2 nodes of 3 GPUs     gc3 compile {spec} -o h.gc3")
     start = time.perf_counter()
     program = gc3.compile(algorithm, **parameters)
     compile_seconds = time.perf_counter() - start
@@ -56,7 +56,7 @@ def demo(as_json: bool) -> int:
     proof_seconds = time.perf_counter() - start
     say(f"   {report.proof_text(program, proof)}\n   in {1000 * proof_seconds:.1f} ms")
 
-    step(3, "Run it on real data     gc3 run h.gc3 --size 64MiB --dtype float32 --check")
+    step(3, "Run it on real data     gc3 run h.gc3 --size 64MiB --dtype float32")
     case = Case(program.collective, count_for(program.collective, _SIZE, 4), "float32")
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
@@ -70,7 +70,7 @@ def demo(as_json: bool) -> int:
         f"{compared.elements} elements checked: {verdict}"
     )
 
-    step(4, f"Time it     gc3 bench {_NAME} {given} -b 64KiB -e 16MiB -f 16 -w 2 -n 5 --in-place")
+    step(4, f"Time it     gc3 bench {spec},in_place=yes -b 64KiB -e 16MiB -f 16 -w 2 -n 5")
     timings: list[dict[str, Any]] = []
     for size in _BENCH_SIZES:
         count = count_for(program.collective, size, 4)

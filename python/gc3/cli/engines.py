@@ -15,16 +15,16 @@ from gc3.runtime.measure import Timer
 from gc3.runtime.program import EngineOptions, Program
 
 if TYPE_CHECKING:
+    from gc3.cli.options import Engine
     from gc3.datatypes import Array
     from gc3.runtime.recording import Recording
 
 
 @contextmanager
-def timer(
-    name: str, options: EngineOptions, thresholds: tuple[tuple[str, int | None], ...] = ()
-) -> Generator[Timer, None, None]:
-    """Yields a timer of programs on the engine called `name`; its processes, with `thresholds`, end with the block."""
-    if name == "threads":
+def timer(engine: Engine, thresholds: tuple[tuple[str, int | None], ...] = ()) -> Generator[Timer, None, None]:
+    """Yields a timer of programs on an engine; its processes, with `thresholds`, end with the block."""
+    options = engine.options
+    if engine.name == "threads":
 
         def on_threads(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
             return program.time(inputs, options=options, **how)
@@ -32,7 +32,7 @@ def timer(
         yield on_threads
         return
     _check_for_others(options)
-    if name == "cuda":
+    if engine.name == "cuda":
         ready: dict[Program, cuda.Engine] = {}
 
         def on_devices(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
@@ -60,11 +60,10 @@ def timer(
             ranks.close()
 
 
-def record(
-    name: str, options: EngineOptions, program: Program, inputs: Sequence[Array | None], **how: Any
-) -> Recording:
-    """Runs a program on the engine called `name` and returns a recording of its threadblocks."""
-    if name == "threads":
+def record(engine: Engine, program: Program, inputs: Sequence[Array | None], **how: Any) -> Recording:
+    """Runs a program on an engine and returns a recording of its threadblocks."""
+    options = engine.options
+    if engine.name == "threads":
         return program.record(inputs, options=options, **how)
     _check_for_others(options)
     with Ranks(program, options) as ranks:
@@ -73,4 +72,4 @@ def record(
 
 def _check_for_others(options: EngineOptions) -> None:
     if options.workers or options.seed is not None:
-        raise click.UsageError("--workers and --seed are for --engine threads")
+        raise click.UsageError("workers and seed are for --engine threads")

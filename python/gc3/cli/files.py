@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -64,6 +65,11 @@ class Picture(OutputFile):
         return path
 
 
+def picture_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns the option --picture, which draws `what`."""
+    return click.option("--picture", type=Picture(), metavar="FILE.svg|png", help=what)
+
+
 class Page(OutputFile):
     """The name of a page for a browser to write."""
 
@@ -71,6 +77,16 @@ class Page(OutputFile):
         """Returns the name; checks that plotly is installed."""
         page.check()
         return super().convert(value, param, ctx)
+
+
+class DrawingOrPage(_TextType):
+    """The name of a drawing to write, or of a page for a browser."""
+
+    name = "file"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Returns the name."""
+        return (Page(".html") if value.endswith(".html") else Drawing()).convert(value, param, ctx)
 
 
 class OutputFolder(_TextType):

@@ -18,7 +18,7 @@ def remark(on: Platform, programs: Iterable[_core.Program]) -> bool:
     if names:
         output.remark(
             f"{', '.join(names)}: the time is with switches that multicast and add up; engines of gc3 send plain "
-            "messages, whose time --set CLASS.multicast_efficiency=0 of gc3 sim predicts"
+            "messages, whose time --what-if CLASS.multicast_efficiency=0 of gc3 sim predicts"
         )
     return bool(names)
 

@@ -98,11 +98,11 @@ def _print_record(spec: str, algorithm: Algorithm) -> None:
     for text in (*details, _traffic(algorithm), f"See {algorithm.section}." if algorithm.section else ""):
         if text:
             click.echo(textwrap.fill(text, _columns(), initial_indent="    ", subsequent_indent="    "))
-    given = " ".join(f"-D {p.name}=..." for p in algorithm.parameters if p.default is None)
+    given = ",".join(f"{p.name}=..." for p in algorithm.parameters if p.default is None)
     extra = [f"{p.name}={p.default}" for p in algorithm.parameters if p.default is not None]
     if extra:
         click.echo(f"    Further parameters: {', '.join(extra)}.")
-    click.secho(f"    gc3 compile {spec} {given}".rstrip(), fg="cyan")
+    click.secho(f"    gc3 compile {spec}{':' if given else ''}{given}", fg="cyan")
 
 
 def _traffic(algorithm: Algorithm) -> str:

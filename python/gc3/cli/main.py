@@ -165,6 +165,7 @@ _COMMANDS = {
     "demo": ("demo", "Compile, prove, run and time an algorithm in a few seconds."),
     "list": ("list_command", "List the algorithms that come with gc3, or show one in detail."),
     "compile": ("compile_command", "Compile an algorithm and prove it."),
+    "export": ("compile:export_command", "Write a program or a table in a form of other runtimes."),
     "verify": ("verify_command", "Prove a program, or say what is wrong with it."),
     "run": ("run", "Run a program on data, and compare with NumPy."),
     "bench": ("bench", "Time a program as nccl-tests does."),
@@ -175,9 +176,8 @@ _COMMANDS = {
     "synth": ("synth_command", "Find optimal algorithms for a topology, proven."),
     "topo": ("topo", "Machines: list, show, draw, check, import, probe."),
     "tune": ("tune", "Find which program is best for each call, as a selection table."),
-    "table": ("table", "Show, check or export selection tables."),
+    "table": ("table", "Show, check or compile selection tables."),
     "nccl": ("nccl", "Put GC3's programs behind NCCL's API; explain what served its calls."),
-    "nccl-env": ("nccl:nccl_env", "Print the variables that put GC3's library in front of NCCL."),
     "errors": ("errors_command", "Explain an error code, or list them all."),
     "env": ("env", "Show versions, machine and settings."),
     "completion": ("completion", "Print the completion script of a shell."),
@@ -186,11 +186,11 @@ _COMMANDS = {
 _FIRST_STEPS = (
     ("gc3 demo", "compile, prove, run and time an example"),
     ("gc3 list", "the algorithms that come with it"),
-    ("gc3 compile ring_allreduce -D R=4 -o r.gc3", "compile one for 4 ranks"),
+    ("gc3 compile ring_allreduce:R=4 -o r.gc3", "compile one for 4 ranks"),
     ("gc3 verify r.gc3", "prove it"),
-    ("gc3 run r.gc3 --size 1MiB --check", "run it on data, compare with NumPy"),
-    ("gc3 run examples/my_allgather.py:ring -D R=4 --check", "run your own algorithm"),
-    ("gc3 bench ring_allreduce -D R=4", "time it as nccl-tests does"),
+    ("gc3 run r.gc3 --size 1MiB", "run it on data, compare with NumPy"),
+    ("gc3 run examples/my_allgather.py:ring:R=4", "run your own algorithm"),
+    ("gc3 bench ring_allreduce:R=4", "time it as nccl-tests does"),
 )
 
 

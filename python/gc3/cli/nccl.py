@@ -126,10 +126,3 @@ def explain(folder: str, as_json: bool) -> None:
             click.echo(f"  {function:<18} left to NCCL in {counted(calls, 'call')}: {why}")
         if not log.served and not log.reasons:
             click.echo("  no calls")
-
-
-@click.command("nccl-env", cls=Command, examples=["gc3 nccl-env"])
-@click.pass_context
-def nccl_env(context: click.Context) -> None:
-    """Print the variables that put GC3's library in front of NCCL: `gc3 nccl env` without options."""
-    context.invoke(env, programs=None, tuner=None, log=None, folder=None, as_json=False)

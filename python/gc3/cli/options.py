@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from gc3 import algorithms, collectives, datatypes, errors
 from gc3.cli import blamed, completion
-from gc3.cli.sizes import Size
 from gc3.lang.build import MOST
 from gc3.runtime.program import EngineOptions
+from gc3.support.sizes import parse_size
+from gc3.support.words import split_values
 
 Decorator: TypeAlias = "Callable[[Callable[..., Any]], Callable[..., Any]]"
 T = TypeVar("T")
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     _NamesType = click.ParamType[tuple[str, ...]]
     _CountsType = click.ParamType[tuple[int, ...]]
     _SkewsType = click.ParamType[tuple[float, ...]]
-    _CollectiveType = click.ParamType["str | _core.Collective"]
+    _AskedType = click.ParamType["Asked"]
+    _EngineType = click.ParamType["Engine"]
 else:  # older versions of click have no type argument
-    _NamesType = _CountsType = _SkewsType = _CollectiveType = click.ParamType
+    _NamesType = _CountsType = _SkewsType = _AskedType = _EngineType = click.ParamType
 
 
 class Names(_NamesType):
@@ -92,24 +94,6 @@ class Skews(_SkewsType):
         return skews
 
 
-class CollectiveOf(_CollectiveType):
-    """The collective of a file: one that gc3 knows, or PATH.py:NAME."""
-
-    name = "collective"
-
-    def convert(
-        self, value: str | _core.Collective, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | _core.Collective:
-        """Returns the name, or the collective that the file defines."""
-        if not isinstance(value, str) or value in collectives.BUILTIN:
-            return value
-        path, separator, name = value.rpartition(":")
-        if not separator or not path.endswith(".py"):
-            known = ", ".join(collectives.BUILTIN)
-            self.fail(f"'{value}' is neither of {known} nor PATH.py:NAME", param, ctx)
-        return blamed.blaming_the_user(path, lambda: algorithms.load_collective(path, name)).model()
-
-
 class Positive(click.FloatRange):
     """A number above zero; refuses "nan" and "inf"."""
 
@@ -125,16 +109,8 @@ class Positive(click.FloatRange):
         return number
 
 
-def _all(*options: Decorator) -> Decorator:
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            function = option(function)
-        return function
+no_check_option = click.option("--no-check", is_flag=True, help="Do not compare with NumPy's result.")
 
-    return wrap
-
-
-no_verify_option = click.option("--no-verify", is_flag=True, help="Do not prove the program first.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
 
 dtype_option = click.option(
@@ -154,45 +130,59 @@ op_option = click.option(
 )
 
 
-def parse_definitions(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> dict[str, int]:
-    """Returns the parameters that ``-D NAME=VALUE`` gives."""
-    values: dict[str, int] = {}
-    for text in given:
-        name, separator, value = text.partition("=")
-        if not separator or not name.isidentifier():
-            raise click.BadParameter(f"'{text}' is not NAME=VALUE, as in -D R=8")
-        try:
-            values[name] = int(value, 0)
-        except ValueError:
-            raise click.BadParameter(f"'{value}' is not a whole number, as in -D {name}=8") from None
-    return values
+def _count(text: str, *, least: int = 1, most: int = MOST) -> int:
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ValueError(f"a whole number from {least} to {most}")
+    return number
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"one of {', '.join(known)}")
+        return text
+
+    return parse
+
+
+def _yes(text: str) -> bool:
+    return _one_of(("yes", "no"))(text) == "yes"
+
+
+def _collective(text: str) -> str | _core.Collective:
+    """The collective of a file: one that gc3 knows, or PATH.py:NAME."""
+    if text in collectives.BUILTIN:
+        return text
+    path, separator, name = text.rpartition(":")
+    if not separator or not path.endswith(".py"):
+        raise ValueError(f"one of {', '.join(collectives.BUILTIN)}, or PATH.py:NAME")
+    return blamed.blaming_the_user(path, lambda: algorithms.load_collective(path, name)).model()
 
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """How to compile an algorithm, or read a compiled program."""
+    """How to compile an algorithm, or read a compiled program: what follows its name, and the fields of `KEYS`."""
 
-    parameters: dict[str, int]
-    instances: int | None
-    protocol: str | None
-    in_place: bool | None
-    max_threadblocks: int | None
-    collective: str | _core.Collective | None
-    fuse: bool = True
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])
+    instances: int | None = None
+    protocol: str | None = None
+    in_place: bool | None = None
+    max_threadblocks: int | None = None
+    fuse: bool | None = None
     window: int | None = None
+    slots: int | None = None
+    collective: str | _core.Collective | None = None
+    prove: bool = True
     script: tuple[str, ...] = ()  # the command line of a script of MSCCLang
 
     def only_for_algorithms(self) -> list[str]:
-        """Returns the given options that do not apply to a compiled program."""
-        names = {
-            "-D": bool(self.parameters),
-            "--instances": self.instances is not None,
-            "--protocol": self.protocol is not None,
-            "--max-threadblocks": self.max_threadblocks is not None,
-            "--no-fusion": not self.fuse,
-            "--window": self.window is not None,
-        }
-        return [name for name, is_given in names.items() if is_given]
+        """Returns the given keys that do not apply to a compiled program."""
+        keys = ("instances", "protocol", "max_threadblocks", "fuse", "window", "slots")
+        return [*self.parameters, *(key for key in keys if getattr(self, key) is not None)]
 
     def arguments(self) -> dict[str, Any]:
         """Returns the keyword arguments of `gc3.compile`."""
@@ -201,184 +191,192 @@ class CompileOptions:
             "protocol": self.protocol or "Simple",
             "in_place": self.in_place,
             "max_threadblocks": self.max_threadblocks or 0,
-            "fuse": self.fuse,
+            "fuse": self.fuse is not False,
             "window": self.window or 0,
+            "slots": self.slots or 0,
             **self.parameters,
         }
 
 
-_COMPILE = _all(
-    click.option(
-        "-D",
-        "parameters",
-        metavar="NAME=VALUE",
-        multiple=True,
-        callback=parse_definitions,
-        shell_complete=completion.parameters,
-        help="A parameter of the algorithm; once for each.",
-    ),
-    click.option(
-        "--instances",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Run N copies of the program in parallel, each on its part of the data.  [default: 1]",
-    ),
-    click.option(
-        "--protocol",
-        type=click.Choice(datatypes.PROTOCOLS),
-        help="The message format: LL has the lowest latency.  [default: Simple]",
-    ),
-    click.option(
-        "--in-place/--out-of-place",
-        "in_place",
-        default=None,
-        help="Whether input and output share memory.  [default: as the algorithm is written; of an .xml file for both: "
-        "out of place]",
-    ),
-    click.option(
-        "--max-threadblocks",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Largest number of threadblocks per rank.  [default: no limit]",
-    ),
-    click.option(
-        "--collective",
-        type=CollectiveOf(),
-        metavar="NAME",
-        shell_complete=completion.problems,
-        help="The collective of an .xml file that does not name one itself (coll=custom): "
-        f"{', '.join(collectives.BUILTIN)}, or PATH.py:NAME of one made by gc3.collectives.custom.",
-    ),
-    click.option(
-        "--no-fusion", is_flag=True, help="Keep a receive and the send of what it received apart: for comparisons."
-    ),
-    click.option(
-        "--window",
-        type=click.IntRange(1, MOST),
-        metavar="N",
-        help="Each rank posts its sends and receives in the order of the algorithm, N of each at a time, as an MPI "
-        "program: 1 is MPI_Sendrecv.  [default: no limit, in the compiler's order]",
-    ),
-)
+# What may follow the name of a program besides the parameters of its algorithm, with the names of `gc3.compile`.
+KEYS: dict[str, Callable[[str], Any]] = {
+    "instances": _count,
+    "protocol": _one_of(datatypes.PROTOCOLS),
+    "in_place": _yes,
+    "max_threadblocks": _count,
+    "fuse": _yes,
+    "window": _count,
+    "slots": _count,
+    "collective": _collective,
+    "prove": _yes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A program as a command line names it: NAME, or NAME:key=value,..."""
+
+    text: str
+    name: str
+    how: CompileOptions
+    own: Mapping[str, str] = field(default_factory=dict[str, str])  # keys of the command
+
+    def changed(self, **changes: Any) -> Asked:
+        """Returns it with other options of compiling."""
+        return replace(self, how=replace(self.how, **changes))
+
+
+class Program(_AskedType):
+    """A program on the command line."""
+
+    name = "program"
+
+    def __init__(self, own: tuple[str, ...] = (), *, unproven: bool = False) -> None:
+        """Takes further keys that the command knows, and whether it can do without a proof."""
+        self._own = own
+        self._unproven = unproven
+
+    def convert(self, value: str | Asked, param: click.Parameter | None, ctx: click.Context | None) -> Asked:
+        """Returns what the text names."""
+        if isinstance(value, Asked):
+            return value
+        try:
+            name, values = split_values(value)
+        except ValueError as part:
+            self.fail(f"'{part}' of '{value}' is not key=value, as in ring_allreduce:R=8,protocol=LL", param, ctx)
+        own = {key: values.pop(key) for key in self._own if key in values}
+        parameters: dict[str, int] = {}
+        known: dict[str, Any] = {}
+        for key, text in values.items():
+            try:
+                if key in KEYS:
+                    known[key] = KEYS[key](text)
+                else:
+                    parameters[key] = int(text, 0)
+            except errors.Gc3Error:  # of the file of a collective
+                raise
+            except ValueError as expected:
+                what = expected if key in KEYS else f"a whole number for a parameter, or one of {', '.join(KEYS)}"
+                self.fail(f"'{key}={text}' of '{value}': expected {what}", param, ctx)
+        if not known.get("prove", True) and not self._unproven:
+            self.fail(f"'prove=no' of '{value}': this command proves every program", param, ctx)
+        return Asked(value, name, CompileOptions(parameters, **known), own)
+
 
 ENGINES = ("threads", "processes")  # of the CPU
-_ENGINE = click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice((*ENGINES, "cuda")),
-    default="threads",
-    show_default=True,
-    help="What a rank is: threads of this process, a process of its own, or threadblocks of a CUDA device.",
-)
-_DEVICES = click.option(
-    "--devices",
-    type=Counts(0),
-    metavar="N,...",
-    help="With --engine cuda: the devices to which the ranks are assigned in turn.  [default: 0]",
-)
-_SETTINGS = _all(
-    click.option(
-        "--slots",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="FIFO slots per connection.  [default: the engine's choice]",
-    ),
-    click.option(
-        "--slot-bytes",
-        type=Size(least=1),
-        metavar="SIZE",
-        help="Size of a FIFO slot, which bounds a tile.  [default: the engine's choice]",
-    ),
-    click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="OS threads.  [default: one per core]",
-    ),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="SECONDS",
-        help="End a run that makes no progress for this long.  [default: 30]",
-    ),
-    click.option(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="Use one worker and an order drawn from N: the same seed gives the same interleaving.",
-    ),
-)
 
 
-def compile_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command the options of compiling, as its argument `how`."""
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine as a command line names it."""
 
-    @wraps(command)
-    def with_how(
-        parameters: dict[str, int],
-        instances: int | None,
-        protocol: str | None,
-        in_place: bool | None,
-        max_threadblocks: int | None,
-        collective: str | _core.Collective | None,
-        no_fusion: bool,
-        window: int | None,
-        **others: object,
-    ) -> T:
-        how = CompileOptions(
-            parameters,
-            instances,
-            protocol,
-            in_place,
-            max_threadblocks,
-            collective,
-            fuse=not no_fusion,
-            window=window,
-        )
-        return command(how=how, **others)
+    name: str
+    options: EngineOptions
 
-    return _COMPILE(with_how)
+
+class _EngineSpec(_EngineType):
+    """An engine on the command line: NAME, or NAME:key=value,..."""
+
+    name = "engine"
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        """Takes the names of the engines that the command knows."""
+        self._names = names
+
+    def convert(self, value: str | Engine, param: click.Parameter | None, ctx: click.Context | None) -> Engine:
+        """Returns the engine."""
+        if isinstance(value, Engine):
+            return value
+        try:
+            name, values = split_values(value)
+        except ValueError as part:
+            self.fail(f"'{part}' of '{value}' is not key=value, as in threads:slots=2", param, ctx)
+        if name not in self._names:
+            self.fail(f"'{name}' is not one of {', '.join(self._names)}.", param, ctx)
+        if "devices" in values and name != "cuda":
+            self.fail(f"'devices={values['devices']}' is for cuda", param, ctx)
+        known: dict[str, Any] = {}
+        for key, text in values.items():
+            if key not in _ENGINE_KEYS:
+                self.fail(f"'{key}' of '{value}' is not known; expected {', '.join(_ENGINE_KEYS)}", param, ctx)
+            try:
+                known[key] = _ENGINE_KEYS[key](text)
+            except ValueError as expected:
+                self.fail(f"'{key}={text}' of '{value}': expected {expected}", param, ctx)
+        try:
+            return Engine(name, EngineOptions(**known))
+        except errors.UserError as problem:
+            self.fail(problem.message, param, ctx)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise ValueError("a number of seconds above 0")
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError:
+        size = 0
+    if size < 1:
+        raise ValueError("a size from 1 B, such as 64KiB")
+    return size
+
+
+_WIDE = partial(_count, most=(1 << 32) - 1)
+_ENGINE_KEYS: dict[str, Callable[[str], Any]] = {
+    "slots": _WIDE,
+    "slot_bytes": _bytes,
+    "workers": _WIDE,
+    "timeout": _seconds,
+    "seed": partial(_count, least=0, most=(1 << 64) - 1),
+    "devices": lambda text: tuple(_count(part, least=0) for part in text.split("+")),
+}
+
+
+def engine_option(
+    names: tuple[str, ...] = (*ENGINES, "cuda"), default: str | None = "threads", what: str = ""
+) -> Decorator:
+    """Returns the option --engine."""
+    return click.option(
+        "--engine",
+        type=_EngineSpec(names),
+        default=default,
+        show_default=default is not None,
+        metavar="NAME[:KEY=VALUE,...]",
+        help=what
+        or f"What a rank is: {', '.join(names)}. It may have slots (FIFO slots per connection), slot_bytes, workers "
+        "(OS threads), timeout (seconds without progress), seed (of the order in which one worker runs the threads), "
+        "and devices of cuda in turn: cuda:devices=0+1.",
+    )
+
+
+def program_argument(
+    name: str = "spec", metavar: str = "X", own: tuple[str, ...] = (), *, many: bool = False, unproven: bool = False
+) -> Decorator:
+    """Returns the argument that names a program, or several."""
+    return click.argument(
+        name,
+        type=Program(own, unproven=unproven),
+        metavar=f"{metavar}..." if many else metavar,
+        nargs=-1 if many else 1,
+        required=True,
+        shell_complete=completion.programs,
+    )
 
 
 def script_arguments(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command with `how` the arguments of a script of MSCCLang, after ``--``."""
+    """Gives a command with the argument `spec` the arguments of a script of MSCCLang, after ``--``."""
 
     @click.argument("script", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARG...]")
     @wraps(command)
-    def with_script(script: tuple[str, ...], how: CompileOptions, **others: object) -> T:
-        return command(how=replace(how, script=script), **others)
+    def with_script(script: tuple[str, ...], spec: Asked, **others: object) -> T:
+        return command(spec=spec.changed(script=script), **others)
 
     return with_script
-
-
-def engine_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command the choice of the engine, as its argument `engine_name`, and its options, as `engine`."""
-
-    @wraps(command)
-    def with_devices(engine_name: str, devices: tuple[int, ...] | None, engine: EngineOptions, **others: object) -> T:
-        if devices is not None and engine_name != "cuda":
-            raise click.UsageError("--devices is for --engine cuda")
-        return command(engine_name=engine_name, engine=replace(engine, devices=devices or ()), **others)
-
-    return _ENGINE(_DEVICES(engine_settings(with_devices)))
-
-
-def engine_settings(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command the options of the engine, as its argument `engine`."""
-
-    @wraps(command)
-    def with_engine(
-        slots: int | None,
-        slot_bytes: int | None,
-        workers: int | None,
-        timeout: float | None,
-        seed: int | None,
-        **others: object,
-    ) -> T:
-        try:
-            engine = EngineOptions(slots or 0, slot_bytes or 0, workers or 0, timeout, seed)
-        except errors.UserError as problem:
-            raise click.UsageError(problem.message) from None
-        return command(engine=engine, **others)
-
-    return _SETTINGS(with_engine)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from gc3 import errors
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, engines, options, output, report, sizes, target, variants
+from gc3.cli import engines, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
-from gc3.cli.command import Command
+from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
-from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.machine import machine_option
 from gc3.cli.trials import trials
 from gc3.report import flow, lanes, program_page
 from gc3.report.advice import advice, bottleneck
 from gc3.runtime import measure
-from gc3.runtime.program import EngineOptions, Program, verify
-from gc3.sim import Simulation, platform, run_timeline
+from gc3.runtime.program import Program, verify
+from gc3.sim import Simulation, run_timeline
 from gc3.sim.predict import UNDISTURBED
 from gc3.sim.sweep import MOST_RECORDED
 from gc3.sim.trust import trust
@@ -27,7 +28,7 @@ from gc3.support.files import write_text
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
     from gc3.runtime.program import Report
@@ -37,97 +38,75 @@ _MOST_ROWS = 60
 _SIZE = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    spec: options.Asked
+    machine: str
+    min_size: int
+    max_size: int
+    factor: int
+    size: int | None
+    baselines: Sequence[str]
+    engine: options.Engine | None
+    path: str
+    as_json: bool
+
+
 @click.command(
     "report",
     cls=Command,
     examples=[
         "gc3 report ring_allreduce -t ndv4 -o r.html",
-        "gc3 report hierarchical_allreduce -t ndv4 --nodes 2 -b 1KiB -e 1GiB --size 16MiB -o r.html",
-        "gc3 report ring_allreduce -D R=4 -t cpu --measured --engine threads -b 1KiB -e 4MiB -o r.html",
+        "gc3 report hierarchical_allreduce -t ndv4:N=2 -b 1KiB -e 1GiB --size 16MiB -o r.html",
+        "gc3 report ring_allreduce:R=4 -t cpu --engine threads -b 1KiB -e 4MiB -o r.html",
     ],
 )
-@click.argument("spec", metavar="PROGRAM", shell_complete=completion.programs)
-@machine_options
-@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
-@click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True, help="From size to size.")
+@options.program_argument(metavar="PROGRAM")
+@options.script_arguments
+@machine_option(required=True)
+@sizes.range_options()
 @click.option("--size", type=sizes.Size(), help="The size whose run is drawn.  [default: 1MiB, within -b and -e]")
 @baselining.option
-@click.option("--measured", is_flag=True, help="Also run the program on this machine, with --engine.")
-@click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice(options.ENGINES),
-    help="Where --measured runs: ranks are threads of this process (default), processes, or on CUDA devices.",
-)
+@options.engine_option(options.ENGINES, None, "Also run the program on this machine: as threads or processes.")
 @click.option("-o", "--output", "path", type=OutputFile(".html"), metavar="FILE.html", required=True, help="The page.")
-@options.compile_options
-@options.script_arguments
 @options.json_option
-def report_command(
-    spec: str,
-    machine: str,
-    nodes: int | None,
-    preset: str | None,
-    min_size: int,
-    max_size: int,
-    factor: int,
-    size: int | None,
-    baselines: Sequence[str],
-    measured: bool,
-    engine_name: str | None,
-    path: str,
-    as_json: bool,
-    how: options.CompileOptions,
-) -> None:
+@gathered(_Given)
+def report_command(given: _Given) -> int:
     """Write a page about PROGRAM on a machine, for a browser: one file that needs no network.
 
     It shows the times by size with baselines, what takes the time and what may help, the source with the time of each
     line, the messages step by step, the schedule, the load of every link, and what is proven. PROGRAM is as in gc3 sim.
     Of large programs a part is shown, and the page says what is left out.
     """
-    if max_size < min_size:
-        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
-    if engine_name is not None and not measured:
-        raise click.UsageError("--engine is for --measured")
-    wanted = list(islice(measure.sizes(min_size, max_size, factor=factor), _MOST_ROWS + 1))
-    if len(wanted) > _MOST_ROWS:
-        raise click.UsageError(f"that makes more than {_MOST_ROWS} sizes: raise -f/--factor")
-    on = platform(load_machine(machine, nodes), preset)
-    program = _program(spec, how, on)
+    wanted = sizes.in_range(given.min_size, given.max_size, given.factor, most=_MOST_ROWS)
+    on = variants.load_platform(given.machine)
+    program = _program(given.spec, on)
     with output.working("proving"):
         proof = verify(program)
-    content = _content(
-        spec, program, proof, on, how, wanted, size, baselines, engine_name or "threads" if measured else ""
-    )
-    write_text(path, program_page.write(content))
-    if as_json:
-        output.emit({"file": path, "program": program.info(), **program_page.plain(content)})
-        return
+    content = _content(given, program, proof, on, wanted)
+    write_text(given.path, program_page.write(content))
+    if given.as_json:
+        output.emit({"file": given.path, "program": program.info(), **program_page.plain(content)})
+        return 0
     click.echo(f"{content.title}: {content.prediction.time_us:.2f} us at {sizes.format_size(content.prediction.size)}")
     for sentence in (*content.bottleneck, *content.advice):
         click.echo(sentence)
-    click.echo(f"{path}: open it in a browser")
+    click.echo(f"{given.path}: open it in a browser")
+    return 0
 
 
-def _program(spec: str, how: options.CompileOptions, on: Platform) -> Program:
-    if target.is_script(spec):
-        return target.compiled(spec, how)
-    variants.check_taken(how, [spec])
-    return variants.compiled(spec, variants.limited(how, on), on.topology)
+def _program(spec: options.Asked, on: Platform) -> Program:
+    if target.is_script(spec.name):
+        return target.compiled(spec.name, spec.how)
+    return variants.compiled(variants.limited(spec, on), on.topology)
 
 
 def _content(
-    spec: str,
-    program: Program,
-    proof: Report,
-    on: Platform,
-    how: options.CompileOptions,
-    wanted: Sequence[int],
-    size: int | None,
-    baselines: Sequence[str],
-    engine_name: str,
+    given: _Given, program: Program, proof: Report, on: Platform, wanted: Sequence[int]
 ) -> program_page.Content:
+    size = given.size
     simulation = Simulation(program, on)
     simulation.check_resident()
     remarks: list[str] = []
@@ -139,7 +118,7 @@ def _content(
             f"A run of {sizes.format_size(size)} has too many steps to draw: {sizes.format_size(drawn)} is drawn."
         )
     series: dict[str, Sequence[tuple[int, float]]] = {program.name: []}
-    named = baselines or _default(on, program)
+    named = given.baselines or _default(on, program)
     compared = [baselining.make(text, on, [program.core], wanted, UNDISTURBED, "") for text in named]
     with output.progress("simulating", len(wanted), printing=True) as begin:
         own: list[tuple[int, float]] = []
@@ -154,8 +133,8 @@ def _content(
                     others[b.label].append((found.size, cell.time_s))
         series = {f"{program.name}, predicted": own, **others}
         prediction = simulation.run(drawn, explain=True)
-    if engine_name:
-        series[f"{program.name}, measured here ({engine_name})"] = _measured(program, wanted, engine_name)
+    if given.engine is not None:
+        series[f"{program.name}, measured here ({given.engine.name})"] = _measured(program, wanted, given.engine)
         remarks.append(f"Measured times are of this computer; predicted ones are of {on.topology.name}.")
     run = run_timeline.simulated(simulation, prediction)
     rows = source_view.rows(program, prediction)
@@ -163,7 +142,7 @@ def _content(
         ((r["path_share"], f"{errors.shown(r['file']).rpartition('/')[2]}:{r['line']}") for r in rows), reverse=True
     )
     with output.working("trying variants"):
-        tried = trials(spec, program, on, how, drawn)
+        tried = trials(given.spec, program, on, drawn)
     about = f"{report.describe(program).splitlines()[0]}."
     nodes = f" of {on.topology.node_count} nodes" if on.topology.node_count > 1 else ""
     return program_page.Content(
@@ -193,11 +172,11 @@ def _default(on: Platform, program: Program) -> tuple[str, ...]:
     return ("nccl",)
 
 
-def _measured(program: Program, wanted: Sequence[int], engine_name: str) -> list[tuple[int, float]]:
+def _measured(program: Program, wanted: Sequence[int], engine: options.Engine) -> list[tuple[int, float]]:
     found: list[tuple[int, float]] = []
     settings: Mapping[str, Any] = {"dtype": "float32", "op": "sum", "warmup": 3, "iterations": 10, "check": False}
     with (
-        engines.timer(engine_name, EngineOptions()) as timer,
+        engines.timer(engine) as timer,
         output.progress("measuring", len(wanted), printing=True) as begin,
     ):
         for size in wanted:

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from gc3 import collectives, datatypes, errors
-from gc3.cli import completion, engines, options, output, report, sizes, target
+from gc3.cli import engines, options, output, report, sizes, target
 from gc3.cli.command import Command
 from gc3.comm.selected import Selected
 from gc3.runtime import measure
 from gc3.runtime.checking import Case, Comparison
 from gc3.runtime.measure import Timer
-from gc3.runtime.program import EngineOptions, Program, verify
+from gc3.runtime.program import Program, verify
 from gc3.support.words import counted
 
 
@@ -23,43 +23,27 @@ from gc3.support.words import counted
     "run",
     cls=Command,
     examples=[
-        "gc3 run h.gc3 --size 64MiB --dtype float32 --check",
-        "gc3 run examples/my_allgather.py:ring -D R=4 --size 1000003B --dtype uint8 --check",
-        "gc3 run allreduce-8-ranks.xml --size 256KiB --check",
-        "gc3 run synthesized.json --size 1MiB --check",
-        "gc3 run ring_allreduce -D R=8 --protocol LL --op max --dtype bfloat16 --check",
-        "gc3 run ring_allreduce -D R=3 --size 1KiB --seed 7 --slots 2 --check",
-        "gc3 run ring_allreduce -D R=4 --engine processes --check",
-        "gc3 run allreduce -D R=4 --size 64KiB",
-        "gc3 run h.gc3 --engine cuda --size 64MiB --check",
+        "gc3 run h.gc3 --size 64MiB --dtype float32",
+        "gc3 run examples/my_allgather.py:ring:R=4 --size 1000003B --dtype uint8",
+        "gc3 run allreduce-8-ranks.xml --size 256KiB",
+        "gc3 run synthesized.json --size 1MiB",
+        "gc3 run ring_allreduce:R=8,protocol=LL --op max --dtype bfloat16",
+        "gc3 run ring_allreduce:R=3 --size 1KiB --engine threads:seed=7,slots=2",
+        "gc3 run ring_allreduce:R=4 --engine processes",
+        "gc3 run allreduce:R=4 --size 64KiB",
+        "gc3 run h.gc3 --engine cuda --size 64MiB",
     ],
 )
-@click.argument("spec", metavar="X", shell_complete=completion.programs)
-@options.compile_options
+@options.program_argument(unproven=True)
 @options.script_arguments
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: size of the largest buffer.")
 @options.dtype_option
 @options.op_option
-@click.option(
-    "--check/--no-check",
-    default=True,
-    show_default=True,
-    help="Compare every element with NumPy; exit with 1 if any differs.",
-)
-@options.no_verify_option
-@options.engine_options
+@options.no_check_option
+@options.engine_option()
 @options.json_option
 def run(
-    spec: str,
-    size: int,
-    dtype: str,
-    op: str,
-    check: bool,
-    no_verify: bool,
-    engine: EngineOptions,
-    engine_name: str,
-    as_json: bool,
-    how: options.CompileOptions,
+    spec: options.Asked, size: int, dtype: str, op: str, no_check: bool, engine: options.Engine, as_json: bool
 ) -> int:
     """Run the program X on data.
 
@@ -67,7 +51,7 @@ def run(
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers. Or a collective: then the program runs that the table of `gc3
-    tune` for this engine, or else the default table, has for calls of this size on -D R=N ranks.
+    tune` for this engine, or else the default table, has for calls of this size on so many ranks: allreduce:R=4.
 
     Unless --no-check is given, the data consists of small whole numbers whose sums are exact in every type. So the
     result is compared for equality with the collective's result as computed by NumPy.
@@ -76,19 +60,20 @@ def run(
     64MB is 64 * 10^6. A size that does not divide into blocks of whole elements is rounded down, with a
     note.
     """
-    with output.never_silent(f"running {spec}"):
-        programs, engine, chosen = _programs(spec, how, engine, engine_name, size)
+    check, prove = not no_check, spec.how.prove
+    with output.never_silent(f"running {spec.name}"):
+        programs, engine, chosen = _programs(spec, engine, size)
         if not check:
             programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
         program = programs[0]
         for each in programs:
-            if no_verify:
+            if not prove:
                 each.trust()
                 continue
             with output.working("proving"):
-                verify(each, slots=engine.slots)
+                verify(each, slots=engine.options.slots)
         count, rounding = sizes.fit(program.collective, size, dtype)
-        with engines.timer(engine_name, engine, chosen.thresholds if chosen else ()) as timer:
+        with engines.timer(engine, chosen.thresholds if chosen else ()) as timer:
             runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
     seconds, _ = runs[0]
     checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
@@ -99,10 +84,10 @@ def run(
     if as_json:
         data = {
             "program": program.info(),
-            "engine": engine_name,
+            "engine": engine.name,
             "chosen_by": chosen.explanation.source if chosen else None,
             "use": report.use_data(program),
-            "proven": not no_verify,
+            "proven": prove,
             "size": actual,
             "count": count,
             "dtype": dtype,
@@ -126,22 +111,23 @@ def run(
         f"algbw {timing.algbw:.2f} GB/s, busbw {timing.busbw:.2f} GB/s (one run, not warmed up)"
     )
     for each, compared in checks:
-        _tell(compared, each, proven=not no_verify, mode=report.mode_name(each) if len(checks) > 1 else "")
+        _tell(compared, each, proven=prove, mode=report.mode_name(each) if len(checks) > 1 else "")
     return 0
 
 
 def _programs(
-    spec: str, how: options.CompileOptions, engine: EngineOptions, engine_name: str, size: int
-) -> tuple[list[Program], EngineOptions, Selected | None]:
+    spec: options.Asked, engine: options.Engine, size: int
+) -> tuple[list[Program], options.Engine, Selected | None]:
     """The programs of X, and how to run them; if X is a collective, the choice of the program."""
-    if not target.is_collective(spec, how):
-        return target.modes(spec, how, slots=engine.slots), engine, None
-    if engine_name == "cuda":
-        raise click.UsageError(f"'{spec}' is a collective: tables are for CPUs, so name a program for --engine cuda")
-    chosen = target.selected(spec, how, size=size, engine=engine_name)
-    fifos = chosen.options
-    run_with = replace(engine, slots=engine.slots or fifos.slots, slot_bytes=engine.slot_bytes or fifos.slot_bytes)
-    return [chosen.program], run_with, chosen
+    if not target.is_collective(spec.name, spec.how):
+        return target.modes(spec.name, spec.how, slots=engine.options.slots), engine, None
+    if engine.name == "cuda":
+        told = f"'{spec.name}' is a collective: tables are for CPUs, so name a program for --engine cuda"
+        raise click.UsageError(told)
+    chosen = target.selected(spec.name, spec.how, size=size, engine=engine.name)
+    given, fifos = engine.options, chosen.options
+    run_with = replace(given, slots=given.slots or fifos.slots, slot_bytes=given.slot_bytes or fifos.slot_bytes)
+    return [chosen.program], replace(engine, options=run_with), chosen
 
 
 def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tuple[float, Comparison | None]:

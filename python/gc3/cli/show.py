@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gc3.cli import completion, options, output, report, sizes, target, variants
+from gc3.cli import options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
-from gc3.cli.command import Command
-from gc3.cli.files import Picture
-from gc3.cli.machine import load_machine, optional_machine_options
+from gc3.cli.command import Command, gathered
+from gc3.cli.files import picture_option
+from gc3.cli.machine import machine_option
 from gc3.lang.build import STAGES
 from gc3.report import flow, svg
 from gc3.report.style import short_size
@@ -27,77 +28,80 @@ _SIZE = 1 << 20
 _SMALL = 1 << 10
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    spec: options.Asked
+    rank: int | None
+    dump: str | None
+    expect: bool
+    source: bool
+    machine: str | None
+    size: int | None
+    picture: str | None
+    as_json: bool
+
+
 @click.command(
     "show",
     cls=Command,
     long=True,
     examples=[
         "gc3 show h.gc3 --rank 0",
-        "gc3 show ring_allreduce -D R=3 --dump instructions",
-        "gc3 show two_step_alltoall -D N=2 -D G=2 --expect",
+        "gc3 show ring_allreduce:R=3 --dump instructions",
+        "gc3 show two_step_alltoall:N=2,G=2 --expect",
         "gc3 show ring_allreduce --source -t ndv4 --size 1MiB",
-        "gc3 show two_step_alltoall -D N=2 -D G=2 --picture p.svg",
+        "gc3 show two_step_alltoall:N=2,G=2 --picture p.svg",
         "gc3 show h.gc3 --json",
     ],
 )
-@click.argument("spec", metavar="X", shell_complete=completion.programs)
-@options.compile_options
+@options.program_argument()
 @options.script_arguments
 @click.option("--rank", "-r", type=click.IntRange(min=0), metavar="R", help="Only this rank's schedule.")
 @click.option("--dump", type=click.Choice(STAGES), help="Show a stage of the compilation instead.")
 @click.option("--expect", is_flag=True, help="Show the required value of every output chunk instead.")
 @click.option("--source", is_flag=True, help="Show the lines that made the program instead; with -t, their times.")
-@optional_machine_options
-@click.option("--picture", type=Picture(), metavar="FILE.svg|png", help="Draw its messages step by step instead.")
+@machine_option()
+@picture_option("Draw its messages step by step instead.")
 @click.option("--size", type=sizes.Size(), help="Size S of the call that --source times.  [default: 1MiB]")
 @options.json_option
-def show(
-    spec: str,
-    rank: int | None,
-    dump: str | None,
-    expect: bool,
-    source: bool,
-    machine: str | None,
-    nodes: int | None,
-    preset: str | None,
-    size: int | None,
-    picture: str | None,
-    as_json: bool,
-    how: options.CompileOptions,
-) -> None:
+@gathered(_Given)
+def show(given: _Given) -> int:
     """Show the program X, rank by rank.
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers.
     """
-    if picture is not None:
-        if rank is not None or dump is not None or expect or source or as_json:
+    name, how, rank, dump = given.spec.name, given.spec.how, given.rank, given.dump
+    if given.picture is not None:
+        if rank is not None or dump is not None or given.expect or given.source or given.as_json:
             raise click.UsageError("--picture draws the whole program, and prints nothing")
-        _draw(spec, how, picture)
-        return
-    if source:
-        if rank is not None or dump is not None or expect:
+        _draw(given.spec, given.picture)
+        return 0
+    if given.source:
+        if rank is not None or dump is not None or given.expect:
             raise click.UsageError("--source shows the lines of the whole program")
-        _show_source(spec, how, machine, nodes, preset, size, as_json=as_json)
-        return
-    if (machine, nodes, preset, size) != (None, None, None, None):
-        raise click.UsageError("--topology, --nodes, --preset and --size belong to --source")
-    if dump is not None and not (dump == "ir" and target.is_program(spec)):
-        if target.is_program(spec):
-            raise click.UsageError(f"'{spec}' is compiled: only its stage ir is available")
-        if rank is not None or expect:
+        _show_source(given)
+        return 0
+    if (given.machine, given.size) != (None, None):
+        raise click.UsageError("--topology and --size belong to --source")
+    if dump is not None and not (dump == "ir" and target.is_program(name)):
+        if target.is_program(name):
+            raise click.UsageError(f"'{name}' is compiled: only its stage ir is available")
+        if rank is not None or given.expect:
             raise click.UsageError("--dump shows a whole stage")
-        text = target.dumped(spec, dump, how)
-        output.emit({"stage": dump, "text": text}) if as_json else click.echo(text, nl=not text.endswith("\n"))
-        return
-    if expect:
-        name, model = target.demanded(spec, how)
+        text = target.dumped(name, dump, how)
+        output.emit({"stage": dump, "text": text}) if given.as_json else click.echo(text, nl=not text.endswith("\n"))
+        return 0
+    if given.expect:
+        program_name, model = target.demanded(name, how)
         _check_rank(rank, model.ranks)
-        _show_expected(name, model, rank, as_json=as_json)
-        return
-    program = target.compiled(spec, how)
+        _show_expected(program_name, model, rank, as_json=given.as_json)
+        return 0
+    program = target.compiled(name, how)
     _check_rank(rank, program.ranks)
-    if as_json:
+    if given.as_json:
         whole = cast("Any", program.core).as_dict()
         schedules = whole["ranks"]
         lines = [{"file": file, "line": line, "caller": caller} for file, line, caller in whole.get("lines", ())]
@@ -113,10 +117,11 @@ def show(
     else:
         click.echo(report.describe(program))
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
+    return 0
 
 
-def _draw(spec: str, how: options.CompileOptions, path: str) -> None:
-    program = target.compiled(spec, how)
+def _draw(spec: options.Asked, path: str) -> None:
+    program = target.compiled(spec.name, spec.how)
     # On a machine without differences between ranks, a step begins when what it needs is there.
     simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"))
     made = flow.flow(run_timeline.simulated(simulation, simulation.run(_SMALL, explain=True)))
@@ -129,27 +134,18 @@ def _draw(spec: str, how: options.CompileOptions, path: str) -> None:
     click.echo(f"{path}: open it in a browser" if path.endswith(".svg") else path)
 
 
-def _show_source(
-    spec: str,
-    how: options.CompileOptions,
-    machine: str | None,
-    nodes: int | None,
-    preset: str | None,
-    size: int | None,
-    *,
-    as_json: bool,
-) -> None:
-    if machine is None and (nodes, preset, size) != (None, None, None):
-        raise click.UsageError("--nodes, --preset and --size need --topology")
+def _show_source(given: _Given) -> None:
+    if given.machine is None and given.size is not None:
+        raise click.UsageError("--size needs --topology")
     prediction = None
-    if machine is None:
-        program = target.compiled(spec, how)
+    if given.machine is None:
+        program = target.compiled(given.spec.name, given.spec.how)
     else:
-        on = platform(load_machine(machine, nodes), preset)
-        program = variants.proven(spec, variants.limited(how, on), on.topology)
-        prediction = Simulation(program, on).run(size or _SIZE, explain=True)
+        on = variants.load_platform(given.machine)
+        program = variants.proven(variants.limited(given.spec, on), on.topology)
+        prediction = Simulation(program, on).run(given.size or _SIZE, explain=True)
     rows = source_view.rows(program, prediction)
-    if as_json:
+    if given.as_json:
         timed = {} if prediction is None else {"size": prediction.size, "time_us": prediction.time_us}
         output.emit({"program": program.info(), **timed, "lines": rows})
         return
@@ -158,7 +154,7 @@ def _show_source(
         assert prediction.explanation is not None  # noqa: S101  asked for
         launch = prediction.explanation.causes.get("launch", 0.0) / prediction.time_s
         click.echo(
-            f"{short_size(prediction.size)} on {machine}: {prediction.time_us:.2f} us, "
+            f"{short_size(prediction.size)} on {given.machine}: {prediction.time_us:.2f} us, "
             f"of which {launch:.1%} is the launch"
         )
         click.echo(

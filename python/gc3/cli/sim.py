@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,16 +12,16 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import completion, copies, in_switch, options, output, sizes, trials, variants, what_if
+from gc3.cli import copies, in_switch, options, output, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
-from gc3.cli.command import Command
+from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
-from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.machine import machine_option
 from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
-from gc3.sim import Disturbance, Simulation, platform, v_counts
+from gc3.sim import Disturbance, Simulation, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
@@ -60,6 +60,27 @@ def sim() -> None:
     """Predict the times of programs on a machine: gc3 sim PROGRAM... --topology NAME (see gc3 sim predict --help)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line of gc3 sim."""
+
+    specs: Sequence[options.Asked]
+    machine: str
+    min_size: int
+    max_size: int
+    factor: int
+    mode: str
+    sharing: str
+    counts_path: str | None
+    sensitivity: bool
+    changes: what_if.Changes
+    baselines: Sequence[str]
+    dtype: str
+    csv_path: str | None
+    pictures: Sequence[str]
+    as_json: bool
+
+
 @sim.command(
     "predict",
     cls=Command,
@@ -67,22 +88,22 @@ def sim() -> None:
     examples=[
         "gc3 sim ring_allreduce allpairs_allreduce --topology ndv4 -b 1KiB -e 1GiB",
         "gc3 sim ring_allreduce:channels=4,instances=8,protocol=LL128 --topology ndv4 -b 1MiB -e 64MiB -f 2",
-        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 -b 1KiB -e 1GiB --json",
+        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4:N=2 -b 1KiB -e 1GiB --json",
         "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
-        "gc3 sim hierarchical_allreduce --topology ndv4 --nodes 2 -b 16MiB -e 16MiB --mode explain",
-        "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --plot speedup.png",
-        "gc3 sim two_step_alltoall --topology ndv4 --nodes 2 -b 64MiB -e 64MiB --set nic.bandwidth=50GB/s",
-        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4 --nodes 2 --counts examples/moe.json",
+        "gc3 sim hierarchical_allreduce --topology ndv4:N=2 -b 16MiB -e 16MiB --mode explain",
+        "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --picture speedup.png",
+        "gc3 sim two_step_alltoall --topology ndv4:N=2 -b 64MiB -e 64MiB --what-if nic.bandwidth=50GB/s",
+        "gc3 sim two_step_alltoall direct_alltoall --topology ndv4:N=2 --counts examples/moe.json",
         "gc3 sim ring_allreduce --topology ndv4 -b 64KiB -e 64MiB -f 32 --sensitivity",
-        "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --straggler 3=1.5 --straggler 5=20us",
-        "gc3 sim ring_allreduce --topology mi300x -b 1MiB -e 1MiB --degrade 0-1=0.5 --without 5 --jitter 5us",
-        "gc3 sim ring_allreduce --topology ndv4 -b 64MiB -e 64MiB --background 0-1=20GB/s --background nvlink3=0.3",
-        "gc3 sim ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --compute 0.5 --background memory=800GB/s",
+        "gc3 sim ring_allreduce --topology ndv4 -b 1MiB -e 1MiB --what-if straggler=3:1.5 --what-if straggler=5:20us",
+        "gc3 sim ring_allreduce -t mi300x:without=5 -b 1MiB -e 1MiB --what-if degrade=0-1:0.5 --what-if jitter=5us",
+        "gc3 sim ring_allreduce -t ndv4 -b 64MiB -e 64MiB --what-if background=0-1:20GB/s",
+        "gc3 sim ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --what-if compute=0.5",
     ],
 )
-@click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
-@machine_options
-@sizes.range_options
+@options.program_argument("specs", "PROGRAM", many=True, unproven=True)
+@machine_option(required=True)
+@sizes.range_options()
 @click.option(
     "--mode",
     type=click.Choice(_MODES),
@@ -105,37 +126,15 @@ def sim() -> None:
     help="Blocks of different lengths: a JSON list of elements; of an all-to-all a list per rank of what it sends to "
     "each, else the length of each rank's block. One row, for these counts; with -b or -e all counts are scaled.",
 )
-@what_if.sensitivity_option
-@what_if.options
+@click.option("--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter.")
+@what_if.option
 @baselining.option
 @options.dtype_option
-@options.compile_options
-@options.no_verify_option
 @click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table to this file as CSV.")
-@drawing.options
+@drawing.option
 @options.json_option
-def predict(
-    specs: Sequence[str],
-    machine: str,
-    nodes: int | None,
-    preset: str | None,
-    min_size: int,
-    max_size: int,
-    factor: int,
-    mode: str,
-    sharing: str,
-    counts_path: str | None,
-    dtype: str,
-    changes: what_if.Changes,
-    sensitivity: bool,
-    baselines: Sequence[str],
-    csv_path: str | None,
-    plot_path: str | None,
-    html_path: str | None,
-    as_json: bool,
-    no_verify: bool,
-    how: options.CompileOptions,
-) -> int:
+@gathered(_Given)
+def predict(given: _Given) -> int:
     """Predict the time of each PROGRAM on a machine over a range of sizes, and what bounds it.
 
     A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml). An
@@ -147,57 +146,52 @@ def predict(
     the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
     time of the first baseline divided by that of the program.
     """
-    topology = load_machine(machine, nodes, changes.without)
-    on = changes.applied(platform(topology, preset))
-    changes = changes.jittered(topology.rank_count)
-    disturbance = changes.disturbance
+    on, changes = given.changes.on(given.machine)
+    mode, dtype, as_json, disturbance = given.mode, given.dtype, given.as_json, changes.disturbance
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
-    if mode == "alphabeta" and (disturbed or sensitivity):
+    if mode == "alphabeta" and (disturbed or given.sensitivity):
         raise click.UsageError(
             "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
         )
-    counts = _counts(counts_path, excluded=mode == "alphabeta" or sensitivity or bool(baselines))
-    wanted = sizes.in_range(min_size, max_size, factor)
-    compiled = _compiled(specs, how, on, mode, prove=not no_verify)
-    variants.check_taken(how, specs)
+    counts = _counts(given)
+    wanted = sizes.in_range(given.min_size, given.max_size, given.factor)
+    asked = {label: spec for spec, label in zip(given.specs, _labels(given.specs), strict=True)}
+    compiled = _compiled(asked, on, mode)
     changes.check_effect({program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on, counts) for label, program in compiled.items()}
     wanted = _size_of(counts, compiled, dtype) or wanted
     columns: list[Column] = [
         alpha_beta_column(label, s)
         if mode == "alphabeta"
-        else column(label, s, dtype=dtype, sharing=sharing, disturbance=disturbance)
+        else column(label, s, dtype=dtype, sharing=given.sharing, disturbance=disturbance)
         for label, s in simulations.items()
     ]
     programs = [s.program for s in simulations.values()]
     in_switch.remark(on, programs)
     copies.remark(program.protocol for program in programs)
     changed = changes.described()
-    compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in baselines]
+    compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in given.baselines]
     columns += [b.cell for b in compared]
     worth = trust(on, programs, wanted, changed)
     error = None if mode == "alphabeta" or worth.error is None else max(worth.error, *(b.error for b in compared), 0.0)
     if not as_json:
         _print_head(on, mode, compared, changed, worth.text)
     rows = _simulated(columns, wanted, compared, as_json=as_json)
-    if csv_path is not None:
-        write_text(csv_path, to_csv(rows))
-    drawing.draw(
-        drawing.described(on, mode, rows, compared, programs, changed),
-        plot_path=plot_path,
-        html_path=html_path,
-    )
+    if given.csv_path is not None:
+        write_text(given.csv_path, to_csv(rows))
+    if given.pictures:
+        drawing.draw(drawing.described(on, mode, rows, compared, programs, changed), given.pictures)
     reasons: dict[str, dict[str, Any]] = {}
-    for spec, label in variants.labels(specs).items() if mode == "explain" else ():
-        reasons[label] = _explain(simulations[label], wanted[-1], dtype, sharing, disturbance)
+    for label, spec in asked.items() if mode == "explain" else ():
+        reasons[label] = _explain(simulations[label], wanted[-1], dtype, given.sharing, disturbance)
         # Changes are tried in calls of equal blocks on ranks that are alike.
-        plain = counts is None and not disturbed and sharing == SHARING[0]
-        reasons[label] |= _advice(spec, compiled[label], on, how, reasons[label]) if plain else {}
+        plain = counts is None and not disturbed and given.sharing == SHARING[0]
+        reasons[label] |= _advice(spec, compiled[label], on, reasons[label]) if plain else {}
     slopes: dict[str, list[Sensitivity]] = {}
-    for label, program in compiled.items() if sensitivity else ():
+    for label, program in compiled.items() if given.sensitivity else ():
         with output.working(f"varying parameters for {label}"):
             slopes[label] = list(
-                sensitivities(program, on, wanted, dtype=dtype, sharing=sharing, disturbance=disturbance)
+                sensitivities(program, on, wanted, dtype=dtype, sharing=given.sharing, disturbance=disturbance)
             )
     if as_json:
         data = _data(on, mode, rows, reasons, compared, error)
@@ -228,11 +222,13 @@ def _simulated(
     return rows
 
 
-def _counts(path: str | None, *, excluded: bool) -> list[int] | None:
+def _counts(given: _Given) -> list[int] | None:
     """The counts of a file."""
-    if path is not None and excluded:
+    if given.counts_path is None:
+        return None
+    if given.mode == "alphabeta" or given.sensitivity or given.baselines:
         raise click.UsageError("--counts goes with neither --mode alphabeta, nor --sensitivity, nor --baseline")
-    return None if path is None else v_counts.read(path)
+    return v_counts.read(given.counts_path)
 
 
 def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str) -> list[int]:
@@ -244,14 +240,18 @@ def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str)
     return [v_counts.size_of(next(iter(programs.values())).collective, counts, datatypes.dtype(dtype).itemsize)]
 
 
-def _compiled(
-    specs: Sequence[str], how: options.CompileOptions, on: Platform, mode: str, *, prove: bool
-) -> dict[str, Program]:
+def _labels(specs: Sequence[options.Asked]) -> list[str]:
+    known = variants.labels([spec.text for spec in specs])
+    return [known[spec.text] for spec in specs]
+
+
+def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str) -> dict[str, Program]:
     """Returns the programs by their labels; unless only steps count, a GPU of the machine holds their threadblocks."""
     counts = mode == "alphabeta"
-    how = how if counts else variants.limited(how, on)
-    labels = variants.labels(specs)
-    programs = {label: variants.proven(spec, how, on.topology, prove=prove) for spec, label in labels.items()}
+    programs = {
+        label: variants.proven(spec if counts else variants.limited(spec, on), on.topology)
+        for label, spec in asked.items()
+    }
     for program in () if counts else programs.values():
         Simulation(program, on).check_resident()
     return programs
@@ -323,11 +323,9 @@ def _explain(simulation: Simulation, size: int, dtype: str, sharing: str, distur
     }
 
 
-def _advice(
-    spec: str, program: Program, on: Platform, how: options.CompileOptions, reason: dict[str, Any]
-) -> dict[str, Any]:
+def _advice(spec: options.Asked, program: Program, on: Platform, reason: dict[str, Any]) -> dict[str, Any]:
     with output.working("trying changes"):
-        tried = trials.trials(spec, program, on, how, reason["size"])
+        tried = trials.trials(spec, program, on, reason["size"])
     return {"advice": trials.lines(1e-6 * reason["time_us"], tried), "tried": len(tried)}
 
 

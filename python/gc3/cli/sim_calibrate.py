@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +12,9 @@ from click.core import ParameterSource
 from gc3 import collectives, errors
 from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli.calibrate_engine import calibrate_engine
-from gc3.cli.command import Command
+from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
-from gc3.cli.machine import machine_option
+from gc3.cli.machine import machine_option, split_preset
 from gc3.sim import calibrate as fitting
 from gc3.sim import cpu, nccl_tests, platform, preset_file, settings
 from gc3.sim.nccl import Nccl
@@ -22,11 +23,26 @@ from gc3.support.words import counted
 from gc3.topologies import load
 
 if TYPE_CHECKING:
-    from gc3.cli.options import CompileOptions
     from gc3.runtime.program import Program
     from gc3.topologies import Topology
 
 _OF_ENGINE = ("engine", "target", "as_json", "help")  # options with --engine
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    paths: Sequence[str]
+    engine: str | None
+    column: str | None
+    machine: str | None
+    programs: Sequence[str]
+    names: str | None
+    splits: int
+    evaluations: int
+    target: str | None
+    as_json: bool
 
 
 @click.command(
@@ -36,29 +52,19 @@ _OF_ENGINE = ("engine", "target", "as_json", "help")  # options with --engine
     examples=[
         "gc3 sim calibrate m.csv --column msccl_us -t ndv4 -p allpairs_allreduce:protocol=LL@1KiB-256KiB "
         "--fit launch,LL.rate,LL.hop -o mine.json",
-        "gc3 sim calibrate --from 2nodes.log 4nodes.log -t ndv4 -p two_step_alltoall "
+        "gc3 sim calibrate 2nodes.log 4nodes.log -t ndv4 -p two_step_alltoall "
         "--fit nic.message,Simple.network_hop -o mine.json",
         "gc3 sim calibrate --engine threads",
     ],
 )
-@click.argument("paths", metavar="[FILE.csv]", nargs=-1)
-@click.option(
-    "--from",
-    "logs",
-    metavar="LOG...",
-    multiple=True,
-    help="Instead of FILE.csv: logs of nccl-tests, which may be of several numbers of nodes.",
-)
+@click.argument("paths", metavar="[FILE]...", nargs=-1)
 @click.option(
     "--engine",
     type=click.Choice(cpu.ENGINES),
     help="Instead of a file: measure this engine on this machine, in at most a minute, and keep the preset for it.",
 )
-@click.option("--column", metavar="NAME", help="The column with the times in microseconds.")
-@machine_option(
-    "The machine that was measured.",
-)
-@click.option("--preset", metavar="NAME", help="The preset to start from.  [default: the machine's own]")
+@click.option("--column", metavar="NAME", help="FILE is CSV, and this is its column with the times in microseconds.")
+@machine_option("The machine that was measured; preset=NAME: the preset to start from.")
 @click.option(
     "--program",
     "-p",
@@ -81,69 +87,55 @@ _OF_ENGINE = ("engine", "target", "as_json", "help")  # options with --engine
     "target",
     type=OutputFile(),
     metavar="FILE.json",
-    help="Write the preset to this file, for --preset FILE.json.",
+    help="Write the preset to this file, for preset=FILE.json after the name of a machine.",
 )
-@options.compile_options
 @options.json_option
-def calibrate(
-    paths: Sequence[str],
-    logs: Sequence[str],
-    engine: str | None,
-    column: str | None,
-    machine: str | None,
-    preset: str | None,
-    programs: Sequence[str],
-    names: str | None,
-    splits: int,
-    evaluations: int,
-    target: str | None,
-    as_json: bool,
-    how: CompileOptions,
-) -> int:
-    """Fit parameters of a machine to the times in FILE.csv or in logs, and report the error on held-out data.
+@gathered(_Given)
+def calibrate(given: _Given) -> int:
+    """Fit parameters of a machine to the times in a CSV file or in logs, and report the error on held-out data.
 
-    The file has a column "bytes" with S and columns of times in microseconds; lines with # are comments. For each of
-    the splits, a random half of the rows is fitted and the other half predicted. The preset is then fitted to all rows.
+    With --column, FILE has a column "bytes" with S and columns of times in microseconds; lines with # are comments.
+    For each of the splits, a random half of the rows is fitted and the other half predicted. The preset is then fitted
+    to all rows.
 
-    With --from, each log says how many GPUs took part, which determines the nodes of the machine. If the logs are of
-    several numbers of nodes, each number is predicted from a fit to the others.
+    Without, files are logs of nccl-tests. Each says how many GPUs took part, which determines the nodes of the machine.
+    If the logs are of several numbers of nodes, each number is predicted from a fit to the others.
 
     With --engine, programs are run on this machine; half of the algorithms are fitted, and the error is that on the
     others. What has been measured is kept when the minute is over, or on Ctrl-C, and the same command goes on. `gc3 sim
-    -t cpu` uses the preset from then on (of threads), and `--preset here-threads` and `here-processes` do.
+    -t cpu` uses the preset from then on (of threads), and `-t cpu:preset=here-threads` and `here-processes` do.
     """
-    if engine is not None:
+    if given.engine is not None:
         _refuse_beside_engine(click.get_current_context())
-        return calibrate_engine(engine, target, as_json=as_json)
-    if logs:
-        if column or not machine or not programs or not names:
-            raise click.UsageError("--from needs --topology, --program and --fit, and no --column")
-        files = [*logs, *paths]
-        cases = [case for log in files for case in _logged(log, machine, preset, programs, how)]
-        source = ", ".join(files)
-        topology = max((c.machine for c in cases if c.machine), key=lambda m: m.node_count, default=load(machine))
+        return calibrate_engine(given.engine, given.target, as_json=given.as_json)
+    column, several = given.column, given.column is None
+    if not given.paths or not given.machine or not given.programs or not given.names:
+        raise click.UsageError("give FILE, --topology, --program and --fit, of CSV also --column; or give --engine")
+    spec, preset = split_preset(given.machine)
+    if column is None:
+        cases = [case for log in given.paths for case in _logged(log, spec, preset, given.programs)]
+        source = ", ".join(given.paths)
+        topology = max((c.machine for c in cases if c.machine), key=lambda m: m.node_count, default=load(spec))
     else:
-        if len(paths) != 1 or not column or not machine or not programs or not names:
-            raise click.UsageError(
-                "FILE.csv needs --column, --topology, --program and --fit; or give --from or --engine"
-            )
-        topology = load(machine)
-        cases = _chosen([_planned(text, how, topology) for text in programs], fitting.read_csv(paths[0], column))
-        source = f"{paths[0]}, column {column}"
+        if len(given.paths) != 1:
+            raise click.UsageError("--column is of one FILE of CSV")
+        topology = load(spec)
+        cases = _chosen([_planned(text, topology) for text in given.programs], fitting.read_csv(given.paths[0], column))
+        source = f"{given.paths[0]}, column {column}"
     with output.working("fitting"):
         fit = fitting.fit(
             platform(topology, preset),
             cases,
-            names.split(","),
+            given.names.split(","),
             source=source,
-            splits=splits,
-            evaluations=evaluations,
+            splits=given.splits,
+            evaluations=given.evaluations,
         )
-    if target is not None:
-        write_text(target, preset_file.dumps(fit.platform.parameters))
+    if given.target is not None:
+        write_text(given.target, preset_file.dumps(fit.platform.parameters))
     held_out = fit.platform.parameters.evidence.held_out or 0.0
     times = fitting.predictions(fit.platform, cases)
-    if as_json:
+    if given.as_json:
         output.emit(
             {
                 "cases": len(cases),
@@ -169,7 +161,7 @@ def calibrate(
         return 0
     click.echo(f"# {'size':>10} {'measured':>10} {'predicted':>10}  (us)")
     for c, t in zip(cases, times, strict=True):
-        where = f"  {counted((c.machine or topology).node_count, 'node')}" if logs else ""
+        where = f"  {counted((c.machine or topology).node_count, 'node')}" if several else ""
         click.echo(f"{c.size:>12} {1e6 * c.seconds:>10.2f} {1e6 * t:>10.2f}{where}")
     for name, value in fit.values.items():
         low, high = fit.ranges[name]
@@ -188,7 +180,7 @@ def calibrate(
         )
     if kept := [name for name in fit.values if settings.is_of_machine(name)]:
         output.remark(
-            f"{', '.join(kept)}: of the machine, not of the preset; give --set, or change the topology's file"
+            f"{', '.join(kept)}: of the machine, not of the preset; give --what-if, or change the topology's file"
         )
     return 0
 
@@ -196,7 +188,7 @@ def calibrate(
 def _refuse_beside_engine(context: click.Context) -> None:
     """Refuses whatever would have no effect beside --engine, however it was given."""
     given = [
-        parameter.opts[0] if isinstance(parameter, click.Option) else "FILE.csv"
+        parameter.opts[0] if isinstance(parameter, click.Option) else "FILE"
         for parameter in context.command.params
         if parameter.name not in _OF_ENGINE
         and context.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT
@@ -205,9 +197,7 @@ def _refuse_beside_engine(context: click.Context) -> None:
         raise click.UsageError(f"--engine measures and fits by itself: leave out {', '.join(given)}")
 
 
-def _logged(
-    path: str, machine: str, preset: str | None, programs: Sequence[str], how: CompileOptions
-) -> list[fitting.Case]:
+def _logged(path: str, machine: str, preset: str | None, programs: Sequence[str]) -> list[fitting.Case]:
     """The cases of a log."""
     log = nccl_tests.read(path)
     if not log.ranks or not log.collective:
@@ -217,7 +207,7 @@ def _logged(
     topology = _of_ranks(machine, log.ranks, path)
     found: list[fitting.Case] = []
     for text in programs:
-        low, high, program = _planned(text, how, topology, preset, log.collective)
+        low, high, program = _planned(text, topology, preset, log.collective)
         own = collectives.get(log.collective).model(log.ranks, in_place=log.collective != "alltoall")
         model = own if isinstance(program, Nccl) else program.collective
         log.check(model)
@@ -255,7 +245,7 @@ def _chosen(
 
 
 def _planned(
-    text: str, how: CompileOptions, topology: Topology, preset: str | None = None, collective: str = ""
+    text: str, topology: Topology, preset: str | None = None, collective: str = ""
 ) -> tuple[int, int, Program | Nccl]:
     """The sizes and the program of an option --program; NCCL only where the collective is known."""
     spec, at, limits = text.partition("@")
@@ -268,4 +258,4 @@ def _planned(
     name, _, version = spec.partition(":")
     if collective and name == "nccl":
         return low, high, Nccl(platform(topology, preset), collective, version or None)
-    return low, high, variants.proven(spec, how, topology)
+    return low, high, variants.proven(options.Program().convert(spec, None, None), topology)

@@ -1,13 +1,13 @@
-"""--plot and --html of gc3 sim."""
+"""--picture of gc3 sim."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from gc3.cli.files import Drawing, Page
+from gc3.cli.files import DrawingOrPage
 from gc3.report import page, picture
 from gc3.report.style import Sweep
 from gc3.sim.trust import trust
@@ -20,19 +20,14 @@ if TYPE_CHECKING:
     from gc3.sim.sweep import Row
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options --plot and --html, as its arguments `plot_path` and `html_path`."""
-    html = click.option(
-        "--html",
-        "html_path",
-        type=Page(),
-        metavar="FILE",
-        help="Write a self-contained page for a browser to this file.",
-    )
-    plot = click.option(
-        "--plot", "plot_path", type=Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the table to this file."
-    )
-    return plot(html(command))
+option = click.option(
+    "--picture",
+    "pictures",
+    type=DrawingOrPage(),
+    multiple=True,
+    metavar="FILE.png|svg|pdf|html",
+    help="Draw the table to this file; .html is a self-contained page for a browser. Once for each.",
+)
 
 
 def described(
@@ -58,9 +53,10 @@ def described(
     return Sweep(title, " ".join(notes), rows, [b.label for b in compared])
 
 
-def draw(sweep: Sweep, *, plot_path: str | None, html_path: str | None) -> None:
-    """Writes the picture and the page that the user asked for."""
-    if plot_path is not None:
-        picture.draw(sweep, plot_path)
-    if html_path is not None:
-        write_text(html_path, page.write(sweep))
+def draw(sweep: Sweep, paths: Sequence[str]) -> None:
+    """Writes the pictures and pages that the user asked for."""
+    for path in paths:
+        if path.endswith(".html"):
+            write_text(path, page.write(sweep))
+        else:
+            picture.draw(sweep, path)

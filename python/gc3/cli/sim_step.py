@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ from gc3 import algorithms, errors
 from gc3.cli import completion, options, output, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
-from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.machine import machine_option
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, chakra, platform, step
+from gc3.sim import Simulation, chakra, step
 from gc3.sim.nccl import Nccl
 from gc3.sim.step import MESSAGE, Chosen
 from gc3.sim.trust import trust
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from gc3.topologies import Topology
 
 
-def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _uses(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, options.Asked]:
+    found: dict[str, options.Asked] = {}
     for text in given:
         collective, equals, spec = text.partition("=")
         if not equals or not spec or collective not in chakra.COLLECTIVES.values():
@@ -38,7 +38,7 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
             raise click.BadParameter(f"'{text}' is not COLLECTIVE=PROGRAM; collectives are {known}")
         if collective in found:
             raise click.BadParameter(f"there are two programs for {collective}")
-        found[collective] = spec
+        found[collective] = options.Program(unproven=True).convert(spec, param, ctx)
     return found
 
 
@@ -49,12 +49,12 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
     examples=[
         "gc3 sim step examples/transformer.et -t ndv4",
         "gc3 sim step examples/transformer.et -t ndv4 --use allreduce=ring_allreduce:channels=4,instances=8",
-        "gc3 sim step examples/transformer.et -t ndv4 --nodes 2 --straggler 3=1.2 --degrade node0.nic1=0.5",
+        "gc3 sim step examples/transformer.et -t ndv4:N=2 --what-if straggler=3:1.2",
         "gc3 sim step step.et -t ndv5 --groups groups.json --table tuned.json -o simulated",
     ],
 )
 @click.argument("path", metavar="TRACE", shell_complete=completion.programs)
-@machine_options
+@machine_option(required=True)
 @click.option(
     "--use",
     "uses",
@@ -68,23 +68,17 @@ def _uses(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
 @click.option(
     "-o", "--output", "out", type=OutputFile(), metavar="PREFIX", help="Write PREFIX.RANK.et with simulated times."
 )
-@what_if.options
-@options.compile_options
-@options.no_verify_option
+@what_if.option
 @options.json_option
 def sim_step(
     path: str,
     machine: str,
-    nodes: int | None,
-    preset: str | None,
-    uses: dict[str, str],
+    uses: dict[str, options.Asked],
     table_path: str | None,
     groups_path: str | None,
     out: str | None,
     changes: what_if.Changes,
     as_json: bool,
-    no_verify: bool,
-    how: options.CompileOptions,
 ) -> int:
     """Predict the time of a training step, and how much of its communication is exposed.
 
@@ -94,15 +88,13 @@ def sim_step(
     A collective is executed by the program of --use, or else of the table of --table; it is simulated, and shares links
     with what else is under way. Without either it takes NCCL's time, from the last rank's call on, as if it were alone.
     """
-    topology = load_machine(machine, nodes, changes.without)
-    on = changes.applied(platform(topology, preset))
-    changes = changes.jittered(topology.rank_count)
+    on, changes = changes.on(machine)
     disturbance = changes.disturbance
     with output.working("reading"):
-        traces = chakra.read_all(path, topology.rank_count)
+        traces = chakra.read_all(path, on.topology.rank_count)
         groups = None if groups_path is None else chakra.read_groups(groups_path)
     table = None if table_path is None else Table.read(table_path)
-    choose = _Chooser(on, uses, table, variants.limited(how, on), prove=not no_verify)
+    choose = _Chooser(on, uses, table)
     with output.working("simulating"):
         found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
     changes.check_effect({program.protocol for program in choose.programs})
@@ -127,10 +119,8 @@ class _Chooser:
     """Names what executes a collective: the program of the command line, of a table, or NCCL."""
 
     on: Platform
-    uses: dict[str, str]
+    uses: dict[str, options.Asked]
     table: Table | None
-    how: options.CompileOptions
-    prove: bool
     _made: dict[tuple[str, tuple[int, ...]], Simulation] = field(default_factory=dict[Any, Simulation])
     _nccl: dict[tuple[str, tuple[int, ...]], Nccl] = field(default_factory=dict[Any, Nccl])
     _chosen: dict[tuple[str, tuple[int, ...], int], Chosen] = field(default_factory=dict[Any, Chosen])
@@ -146,12 +136,12 @@ class _Chooser:
         if what == MESSAGE:
             return Chosen("send and receive", self._simulation("send and receive", ranks, _message))
         if what in self.uses:
-            spec = self.uses[what]
-            simulation = self._simulation(spec, ranks, self._compiled)
+            asked = self.uses[what]
+            simulation = self._simulation(asked.text, ranks, lambda machine: self._compiled(asked, machine))
             served = simulation.program.collective.name
             if served != what:
-                raise click.UsageError(f"--use {what}={spec}: this is a program for {served}")
-            return Chosen(spec, simulation)
+                raise click.UsageError(f"--use {what}={asked.text}: this is a program for {served}")
+            return Chosen(asked.text, simulation)
         if self.table is not None:
             return self._of_table(what, ranks, size)
         try:
@@ -193,19 +183,19 @@ class _Chooser:
         choice = self.table.choose(what, ranks=len(ranks), size=size, in_place=False, nodes=nodes, ranks_per_node=each)
         spec = choice.row.spec
 
-        def compiled(_label: str, _topology: Topology) -> Program:
-            return spec.compile(len(ranks), nodes=nodes, prove=self.prove)
+        def compiled(_topology: Topology) -> Program:
+            return spec.compile(len(ranks), nodes=nodes)
 
         return Chosen(f"{spec.algorithm} of the table", self._simulation(repr(spec), ranks, compiled))
 
-    def _simulation(self, label: str, ranks: tuple[int, ...], make: Any) -> Simulation:
+    def _simulation(self, label: str, ranks: tuple[int, ...], make: Callable[[Topology], Any]) -> Simulation:
         key = label, ranks
         if key not in self._made:
-            self._made[key] = Simulation(make(label, _part(self.on.topology, ranks)), self.on, ranks=ranks)
+            self._made[key] = Simulation(make(_part(self.on.topology, ranks)), self.on, ranks=ranks)
         return self._made[key]
 
-    def _compiled(self, spec: str, topology: Topology) -> Any:
-        return variants.proven(spec, self.how, topology, prove=self.prove)
+    def _compiled(self, asked: options.Asked, topology: Topology) -> Program:
+        return variants.proven(variants.limited(asked, self.on), topology)
 
 
 def _part(topology: Topology, ranks: tuple[int, ...]) -> Topology:
@@ -214,7 +204,7 @@ def _part(topology: Topology, ranks: tuple[int, ...]) -> Topology:
     return without_ranks(topology, ranks=others) if others else topology
 
 
-def _message(_label: str, _topology: Topology) -> Any:
+def _message(_topology: Topology) -> Any:
     """A message from rank 0 to rank 1."""
     return gc3.compile(algorithms.load("alltonext"), N=1, G=2)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3.cli import completion, options, output, sizes, variants, what_if
+from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli.command import Command
-from gc3.cli.machine import load_machine, machine_options
-from gc3.sim import Part, Simulation, Together, platform
+from gc3.cli.machine import machine_option
+from gc3.sim import Part, Simulation, Together
 from gc3.sim import together as simulated
 from gc3.sim.trust import trust
 from gc3.topologies.without import without
@@ -30,7 +30,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 class _Call:
     """A program on the command line: what it is, and its ranks, start and size (None: that of the row)."""
 
-    spec: str
+    spec: options.Asked
     label: str
     ranks: Sequence[int] | None
     start_s: float
@@ -42,33 +42,27 @@ class _Call:
     cls=Command,
     short_help="Predict the times of programs that run at once.",
     examples=[
-        "gc3 sim together ring_allreduce two_step_alltoall -t ndv4 --nodes 2 -b 1MiB -e 64MiB",
+        "gc3 sim together ring_allreduce two_step_alltoall -t ndv4:N=2 -b 1MiB -e 64MiB",
         "gc3 sim together ring_allreduce:instances=8 direct_alltoall:start=20us,size=16MiB -t ndv4 -b 64MiB -e 64MiB",
         "gc3 sim together ring_allreduce:ranks=0-3 ring_allreduce:ranks=2-5 -t mi300x -b 1MiB -e 1MiB --json",
-        "gc3 sim together direct_allgather ring_allreduce -t ndv4 -b 64MiB -e 64MiB --background 0-1=20GB/s",
+        "gc3 sim together direct_allgather ring_allreduce -t ndv4 -b 64MiB -e 64MiB --what-if background=0-1:20GB/s",
     ],
 )
-@click.argument("specs", metavar="PROGRAM...", nargs=-1, required=True, shell_complete=completion.programs)
-@machine_options
-@sizes.range_options
-@what_if.options
+@options.program_argument("specs", "PROGRAM", _OWN, many=True, unproven=True)
+@machine_option(required=True)
+@sizes.range_options()
+@what_if.option
 @options.dtype_option
-@options.compile_options
-@options.no_verify_option
 @options.json_option
 def together(
-    specs: Sequence[str],
+    specs: Sequence[options.Asked],
     machine: str,
-    nodes: int | None,
-    preset: str | None,
     min_size: int,
     max_size: int,
     factor: int,
     dtype: str,
     changes: what_if.Changes,
     as_json: bool,
-    no_verify: bool,
-    how: options.CompileOptions,
 ) -> int:
     """Predict the time of each PROGRAM while all of them run at once, and of each alone.
 
@@ -79,14 +73,11 @@ def together(
     Programs share links and NICs. A GPU holds only so many threadblocks: a rank begins a program when the others
     running on it leave room.
     """
-    topology = load_machine(machine, nodes, changes.without)
-    on = changes.applied(platform(topology, preset))
-    changes = changes.jittered(topology.rank_count)
+    on, changes = changes.on(machine)
     disturbance = changes.disturbance
     wanted = sizes.in_range(min_size, max_size, factor)
-    calls = _calls(specs, topology)
-    variants.check_taken(how, [call.spec for call in calls])
-    simulations = [_simulation(call, on, variants.limited(how, on), prove=not no_verify) for call in calls]
+    calls = _calls(specs, on.topology)
+    simulations = [_simulation(call, on) for call in calls]
     changes.check_effect({s.program.protocol for s in simulations})
     changed = changes.described()
     if not as_json:
@@ -106,23 +97,20 @@ def together(
     return 0
 
 
-def _calls(specs: Sequence[str], topology: Topology) -> list[_Call]:
-    labels = variants.labels(specs)
-    uses, seen = Counter(specs), Counter[str]()
+def _calls(specs: Sequence[options.Asked], topology: Topology) -> list[_Call]:
+    texts = [spec.text for spec in specs]
+    labels, uses, seen = variants.labels(texts), Counter(texts), Counter[str]()
     found: list[_Call] = []
     for spec in specs:
-        name, pairs = variants.split(spec)
-        own = {key: pairs.pop(key) for key in _OWN if key in pairs}
-        seen[spec] += 1
-        label = labels[spec] if uses[spec] == 1 else f"{labels[spec]} #{seen[spec]}"
-        rest = ",".join(f"{key}={value}" for key, value in pairs.items())
+        seen[spec.text] += 1
+        label = labels[spec.text] if uses[spec.text] == 1 else f"{labels[spec.text]} #{seen[spec.text]}"
         found.append(
             _Call(
-                f"{name}:{rest}" if rest else name,
+                spec,
                 label,
-                _ranks(own["ranks"], topology) if "ranks" in own else None,
-                what_if.time(own["start"]) if "start" in own else 0.0,
-                sizes.Size().convert(own["size"], None, None) if "size" in own else None,
+                _ranks(spec.own["ranks"], topology) if "ranks" in spec.own else None,
+                what_if.time(spec.own["start"]) if "start" in spec.own else 0.0,
+                sizes.Size().convert(spec.own["size"], None, None) if "size" in spec.own else None,
             )
         )
     return found
@@ -145,12 +133,12 @@ def _ranks(text: str, topology: Topology) -> list[int]:
     return found
 
 
-def _simulation(call: _Call, on: Platform, how: options.CompileOptions, *, prove: bool) -> Simulation:
+def _simulation(call: _Call, on: Platform) -> Simulation:
     topology = on.topology
     if call.ranks is not None:
         # R, N and G are those of the machine that these ranks would be alone.
         topology = without(topology, ranks=set(range(topology.rank_count)) - set(call.ranks))
-    return Simulation(variants.proven(call.spec, how, topology, prove=prove), on, ranks=call.ranks)
+    return Simulation(variants.proven(variants.limited(call.spec, on), topology), on, ranks=call.ranks)
 
 
 def _print_head(on: Platform, trusted: str, changed: str) -> None:

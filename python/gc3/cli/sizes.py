@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,29 +64,37 @@ class Scratch(_ScratchType):
             self.fail(str(problem), param, ctx)
 
 
-def range_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the arguments of `in_range`."""
-    for option in (
-        click.option(
-            "-f",
-            "--factor",
-            type=click.IntRange(min=2),
-            default=4,
-            show_default=True,
-            help="Multiply the size by this from row to row.",
-        ),
-        click.option("-e", "--max-size", type=Size(), default="1GiB", show_default=True, help="Largest size."),
-        click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size."),
-    ):
-        command = option(command)
-    return command
+def range_options(largest: str = "1GiB") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns what gives a command the arguments of `in_range`."""
+
+    def wrap(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option(
+                "-f",
+                "--factor",
+                type=click.IntRange(min=2),
+                default=4,
+                show_default=True,
+                help="Multiply the size by this from row to row.",
+            ),
+            click.option("-e", "--max-size", type=Size(), default=largest, show_default=True, help="Largest size."),
+            click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size."),
+        ):
+            command = option(command)
+        return command
+
+    return wrap
 
 
-def in_range(min_size: int, max_size: int, factor: int) -> list[int]:
-    """Returns the sizes of the rows of a table."""
+def in_range(min_size: int, max_size: int, factor: int, *, most: int | None = None) -> list[int]:
+    """Returns the sizes of the rows of a table, of which there may be at most so many."""
     if max_size < min_size:
         raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
-    return list(measure.sizes(min_size, max_size, factor=factor))
+    growing = measure.sizes(min_size, max_size, factor=factor)
+    wanted = list(growing if most is None else islice(growing, most + 1))
+    if most is not None and len(wanted) > most:
+        raise click.UsageError(f"that makes more than {most} sizes: raise -f/--factor")
+    return wanted
 
 
 def fit(model: _core.Collective, size: int, dtype: str) -> tuple[int, str | None]:

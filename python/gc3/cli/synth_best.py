@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import click
 
 from gc3 import collectives, datatypes, errors, synth
 from gc3.cli import copies, in_switch, options, output, sizes
-from gc3.cli.command import Command
+from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED, alarm
-from gc3.cli.machine import load_machine, machine_options
+from gc3.cli.machine import machine_option
 from gc3.cli.tables import write_table
-from gc3.runtime import measure
+from gc3.cli.variants import load_platform
 from gc3.runtime.scratch import ScratchLimit
-from gc3.sim import Platform, platform
+from gc3.sim import Platform
 from gc3.support import files
 from gc3.support.words import counted
 from gc3.tune import Best, schedules, table
@@ -33,23 +34,40 @@ _SECONDS = 60.0  # for schedules of a collective, without a limit
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    names: tuple[str, ...]
+    machine: str
+    min_size: int
+    max_size: int
+    factor: int
+    file: str
+    root: int
+    max_threadblocks: int | None
+    max_scratch: ScratchLimit | None
+    protocols: tuple[str, ...]
+    target: str | None
+    time_limit: float | None
+    seed: int
+    as_json: bool
+
+
 @click.command(
     "best",
     cls=Command,
     examples=[
         "gc3 synth best allgather --topology dgx1 -b 1KiB -e 1GiB -o table.json",
-        "gc3 synth best allreduce,alltoall --topology ndv2 --nodes 2 --time-limit 300 -o table.json --json",
+        "gc3 synth best allreduce,alltoall --topology ndv2:N=2 --time-limit 300 -o table.json --json",
         "gc3 synth best alltoall --topology dgx1 --max-scratch 32MiB -o small.json",
         "gc3 synth best allreduce --topology dgx1 --target msccl --max-threadblocks 32 -o for_msccl.json",
     ],
     short_help="Find the fastest programs for a machine, synthesized or the library's, as a selection table.",
 )
 @click.argument("names", metavar="COLLECTIVE,...", type=options.Names(tuple(collectives.BUILTIN)))
-@machine_options
-@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
-@click.option("-e", "--max-size", type=sizes.Size(), default="1GiB", show_default=True, help="Largest size.")
-@click.option("-f", "--factor", type=click.IntRange(min=2), default=4, show_default=True,
-              help="Multiply the size by this from row to row.")  # fmt: skip
+@machine_option(required=True)
+@sizes.range_options()
 @click.option("-o", "--output", "file", type=OutputFile(".json"), metavar="FILE.json", required=True,
               help="The table to write; its programs are written to the folder FILE.programs.")  # fmt: skip
 @click.option("--root", type=click.IntRange(min=0), default=0, show_default=True, help="Of rooted collectives.")
@@ -63,29 +81,13 @@ _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
               help="Those that programs may have, as far as the machine has them, or all; Simple always. With Pull "
               "receivers load messages; with Copy, copy engines move them, straight to where they belong.")  # fmt: skip
 @click.option("--target", type=click.Choice(["msccl", "azure", "rccl"]),
-              help="Only programs that this runtime runs, for `gc3 table export --xml`.")  # fmt: skip
+              help="Only programs that this runtime runs, for `gc3 export`.")  # fmt: skip
 @click.option("--time-limit", type=options.Positive(), metavar="SECONDS",
               help="Seconds for the search; what was found is then proven and written.  [default: none]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")
 @options.json_option
-def best(
-    names: tuple[str, ...],
-    machine: str,
-    nodes: int | None,
-    preset: str | None,
-    min_size: int,
-    max_size: int,
-    factor: int,
-    file: str,
-    root: int,
-    max_threadblocks: int | None,
-    max_scratch: ScratchLimit | None,
-    protocols: tuple[str, ...],
-    target: str | None,
-    time_limit: float | None,
-    seed: int,
-    as_json: bool,
-) -> int:
+@gathered(_Given)
+def best(given: _Given) -> int:
     """Find the fastest program of each COLLECTIVE for every size on a machine, as far as the simulator can tell.
 
     Compares the library's programs with synthesized ones, of few steps, pipelined over trees and composed of schedules
@@ -93,31 +95,30 @@ def best(
     for `gc3.init(table=...)`, `gc3 tune --with` and `gc3 table`. Synthesized programs are proven, and are in files
     beside it. Ctrl-C writes what was found.
     """
-    if min_size == 0:
+    file, seed = given.file, given.seed
+    if given.min_size == 0:
         raise click.UsageError("the smallest size is 0: give one above 0")
-    if max_size < min_size:
-        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
+    wanted = sizes.in_range(given.min_size, given.max_size, given.factor)
     if files.is_device(file):
         raise click.UsageError(f"'{file}' is no file: programs are written to a folder beside the table")
-    on = platform(load_machine(machine, nodes), preset)
+    on = load_platform(given.machine)
     if on.topology.rank_count == 1:
         raise click.UsageError(f"{on.topology.name} has one rank, which needs no program")
-    if root >= on.topology.rank_count:
-        raise click.UsageError(f"{on.topology.name} has no rank {root}")
-    wanted = list(measure.sizes(min_size, max_size, factor=factor))
+    if given.root >= on.topology.rank_count:
+        raise click.UsageError(f"{on.topology.name} has no rank {given.root}")
     searches = [
         Best(
             name,
             on,
-            root if collectives.get(name).rooted else 0,
-            threadblocks=max_threadblocks or 0,
-            target=target,
-            scratch=max_scratch,
-            protocols=protocols,
+            given.root if collectives.get(name).rooted else 0,
+            threadblocks=given.max_threadblocks or 0,
+            target=given.target,
+            scratch=given.max_scratch,
+            protocols=given.protocols,
         )
-        for name in dict.fromkeys(names)
+        for name in dict.fromkeys(given.names)
     ]
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = math.inf if given.time_limit is None else time.monotonic() + given.time_limit
     interrupted = False
     rows: list[dict[str, Any]] = []
     bounds: dict[str, LinkBound | None] = {}
@@ -134,7 +135,7 @@ def best(
             rows += search.rows(file, wanted, complete=all(size in search.searched for size in wanted))
     complete = not interrupted and all(size in search.searched for search in searches for size in wanted)
     written = _write(file, rows, complete=complete)
-    if as_json:
+    if given.as_json:
         points = [
             _data(search, search.found[size], bounds.get(search.collective))
             for search in searches

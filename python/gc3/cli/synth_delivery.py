@@ -40,9 +40,7 @@ class Delivery:
         pipelined: Whether this search is --pipelined.
         spec: The topology, as it is written in a command.
         path: The file or folder, if any.
-        run: Whether to run it.
-        size: S of that run, in bytes.
-        brief: Leave out the long parts.
+        run: S of a run in bytes; None: it is not run.
         compiling: Options of the compiler.
         as_json: Print one JSON document.
     """
@@ -51,9 +49,7 @@ class Delivery:
     pipelined: bool
     spec: str
     path: str | None
-    run: bool
-    size: int
-    brief: bool
+    run: int | None
     compiling: dict[str, Any]
     as_json: bool
 
@@ -70,7 +66,7 @@ def show_open(task: synth.Task, outcome: synth.Outcome, delivery: Delivery) -> N
     if least is not None:
         known["least_scratch_share"] = str(least)
     if delivery.as_json:
-        output.emit({**outcome_data(outcome, None, full=False), **known})
+        output.emit({**outcome_data(outcome, None), **known})
         return
     click.secho(f"open: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
     click.echo(f"so far: {so_far}")
@@ -86,7 +82,7 @@ def show_too_large(collective: str, spec: str, *, as_json: bool) -> int:
     """Prints that the time limit was reached before a search could begin; returns the exit code."""
     outcome = synth.Outcome(synth.OPEN, None, "the time limit was reached before the search began", None, 0.0)
     if as_json:
-        output.emit(outcome_data(outcome, None, full=False))
+        output.emit(outcome_data(outcome, None))
     else:
         click.secho(f"open: {outcome.how}", fg="yellow")
         click.echo(f"next: a larger --time-limit: {collective} on {spec} is large")
@@ -100,11 +96,11 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
         return 1
     if outcome.result is None:
         if delivery.as_json:
-            output.emit(outcome_data(outcome, bound, full=False))
+            output.emit(outcome_data(outcome, bound))
         else:
             heading = "none found" if outcome.composed else "impossible"
             click.secho(f"{heading}: {outcome.how} ({outcome.seconds:.2f} s)", fg="yellow")
-            click.echo("next: --least-steps finds the fewest steps; without --rounds, --steps finds the fewest rounds")
+            click.echo("next: --steps least finds the fewest steps; without --rounds, --steps finds the fewest rounds")
         return 1
     made = outcome.result
     overall = task.any_steps()
@@ -114,13 +110,13 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
     program.verify()
     if delivery.path is not None:
         synth_files.write(made, delivery.path, program.save)
-    compared = synth_files.run(made, program, delivery.size) if delivery.run else None
+    compared = None if delivery.run is None else synth_files.run(made, program, delivery.run)
     if delivery.as_json:
-        data = outcome_data(outcome, bound, full=not delivery.brief)
+        data = outcome_data(outcome, bound)
         data["least_rounds"] = int(sized.rounds)
         output.emit({**data, "program": program.info(), "file": delivery.path, "checked_elements": compared})
         return 0
-    show_outcome(outcome, bound, task.any_algorithm_steps(), overall, sized, brief=delivery.brief)
+    show_outcome(outcome, bound, task.any_algorithm_steps(), overall, sized)
     click.echo(scratch_of(program))
     click.echo(report.describe(program))
     if compared is not None:
@@ -214,9 +210,9 @@ def _deliver_point(point: synth.Point, delivery: Delivery, tell: output.Watch) -
     program.verify()
     if delivery.path is not None:
         synth_files.write(made, str(synth_files.file_of(point, delivery.path)), program.save)
-    if delivery.run:
+    if delivery.run is not None:
         with tell.aside():
-            compared = synth_files.run(made, program, delivery.size)
+            compared = synth_files.run(made, program, delivery.run)
     if not delivery.as_json:
         with tell.aside():
             show_point(point, program, compared)

@@ -10,11 +10,8 @@ import click
 from gc3.runtime import scratch
 from gc3.runtime.program import Program
 from gc3.support.words import counted
-from gc3.synth import Bound, Network, Outcome, Point, Task
-from gc3.synth.result import Result
+from gc3.synth import Bound, Outcome, Point, Task
 
-_MATRIX_RANKS = 32
-_PER_LINE = 4
 TIME_WAS_UP = "the time limit was reached: raise --time-limit to continue"
 
 
@@ -24,8 +21,8 @@ def composed_of(collective: str) -> str:
     return f"a {halves[0]}, then {halves[1]}: least and fewest refer to algorithms of this form"
 
 
-def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[str, Any]:
-    """Returns an outcome as plain data, with its sends if it is to be complete."""
+def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
+    """Returns an outcome as plain data, with its sends."""
     data: dict[str, Any] = {"status": outcome.status, "how": outcome.how, "seconds": outcome.seconds}
     made = outcome.result
     if made is not None and bound is not None:
@@ -42,9 +39,8 @@ def outcome_data(outcome: Outcome, bound: Bound | None, *, full: bool) -> dict[s
             "least_ratio_in_steps": str(bound.rounds),
             "proof": bound.proof,
             "of_compositions": outcome.composed,
+            "sends": [list(map(list, sends)) for sends in made.schedule.steps],
         }
-        if full:
-            data["sends"] = [list(map(list, sends)) for sends in made.schedule.steps]
     return data
 
 
@@ -99,13 +95,11 @@ def ended_because(task: Task, points: list[Point], least: int, most_steps: int) 
     if task.session.left <= 0:
         return TIME_WAS_UP
     if most_steps < least:
-        return f"no algorithm has only {counted(most_steps, 'step')}: give --max-steps {least} or more"
-    return f"ended at {counted(most_steps, 'step')}: raise --max-steps to continue"
+        return f"no algorithm has only {counted(most_steps, 'step')}: give --steps {least} or more"
+    return f"ended at {counted(most_steps, 'step')}: raise --steps to continue"
 
 
-def show_outcome(
-    outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, sized: Bound, *, brief: bool
-) -> None:
+def show_outcome(outcome: Outcome, bound: Bound | None, fewest_steps: int, overall: Bound, sized: Bound) -> None:
     """Prints the result, and the proof of its quality.
 
     Args:
@@ -114,7 +108,6 @@ def show_outcome(
         fewest_steps: The fewest steps of any algorithm.
         overall: The bound of R/C of any algorithm in any number of steps.
         sized: The bound of R of any algorithm with these chunks.
-        brief: Leave out the long parts.
     """
     made = outcome.result
     if made is None or bound is None:
@@ -146,37 +139,6 @@ def show_outcome(
         click.echo(
             f"any algorithm in any number of steps takes at least R/C = {_decimal(overall.rounds)}: {overall.proof}"
         )
-    if not brief:
-        _show_sends(made)
-        _show_network(made.network)
-        _show_use(made)
-
-
-def _show_sends(made: Result) -> None:
-    for line in made.sends_text():
-        click.echo(line)
-
-
-def _show_network(network: Network) -> None:
-    if network.ranks > _MATRIX_RANKS:
-        click.echo(f"topology: {len(network.edges)} links of {network.ranks} ranks")
-        return
-    click.echo("topology, chunks per round from row to column:")
-    capacity = dict(zip(network.edges, network.capacity, strict=True))
-    for src in range(network.ranks):
-        click.echo(
-            "  " + " ".join(f"{_decimal(Fraction(capacity.get((src, dst), 0))):>3}" for dst in range(network.ranks))
-        )
-    shared = [(members, chunks) for members, chunks in network.bounds if len(members) > 1]
-    for members, chunks in shared:
-        shown = ", ".join(f"{a}->{b}" for a, b in (network.edges[e] for e in members[:_PER_LINE]))
-        click.echo(f"  together {_decimal(Fraction(chunks))}: {shown}{', ...' if len(members) > _PER_LINE else ''}")
-
-
-def _show_use(made: Result) -> None:
-    click.echo("step  rounds  sends  use of the links")
-    for step, (rounds, sends, part) in enumerate(made.use()):
-        click.echo(f"{step:4d}  {rounds:6d}  {sends:5d}  {part:6.1%}")
 
 
 def _decimal(value: Fraction) -> str:

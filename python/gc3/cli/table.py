@@ -12,7 +12,7 @@ from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
 from gc3.comm import kept
-from gc3.comm.export import entries, export_xml
+from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
 from gc3.comm.selection import TRANSPORTS, Row, Table, read_rows
 from gc3.support.words import counted
@@ -22,7 +22,7 @@ _PROVEN_RANKS = 16  # rows are compiled and proven up to this many ranks
 
 @click.group("table")
 def table() -> None:
-    """Show, check or export selection tables.
+    """Show, check or compile selection tables.
 
     A communicator (`gc3.init()`) uses the first row that fits a call. See docs/selection.md for the file format.
     """
@@ -38,11 +38,11 @@ def table() -> None:
         "gc3 table show mine.json --collective allreduce --ranks 2,4",
         "gc3 table show --collective allreduce --ranks 4 --size 1MiB",
         "gc3 table show --collective allreduce --ranks 4 --nodes 2 --transport tcp --size 1MiB",
-        "gc3 table show --learned",
-        "gc3 table show --engine threads --collective allreduce --ranks 4 --size 1MiB",
+        "gc3 table show learned",
+        "gc3 table show threads --collective allreduce --ranks 4 --size 1MiB",
     ],
 )
-@click.argument("file", required=False)
+@click.argument("table_name", metavar="[FILE|threads|processes|learned]", required=False)
 @click.option("--collective", type=click.Choice(list(collectives.BUILTIN)), help="Only rows of this collective.")
 @click.option("--ranks", type=options.Counts(), metavar="N,...", help="Only rows for these numbers of ranks.")
 @click.option("--size", type=sizes.Size(), help="S of one call: show which row serves it, and why.")
@@ -51,31 +51,28 @@ def table() -> None:
     "--nodes", type=click.IntRange(1), help="A call of ranks on so many hosts, as many on each.  [default: 1]"
 )
 @click.option("--transport", type=click.Choice(TRANSPORTS), help="What carries messages between these hosts.")
-@click.option(
-    "--engine",
-    type=click.Choice(options.ENGINES),
-    help="The table in force on this machine: what `gc3 tune` has kept for this engine, if anything, comes first.",
-)
-@click.option("--learned", is_flag=True, help="What gc3.init(adapt=True) has learned on this machine.")
 @options.json_option
 def show(
-    file: str | None,
+    table_name: str | None,
     collective: str | None,
     ranks: tuple[int, ...] | None,
     size: int | None,
     in_place: bool,
     nodes: int | None,
     transport: str | None,
-    engine: str | None,
-    learned: bool,
     as_json: bool,
 ) -> None:
-    """Show the default table, or FILE or what was tuned for an engine followed by the default one."""
-    if (file is not None) + (engine is not None) + learned > 1:
-        raise click.UsageError("FILE, --engine and --learned name different tables: give one of them")
-    found = Table.read(file) if file is not None else kept.in_force(engine) if engine else Table.default()
-    if learned:
-        found = Table(kept.read_learned())
+    """Show the default table, or FILE followed by the default one.
+
+    threads or processes: the table in force on this machine for this engine, in which what `gc3 tune` has kept comes
+    first; learned: what gc3.init(adapt=True) has learned on this machine.
+    """
+    if table_name is None:
+        found = Table.default()
+    elif table_name in options.ENGINES:
+        found = kept.in_force(table_name)
+    else:
+        found = Table(kept.read_learned()) if table_name == "learned" else Table.read(table_name)
     rows = [row for row in found.rows if collective in (None, row.collective) and _is_for(row, ranks)]
     if size is not None:
         if collective is None or ranks is None or len(ranks) != 1:
@@ -142,11 +139,10 @@ def check(file: str, as_json: bool) -> int:
 @table.command(
     "export",
     cls=Command,
-    short_help="Compile a table for C++ programs, or as MSCCL XML.",
+    short_help="Compile a table for C++ programs.",
     examples=[
         "gc3 table export -o programs",
         "gc3 table export mine.json --ranks 2,4 -o programs",
-        "gc3 table export mine.json --ranks 8 --xml rccl -o xml",
     ],
 )
 @click.argument("file", required=False)
@@ -162,20 +158,12 @@ def check(file: str, as_json: bool) -> int:
     metavar="FOLDER",
     help="The folder to write to; created if needed.",
 )
-@click.option(
-    "--xml",
-    "target",
-    type=click.Choice(["msccl", "azure", "rccl"]),
-    help="Instead write the rows of FILE as MSCCL XML for this runtime, each with its range of sizes.",
-)
 @options.json_option
-def export(file: str | None, ranks: tuple[int, ...], folder: str, target: str | None, as_json: bool) -> int:
+def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool) -> int:
     """Compile the default table, or FILE followed by the default one, for C++ programs.
 
     A program that uses cpp/gc3/gc3.h names FOLDER in its options. See docs/cpp.md.
     """
-    if target is not None:
-        return _export_xml(file, ranks, folder, target, as_json)
     found = Table.default() if file is None else Table.read(file)
     with output.progress("compiling", len(entries(found.rows, ranks)), printing=False) as begin:
         calls, files = export_table(found, ranks, Path(folder), begin)
@@ -184,21 +172,6 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, target: str | 
     else:
         click.echo(f"{counted(files, 'program')} for {calls} kinds of calls in {folder}")
     return 0
-
-
-def _export_xml(file: str | None, ranks: tuple[int, ...], folder: str, target: str, as_json: bool) -> int:
-    if file is None:
-        raise click.UsageError("--xml needs a FILE: the default table is for CPUs")
-    rows = read_rows(file)
-    with output.progress("writing", len(entries(rows, ranks)), printing=False) as begin:
-        written, refused = export_xml(rows, ranks, target, Path(folder), begin)
-    if as_json:
-        output.emit({"folder": folder, "ranks": ranks, "files": [path.name for path in written], "refused": refused})
-    else:
-        for text in refused:
-            output.remark(f"{target} cannot run {text}")
-        click.echo(f"{counted(len(written), 'file')} in {folder}")
-    return 0 if written else 1
 
 
 def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:

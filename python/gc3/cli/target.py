@@ -51,19 +51,19 @@ def is_collective(spec: str, options: CompileOptions) -> bool:
 
 def selected(spec: str, options: CompileOptions, *, size: int, engine: str) -> Selected:
     """Returns the program by which `engine` serves calls of the collective `spec` with S = `size` bytes."""
-    useless = [name for name in options.only_for_algorithms() if name != "-D"]
-    useless += ["--collective"] * (options.collective is not None) + ["arguments after --"] * bool(options.script)
+    useless = [key for key in options.only_for_algorithms() if key not in options.parameters]
+    useless += ["collective"] * (options.collective is not None) + ["arguments after --"] * bool(options.script)
     if useless:
         raise click.UsageError(f"'{spec}' is a collective, whose program the table has: {useless[0]} cannot change it")
     given = dict(options.parameters)
     ranks, root = given.pop("R", None), given.pop("root", 0)
     if ranks is None or given or (root and not collectives.get(spec).rooted):
-        rooted = " and -D root=N" if collectives.get(spec).rooted else ""
+        rooted = ",root=N" if collectives.get(spec).rooted else ""
         same = algorithms.catalogue().get(spec)
         also = f"; the algorithm of that name takes {same.signature()}" if same else ""
-        raise click.UsageError(f"'{spec}' is a collective: it takes -D R=N, the number of ranks{rooted}{also}")
+        raise click.UsageError(f"'{spec}' is a collective: write {spec}:R=N{rooted}, with the number of ranks{also}")
     if not 0 <= root < ranks:
-        raise click.UsageError(f"-D R={ranks}, root={root}: there is no such rank")
+        raise click.UsageError(f"R={ranks}, root={root}: there is no such rank")
     with working(f"compiling the program for {spec}"):
         return select(engine, spec, ranks=ranks, size=size, in_place=options.in_place or False, root=root)
 
@@ -82,12 +82,11 @@ def is_script(spec: str) -> bool:
 def _scripted(spec: str, options: CompileOptions) -> mscclang.MSCCLProgram:
     """Runs a script of MSCCLang and returns the program of it that `spec` names."""
     path, _, which = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
-    useless = ["-D"] * bool(options.parameters) + ["--protocol"] * bool(options.protocol)
-    useless += ["--in-place or --out-of-place"] * (options.in_place is not None)
+    useless = [*options.parameters, *(key for key in ("protocol", "in_place") if getattr(options, key) is not None)]
     if useless:
         raise click.UsageError(f"{', '.join(useless)}: '{path}' decides that itself; its arguments follow after --")
     if options.collective is not None:
-        raise click.UsageError(f"'{path}' names its collective: --collective cannot change it")
+        raise click.UsageError(f"'{path}' names its collective: collective= cannot change it")
     try:
         programs = blaming_the_user(path, lambda: mscclang.run(path, options.script))
     except mscclang.ArgumentsRefused as refused:
@@ -114,7 +113,7 @@ def _scripted(spec: str, options: CompileOptions) -> mscclang.MSCCLProgram:
 def _of_script(spec: str, options: CompileOptions, work: Callable[[mscclang.MSCCLProgram], T]) -> T:
     if options.window is not None:
         raise click.UsageError(
-            f"'{spec}' is a script of MSCCLang, which has an order of its own: --window does not apply"
+            f"'{spec}' is a script of MSCCLang, which has an order of its own: window does not apply"
         )
     program = _scripted(spec, options)
     return blaming_the_user(spec, lambda: work(program))
@@ -135,10 +134,11 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         in_place: Overrides that of `options` if not None.
     """
     mode = options.in_place if in_place is None else in_place
+    slots = slots or options.slots or 0
     if is_script(spec):
         threadblocks = options.max_threadblocks or 0
         return _of_script(
-            spec, options, lambda p: p.compiled(options.instances, threadblocks, slots, fuse=options.fuse)
+            spec, options, lambda p: p.compiled(options.instances, threadblocks, slots, fuse=options.fuse is not False)
         )
     _takes_no_arguments(spec, options)
     if is_program(spec):
@@ -149,7 +149,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
             return Program.load(spec, collective=options.collective or "", in_place=mode)
     chosen = algorithm(spec)
     if options.collective is not None:
-        raise click.UsageError(f"'{spec}' is an algorithm of {chosen.collective_name}: --collective cannot change it")
+        raise click.UsageError(f"'{spec}' is an algorithm of {chosen.collective_name}: collective= cannot change it")
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
         return _written(chosen, options, lambda: lang.compile(chosen, **arguments))
@@ -158,7 +158,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
 def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program]:
     """Returns the program of `compiled` and, if it comes from a file that allows the other mode, too, that one as well.
 
-    --in-place and --out-of-place restrict it to one.
+    Its in_place restricts it to one.
     """
     first = compiled(spec, options, slots=slots)
     use = first.use
@@ -178,14 +178,16 @@ def demanded(spec: str, options: CompileOptions) -> tuple[str, _core.Collective]
     return chosen.name, _written(chosen, options, lambda: chosen.begin(**given)).model
 
 
-def dumped(spec: str, stage: str, options: CompileOptions, *, slots: int = 0) -> str:
+def dumped(spec: str, stage: str, options: CompileOptions) -> str:
     """Returns the text of a stage of compiling the algorithm that `spec` names."""
     if is_script(spec):
-        limits: dict[str, Any] = {"slots": slots, "max_threadblocks": options.max_threadblocks or 0}
-        return _of_script(spec, options, lambda p: p.dumped(stage, options.instances, fuse=options.fuse, **limits))
+        limits: dict[str, Any] = {"slots": options.slots or 0, "max_threadblocks": options.max_threadblocks or 0}
+        return _of_script(
+            spec, options, lambda p: p.dumped(stage, options.instances, fuse=options.fuse is not False, **limits)
+        )
     _takes_no_arguments(spec, options)
     chosen = algorithm(spec)
-    return _written(chosen, options, lambda: lang.dump(chosen, stage, slots=slots, **options.arguments()))
+    return _written(chosen, options, lambda: lang.dump(chosen, stage, **options.arguments()))
 
 
 def _written(chosen: lang.Algorithm, options: CompileOptions, work: Callable[[], T]) -> T:
@@ -194,7 +196,7 @@ def _written(chosen: lang.Algorithm, options: CompileOptions, work: Callable[[],
     Parameters that an algorithm of the library cannot handle, and parameters that make no valid collective for any
     algorithm, are mistakes on the command line.
     """
-    given = ", ".join(f"-D {name}={value}" for name, value in options.parameters.items())
+    given = ", ".join(f"{name}={value}" for name, value in options.parameters.items())
     try:
         _names_fit(chosen, options)
         return blaming_the_user(chosen.file, work)
@@ -209,4 +211,4 @@ def _names_fit(chosen: lang.Algorithm, options: CompileOptions) -> None:
     try:
         chosen.complete(options.parameters)
     except errors.UserError as problem:
-        raise click.UsageError(f"{problem.diagnostics[0].message} (-D NAME=VALUE)") from problem
+        raise click.UsageError(f"{problem.diagnostics[0].message}: {chosen.name}:NAME=VALUE,...") from problem

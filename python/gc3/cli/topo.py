@@ -21,7 +21,7 @@ from gc3.topologies import plot as drawing
 from gc3.topologies.processors import PROCESSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gc3.topologies import Preset, Topology
 
@@ -29,15 +29,6 @@ _GB = 1e9
 _SHOWN_PAIRS = 4
 _SIZE = 1 << 20
 
-_parameters = click.option(
-    "-D",
-    "parameters",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=options.parse_definitions,
-    shell_complete=completion.parameters,
-    help="A parameter of the preset; once for each.",
-)
 _output_file = click.option(
     "--output", "-o", "path", type=OutputFile(), metavar="FILE", help="Write the topology to this file, as JSON."
 )
@@ -82,20 +73,18 @@ def list_command(as_json: bool) -> None:
     short_help="Show ranks, links and their rates.",
     examples=[
         "gc3 topo show dgx1",
-        "gc3 topo show ndv4 -D N=2",
         "gc3 topo show dgx1 --relation",
         "gc3 topo show ndv4:N=2 --json",
         "gc3 topo show summit -o my_machine.json",
     ],
 )
 @click.argument("spec", shell_complete=completion.machines)
-@_parameters
 @click.option("--relation", is_flag=True, help="SCCL's bandwidth relation: chunks per round over sets of links.")
 @_output_file
 @options.json_option
-def show(spec: str, parameters: dict[str, int], relation: bool, path: str | None, as_json: bool) -> None:
+def show(spec: str, relation: bool, path: str | None, as_json: bool) -> None:
     """Show a topology: its ranks, their links and rates, with sources; with --json in its JSON form."""
-    topology = topologies.load(spec, **parameters)
+    topology = topologies.load(spec)
     if path is not None:
         write_text(path, topologies.dumps(topology))
     if relation:
@@ -129,12 +118,11 @@ def validate(file: str, as_json: bool) -> None:
     cls=Command,
     examples=[
         "gc3 topo plot dgx1 -o dgx1.png",
-        "gc3 topo plot ndv4 -D N=4 -o cluster.svg",
-        "gc3 topo plot ndv4 -D N=2 --load hierarchical_allreduce --size 16MiB -o load.svg",
+        "gc3 topo plot ndv4:N=4 -o cluster.svg",
+        "gc3 topo plot ndv4:N=2 --load hierarchical_allreduce --size 16MiB -o load.svg",
     ],
 )
 @click.argument("spec", shell_complete=completion.machines)
-@_parameters
 @click.option(
     "--output",
     "-o",
@@ -144,57 +132,58 @@ def validate(file: str, as_json: bool) -> None:
     required=True,
     help="The drawing.",
 )
-@click.option("--load", "spec_of_load", metavar="PROGRAM", help="Show the load that this program puts on every link.")
+@click.option(
+    "--load",
+    "spec_of_load",
+    type=options.Program(),
+    metavar="PROGRAM",
+    help="Show the load that this program puts on every link.",
+)
 @click.option("--size", type=sizes.Size(), help="Size S of its call.  [default: 1MiB]")
-@click.option("--title", help="Title of the drawing.  [default: name, parameters and ranks]")
 @options.json_option
-def plot(
-    spec: str,
-    parameters: dict[str, int],
-    path: str,
-    spec_of_load: str | None,
-    size: int | None,
-    title: str | None,
-    as_json: bool,
-) -> None:
+def plot(spec: str, path: str, spec_of_load: options.Asked | None, size: int | None, as_json: bool) -> None:
     """Draw a topology. This needs matplotlib, except with --load, which draws SVG or, with resvg, PNG."""
-    topology = topologies.load(spec, **parameters)
+    topology = topologies.load(spec)
     if spec_of_load is not None:
-        use = _draw_load(topology, spec_of_load, size or _SIZE, path, title)
+        use = _draw_load(topology, spec_of_load, size or _SIZE, path)
         if as_json:
             loaded = {name: {"busy_us": 1e6 * busy, "bytes": moved} for name, (busy, moved) in use.items()}
             output.emit({"file": path, **_summary(topology), "load": loaded})
         else:
-            click.echo(f"the load of {spec_of_load} on {topology.name} drawn to {path}")
+            click.echo(f"the load of {spec_of_load.text} on {topology.name} drawn to {path}")
         return
     if size is not None:
         raise click.UsageError("--size is for --load")
     with output.working("drawing"):
-        drawing.plot(topology, path, title=title)
+        drawing.plot(topology, path)
     if as_json:
         output.emit({"file": path, **_summary(topology)})
     else:
         click.echo(f"{topology.name} drawn to {path}")
 
 
-def _draw_load(
-    topology: Topology, spec: str, size: int, path: str, title: str | None
-) -> Mapping[str, tuple[float, int]]:
-    if title is not None:
-        raise click.UsageError("--title is not for --load")
+def _draw_load(topology: Topology, spec: options.Asked, size: int, path: str) -> Mapping[str, tuple[float, int]]:
     if not path.endswith(svg.FORMATS):
         raise click.UsageError(f"'{path}': the load is drawn as SVG or PNG, so the name must end in .svg or .png")
     svg.check(path)
     if topology.rank_count > loads.MOST_RANKS:
         raise click.UsageError(f"{topology.rank_count} ranks; a drawing of a load has at most {loads.MOST_RANKS}")
     on = platform(topology)
-    program = variants.proven(
-        spec, variants.limited(options.CompileOptions({}, None, None, None, None, None), on), topology
-    )
+    program = variants.proven(variants.limited(spec, on), topology)
     with output.working("simulating"):
         found = Simulation(program, on).run(size, explain=True)
     svg.save(loads.draw(topology, found.use, found.time_s), path)
     return found.use
+
+
+def _rates(_ctx: click.Context, param: click.Parameter, given: Iterable[str]) -> nvidia_smi.Rates:
+    known: dict[str, float] = {}
+    for text in given:
+        link, _, rate = text.partition("=")
+        if link not in ("nvlink", "pcie", "nic"):
+            raise click.BadParameter(f"'{text}' is not LINK=GB/S of nvlink, pcie or nic, as in nvlink=50")
+        known[link] = options.Positive().convert(rate, param, None) * _GB
+    return nvidia_smi.Rates(**known)
 
 
 @topo.command(
@@ -204,34 +193,27 @@ def _draw_load(
     examples=[
         "gc3 topo import nccl_topo.xml -o machine.json",
         "gc3 topo import nccl_topo.xml --nodes 4 --name cluster -o cluster.json",
-        "gc3 topo import topo.txt --nvlink-rate 50 -o machine.json",
+        "gc3 topo import topo.txt --rate nvlink=50 -o machine.json",
     ],
 )
 @click.argument("file")
-@click.option("--format", "kind", type=click.Choice(importing.FORMATS), help="[default: found from the content]")
 @click.option("--name", help="Name of the topology.  [default: that of the file]")
 @click.option(
     "--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="The number of such machines."
 )
 @click.option("--links-only", is_flag=True, help="Leave out the paths over PCIe and CPUs between GPUs.")
-@click.option("--nvlink-rate", type=click.FloatRange(min=0, min_open=True), default=25.0, show_default=True,
-              metavar="GB/S", help="nvidia-smi: rate per NVLink and direction.")  # fmt: skip
-@click.option("--pcie-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="nvidia-smi: rate per PCIe link and direction.  [default: unknown]")  # fmt: skip
-@click.option("--nic-rate", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="nvidia-smi: rate per NIC and direction.  [default: unknown]")  # fmt: skip
+@click.option("--rate", "rates", metavar="LINK=GB/S", multiple=True, callback=_rates,
+              help="nvidia-smi: rate per direction of an nvlink, pcie link or nic; once for each.  [default: "
+              "nvlink=25, others unknown]")  # fmt: skip
 @click.option("--processor", metavar="CLASS", help="Class of the GPUs, such as a100.  [default: that of the file]")
 @_output_file
 @options.json_option
 def import_command(
     file: str,
-    kind: str | None,
     name: str | None,
     nodes: int,
     links_only: bool,
-    nvlink_rate: float,
-    pcie_rate: float | None,
-    nic_rate: float | None,
+    rates: nvidia_smi.Rates,
     processor: str | None,
     path: str | None,
     as_json: bool,
@@ -240,13 +222,8 @@ def import_command(
 
     NCCL writes the XML to the file that NCCL_TOPO_DUMP_FILE names.
     """
-    rates = nvidia_smi.Rates(
-        nvlink_rate * _GB,
-        None if pcie_rate is None else pcie_rate * _GB,
-        None if nic_rate is None else nic_rate * _GB,
-    )
     topology = importing.import_file(
-        file, format=kind, name=name, nodes=nodes, rates=rates, slow_paths=not links_only, processor=processor
+        file, name=name, nodes=nodes, rates=rates, slow_paths=not links_only, processor=processor
     )
     _deliver(topology, path, as_json=as_json)
 
@@ -257,14 +234,14 @@ def import_command(
     short_help="Find the topology of this machine.",
     examples=["gc3 topo probe", "gc3 topo probe --cpu --measure -o this.json"],
 )
-@click.option("--gpu/--cpu", "gpus", default=None, help="[default: GPUs if there are any, otherwise cores]")
+@click.option("--cpu", is_flag=True, help="Cores, also if there are GPUs.")
 @click.option("--measure", is_flag=True, help="Measure how fast cores copy memory.")
 @_output_file
 @options.json_option
-def probe_command(gpus: bool | None, measure: bool, path: str | None, as_json: bool) -> None:
+def probe_command(cpu: bool, measure: bool, path: str | None, as_json: bool) -> None:
     """Find the topology of this machine: its GPUs, or the CPU cores that ranks can run on."""
     with output.working("probing"):
-        topology = probe.probe(gpus=gpus, measure=measure)
+        topology = probe.probe(gpus=False if cpu else None, measure=measure)
     _deliver(topology, path, as_json=as_json)
 
 

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from gc3.cli import completion, engines, options, output, report, sizes, target, variants
-from gc3.cli.command import Command
-from gc3.cli.files import OutputFile, Picture
-from gc3.cli.machine import load_machine, machine_option
+from gc3.cli import engines, options, output, report, sizes, target, variants
+from gc3.cli.command import Command, gathered
+from gc3.cli.files import OutputFile, picture_option
+from gc3.cli.machine import machine_option
 from gc3.report import lanes, svg
 from gc3.runtime.checking import Case
-from gc3.runtime.program import EngineOptions, verify
-from gc3.sim import Simulation, platform, recorded, run_timeline, timeline
+from gc3.runtime.program import verify
+from gc3.sim import Simulation, recorded, run_timeline, timeline
 from gc3.sim.run_timeline import Run
 from gc3.support.files import write_bytes
 
 _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    spec: options.Asked
+    machine: str | None
+    size: int
+    ranks: str | None
+    most: int
+    path: str | None
+    picture: str | None
+    dtype: str
+    op: str
+    engine: options.Engine | None
+    as_json: bool
 
 
 @click.command(
@@ -25,18 +43,15 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     cls=Command,
     examples=[
         "gc3 trace ring_allreduce --topology ndv4 --size 1MiB -o t.json",
-        "gc3 trace hierarchical_allreduce --topology ndv4 --nodes 2 --size 16MiB --only 0,8 -o t.json.gz",
-        "gc3 trace ring_allreduce -D R=4 --engine threads --size 1MiB -o t.json",
+        "gc3 trace hierarchical_allreduce --topology ndv4:N=2 --size 16MiB --only 0,8 -o t.json.gz",
+        "gc3 trace ring_allreduce:R=4 --engine threads --size 1MiB -o t.json",
         "gc3 trace ring_allreduce -t ndv4 --size 64KiB --picture t.svg",
-        "gc3 trace direct_alltoall -D R=4 --engine processes --protocol LL -o t.json",
+        "gc3 trace direct_alltoall:R=4,protocol=LL --engine processes -o t.json",
     ],
 )
-@click.argument("spec", metavar="PROGRAM", shell_complete=completion.programs)
-@machine_option(
-    "Simulate on this machine: a name of `gc3 topo list`, or FILE.json.",
-)
-@click.option("--nodes", type=click.IntRange(min=1), metavar="N", help="Nodes of the machine: its parameter N.")
-@click.option("--preset", metavar="NAME", help="Rates of ranks and protocols.  [default: the machine's own]")
+@options.program_argument(metavar="PROGRAM", unproven=True)
+@options.script_arguments
+@machine_option()
 @click.option("--size", type=sizes.Size(), default="1MiB", show_default=True, help="S: the largest buffer of a rank.")
 @click.option("--only", "ranks", metavar="R,...", help="Only these ranks.  [default: all]")
 @click.option(
@@ -54,38 +69,13 @@ _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
     metavar="FILE",
     help="The file to write: t.json, or compressed t.json.gz.",
 )
-@click.option("--picture", type=Picture(), metavar="FILE.svg|png", help="Also draw the schedule.")
-@options.compile_options
-@options.script_arguments
+@picture_option("Also draw the schedule.")
 @options.dtype_option
 @options.op_option
-@click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice(options.ENGINES),
-    help="Run instead of simulating: ranks are threads of this process, or processes.",
-)
-@options.engine_settings
-@options.no_verify_option
+@options.engine_option(options.ENGINES, None, "Run instead of simulating: threads or processes, as in gc3 run.")
 @options.json_option
-def trace(
-    spec: str,
-    machine: str | None,
-    nodes: int | None,
-    preset: str | None,
-    size: int,
-    ranks: str | None,
-    most: int,
-    path: str | None,
-    picture: str | None,
-    dtype: str,
-    op: str,
-    engine: EngineOptions,
-    engine_name: str | None,
-    no_verify: bool,
-    as_json: bool,
-    how: options.CompileOptions,
-) -> int:
+@gathered(_Given)
+def trace(given: _Given) -> int:
     """Write a timeline of PROGRAM for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
     A rank is shown as a process, a threadblock as a thread, a step as a bar, a message as an arrow from its send to its
@@ -95,19 +85,16 @@ def trace(
     With --topology the program is simulated; PROGRAM is as in gc3 sim. With --engine it runs on this machine, after
     five runs to warm up; PROGRAM is as in gc3 run.
     """
+    path, picture, ranks, most = given.path, given.picture, given.ranks, given.most
     if path is None and picture is None:
         raise click.UsageError("name a file to write: -o t.json, or --picture t.svg")
-    if (machine is None) == (engine_name is None):
-        raise click.UsageError("give --topology to simulate, or --engine to run")
     dropped = 0
-    if engine_name is None:
-        if engine != EngineOptions():
-            raise click.UsageError("--slots, --slot-bytes, --workers, --timeout and --seed are for --engine")
-        run = _simulated(spec, how, machine or "", nodes, preset, size, dtype, prove=not no_verify)
+    if given.engine is None and given.machine is not None:
+        run = _simulated(given, given.machine)
+    elif given.engine is not None and given.machine is None:
+        run, dropped = _recorded(given, given.engine)
     else:
-        if nodes is not None or preset is not None:
-            raise click.UsageError("--nodes and --preset are for --topology")
-        run, dropped = _recorded(spec, how, engine_name, engine, size, dtype, op, most, prove=not no_verify)
+        raise click.UsageError("give --topology to simulate, or --engine to run")
     chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
     with output.working("drawing"):
         made = run_timeline.timeline(run, ranks=chosen, most=most)
@@ -124,56 +111,34 @@ def trace(
         )
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --only and --most")
-    _tell(path, picture, run, made, dropped + made.dropped, as_json=as_json)
+    _tell(path, picture, run, made, dropped + made.dropped, as_json=given.as_json)
     return 0
 
 
-def _simulated(
-    spec: str,
-    how: options.CompileOptions,
-    machine: str,
-    nodes: int | None,
-    preset: str | None,
-    size: int,
-    dtype: str,
-    *,
-    prove: bool,
-) -> Run:
-    topology = load_machine(machine, nodes)
-    variants.check_taken(how, [spec])
-    on = platform(topology, preset)
-    simulation = Simulation(variants.proven(spec, variants.limited(how, on), topology, prove=prove), on)
+def _simulated(given: _Given, machine: str) -> Run:
+    on = variants.load_platform(machine)
+    simulation = Simulation(variants.proven(variants.limited(given.spec, on), on.topology), on)
     with output.working("simulating"):
-        return run_timeline.simulated(simulation, simulation.run(size, dtype=dtype, explain=True))
+        return run_timeline.simulated(simulation, simulation.run(given.size, dtype=given.dtype, explain=True))
 
 
-def _recorded(
-    spec: str,
-    how: options.CompileOptions,
-    engine_name: str,
-    engine: EngineOptions,
-    size: int,
-    dtype: str,
-    op: str,
-    most: int,
-    *,
-    prove: bool,
-) -> tuple[Run, int]:
-    program = target.compiled(spec, how, slots=engine.slots)
-    if prove:
+def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int]:
+    slots = engine.options.slots
+    program = target.compiled(given.spec.name, given.spec.how, slots=slots)
+    if given.spec.how.prove:
         with output.working("proving"):
-            verify(program, slots=engine.slots)
+            verify(program, slots=slots)
     else:
         program.trust()
-    count, rounding = sizes.fit(program.collective, size, dtype)
+    count, rounding = sizes.fit(program.collective, given.size, given.dtype)
     if rounding is not None:
         output.remark(rounding)
-    case = Case(program.collective, count, dtype, op)
+    case = Case(program.collective, count, given.dtype, given.op)
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
-    settings = {"outputs": outputs, "count": count, "dtype": dtype, "op": op, "most": most}
+    settings = {"outputs": outputs, "count": count, "dtype": given.dtype, "op": given.op, "most": given.most}
     with output.working("running"):
-        found = engines.record(engine_name, engine, program, inputs, **settings)
+        found = engines.record(engine, program, inputs, **settings)
     return recorded.run(found), found.dropped
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from gc3 import errors
-from gc3.cli import options, target, variants
+from gc3.cli import target, variants
 from gc3.report.advice import Trial
 from gc3.report.svg import time_text
 from gc3.sim import Simulation
@@ -18,6 +17,7 @@ from gc3.sim.sweep import MOST_RECORDED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gc3.cli.options import Asked
     from gc3.runtime.program import Program
     from gc3.sim import Platform
 
@@ -30,24 +30,22 @@ _SAME = 1.005
 _GAIN = 0.98  # of the time: what gains less is not advised
 
 
-def trials(spec: str, program: Program, on: Platform, how: options.CompileOptions, size: int) -> list[Trial]:
+def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Trial]:
     """Returns the program compiled in other ways, as far as that is quick and possible, with its predicted times.
 
     First other protocols and more instances; then, with the best of these, more channels and chunks if it has such
     parameters.
     """
-    if target.is_program(spec) or target.is_script(spec) or program.core.instruction_count > _MOST_TRIED:
+    name, how = asked.name, asked.how
+    if target.is_program(name) or target.is_script(name) or program.core.instruction_count > _MOST_TRIED:
         return []
-    name, pairs = variants.split(spec)
-    own = {key: value for key, value in pairs.items() if key not in ("protocol", "instances")}
     instances = program.core.instances
     found: list[Trial] = []
 
-    def look(label: str, protocol: str, number: int, given: dict[str, str]) -> None:
-        told = ",".join(f"{key}={value}" for key, value in (own | given).items())
-        changed = replace(how, protocol=protocol, instances=number)
+    def look(label: str, protocol: str, number: int, given: dict[str, int]) -> None:
+        changed = asked.changed(protocol=protocol, instances=number, parameters={**how.parameters, **given})
         try:
-            other = variants.compiled(f"{name}:{told}" if told else name, variants.limited(changed, on), on.topology)
+            other = variants.compiled(variants.limited(changed, on), on.topology)
             simulation = Simulation(other, on)
             if simulation.work(size) <= MOST_RECORDED:
                 found.append(Trial(label, simulation.run(size).time_s))
@@ -55,22 +53,22 @@ def trials(spec: str, program: Program, on: Platform, how: options.CompileOption
             return  # for example, more threadblocks than the GPU holds
 
     ways = [(p, n * instances) for n in _TIMES for p in _PROTOCOLS if p in on.parameters.protocols]
-    labels = {f"--protocol {p} --instances {n}": (p, n) for p, n in ways if (p, n) != (program.protocol, instances)}
+    labels = {f"protocol={p},instances={n}": (p, n) for p, n in ways if (p, n) != (program.protocol, instances)}
     for label, (protocol, number) in labels.items():
         look(label, protocol, number, {})
     best = min(found, key=lambda trial: trial.time_s, default=None)
     protocol, number = (program.protocol, instances) if best is None else labels[best.label]
-    for parameter, value in _more(name, own | {k: str(v) for k, v in how.parameters.items()}):
-        look(f"--protocol {protocol} --instances {number} -D {parameter}={value}", protocol, number, {parameter: value})
+    for parameter, value in _more(name, how.parameters):
+        look(f"protocol={protocol},instances={number},{parameter}={value}", protocol, number, {parameter: value})
     return found
 
 
-def _more(name: str, given: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _more(name: str, given: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     """Larger values of the parameters that divide the work."""
     for parameter in target.algorithm(name).parameters:
         now = given.get(parameter.name, parameter.default)
         if parameter.name in _DIVIDING and now is not None:
-            yield from ((parameter.name, str(int(now) * times)) for times in _TIMES[1:])
+            yield from ((parameter.name, now * times) for times in _TIMES[1:])
 
 
 def lines(time_s: float, tried: Sequence[Trial]) -> list[str]:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gc3 import collectives
-from gc3.cli import in_switch, options, output, sizes, target
+from gc3.cli import completion, in_switch, options, output, sizes, target
 from gc3.cli.blamed import blaming_the_user
-from gc3.cli.command import Command
+from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
-from gc3.cli.machine import load_machine, optional_machine_options
+from gc3.cli.machine import PLACE, machine_option
 from gc3.cli.tables import write_table
+from gc3.cli.variants import load_platform
 from gc3.comm import init, kept, programs
-from gc3.comm.selection import ENGINES, read_rows
+from gc3.comm.selection import read_rows
 from gc3.runtime import kept_files, measure
-from gc3.sim import Platform, platform
+from gc3.sim import Platform
 from gc3.sim.trust import of_preset
 from gc3.support.files import check_writable, make_folder, write_text
 from gc3.support.words import counted
@@ -47,24 +49,46 @@ _KNOWN = tuple(collectives.BUILTIN)
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    what: tuple[str, ...]
+    file: str | None
+    engine: str
+    machine: str | None
+    ranks: tuple[int, ...] | None
+    min_size: int
+    max_size: int
+    factor: int
+    skews: tuple[float, ...] | None
+    time_limit: float | None
+    also: tuple[str, ...]
+    all_sizes: bool
+    runtime: str | None
+    rules_path: str | None
+    fresh: bool
+    as_json: bool
+
+
 @click.command(
     "tune",
     cls=Command,
     examples=[
         "gc3 tune --ranks 2 --time-limit 120",
         "gc3 tune --engine threads --ranks 4 --time-limit 120",
-        "gc3 tune --hosts --time-limit 120",
+        "gc3 tune --engine hosts --time-limit 120",
         "gc3 tune -o tuned.json",
-        "gc3 tune --collectives allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
+        "gc3 tune allreduce --ranks 4 -b 1KiB -e 16MiB -o tuned.json",
         "gc3 tune --ranks 2,4,8 --time-limit 120 -o tuned.json --json",
-        "gc3 tune --collectives alltoall --ranks 8 --skew 2,8 -o tuned.json",
-        "gc3 tune --collectives allgather --ranks 8 --with best.json -o tuned.json",
+        "gc3 tune alltoall --ranks 8 --skew 2,8 -o tuned.json",
+        "gc3 tune allgather --ranks 8 --with best.json -o tuned.json",
         "gc3 tune examples/my_allgather.py:ring --ranks 4 -o tuned.json",
-        "gc3 tune --engine sim --topology ndv4 --collectives allreduce,alltoall -o ndv4.json",
-        "gc3 tune --engine sim --topology ndv4 -e 1GiB -o ndv4.json --nccl-tuner ndv4.csv",
+        "gc3 tune allreduce alltoall --topology ndv4 -o ndv4.json",
+        "gc3 tune --topology ndv4 -e 1GiB -o ndv4.json --nccl-tuner ndv4.csv",
     ],
 )
-@click.argument("algorithms", nargs=-1, metavar="[PATH.py:FUNCTION]...")
+@click.argument("what", nargs=-1, metavar="[COLLECTIVE|PATH.py:FUNCTION]...", shell_complete=completion.problems)
 @click.option(
     "-o",
     "--output",
@@ -76,30 +100,17 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 )
 @click.option(
     "--engine",
-    type=click.Choice(tuple(ENGINES)),
+    type=click.Choice(("processes", "threads", "hosts")),
     default="processes",
     show_default=True,
-    help="processes, threads: what a rank is, measured on this machine; sim: simulate on the machine of --topology.",
+    help="What a rank is, measured on this machine; hosts: the ranks of this job, which a launcher has started on "
+    "several hosts: start this command on each. Every host keeps the table.",
 )
-@optional_machine_options
+@machine_option("Simulate on this machine instead. " + PLACE)
 @click.option(
-    "--collectives",
-    "names",
-    type=options.Names(_KNOWN),
-    metavar="NAME,...",
-    help=f"Of {', '.join(_KNOWN)}, all.  [default: the first five; with PATH.py:FUNCTION: theirs]",
+    "--ranks", type=options.Counts(2), metavar="N,...", help="[default: 2,4,8; with -t: all of the machine's]"
 )
-@click.option("--ranks", type=options.Counts(2), metavar="N,...", help="[default: 2,4,8; sim: all of the machine's]")
-@click.option("-b", "--min-size", type=sizes.Size(), default="1KiB", show_default=True, help="Smallest size.")
-@click.option("-e", "--max-size", type=sizes.Size(), default="16MiB", show_default=True, help="Largest size.")
-@click.option(
-    "-f",
-    "--factor",
-    type=click.IntRange(min=2),
-    default=4,
-    show_default=True,
-    help="Multiply the size by this from row to row.",
-)
+@sizes.range_options(largest="16MiB")
 @click.option(
     "--skew",
     "skews",
@@ -123,54 +134,28 @@ _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 @click.option(
     "--all-sizes",
     is_flag=True,
-    help="With --engine sim: also write rows for sizes at which the simulated NCCL is faster.",
+    help="With --topology: also write rows for sizes at which the simulated NCCL is faster.",
 )
 @click.option(
     "--target",
     "runtime",
     type=click.Choice(["msccl", "azure", "rccl"]),
-    help="With --engine sim: only programs that this runtime executes as MSCCL XML (gc3 table export --xml).",
+    help="With --topology: only programs that this runtime executes as MSCCL XML (gc3 export).",
 )
 @click.option(
     "--nccl-tuner",
     "rules_path",
     type=OutputFile(),
     metavar="FILE.csv",
-    help="With --engine sim: also write what NCCL itself should choose, for a tuner plugin of NCCL (docs/nccl.md).",
-)
-@click.option(
-    "--hosts",
-    "on_hosts",
-    is_flag=True,
-    help="Measure on the ranks of this job, which a launcher has started on several hosts: start this command on each. "
-    "Every host keeps the table.",
+    help="With --topology: also write what NCCL itself should choose, for a tuner plugin of NCCL (docs/nccl.md).",
 )
 @click.option("--fresh", is_flag=True, help="Also repeat the measurements of earlier runs for this table.")
 @options.json_option
-def tune(
-    algorithms: tuple[str, ...],
-    file: str | None,
-    engine: str,
-    machine: str | None,
-    nodes: int | None,
-    preset: str | None,
-    names: tuple[str, ...] | None,
-    ranks: tuple[int, ...] | None,
-    min_size: int,
-    max_size: int,
-    factor: int,
-    skews: tuple[float, ...] | None,
-    time_limit: float | None,
-    also: tuple[str, ...],
-    all_sizes: bool,
-    runtime: str | None,
-    rules_path: str | None,
-    on_hosts: bool,
-    fresh: bool,
-    as_json: bool,
-) -> int:
+@gathered(_Given)
+def tune(given: _Given) -> int:
     """Find the best program for each collective, number of ranks and range of sizes, by measuring or simulating.
 
+    The collectives are those named, or all, or those of your algorithms, or else the five usual ones.
     Tries the library's algorithms, and your own if they are named, with every protocol, with several instances and
     slots: all of them briefly, then the best ones and the default table's choice in turn, until none of the others can
     be faster than the best by more than 2 %. Times are medians with their 95 % intervals. A change of program from one
@@ -179,44 +164,44 @@ def tune(
     folder (GC3_CACHE), together with the rows of earlier commands, and used on this machine with this version of gc3:
     by gc3.init(), or, with --engine threads, by gc3.select() and `gc3 run COLLECTIVE`. Ctrl-C writes the results so
     far. Measurements are kept in FILE.points: the same command continues where it stopped.
-    With --hosts the ranks are those of a job on several hosts, and its table is used by jobs whose ranks are placed in
-    the same way on the same hosts.
+    With --engine hosts the ranks are those of a job on several hosts, and its table is used by jobs whose ranks are
+    placed in the same way on the same hosts.
     """
-    if max_size < min_size:
-        raise click.UsageError(f"the largest size, {max_size} B, is below the smallest, {min_size} B")
-    if skews and engine == "threads":
-        raise click.UsageError("--skew is for processes and sim; calls of threads have equal blocks")
-    on = _machine(engine, machine, nodes, preset)
-    if on is None and (all_sizes or runtime or rules_path):
-        raise click.UsageError("--all-sizes, --target and --nccl-tuner are for --engine sim")
-    hosts = _join(engine, ranks, also) if on_hosts else None
+    wanted = tuple(sizes.in_range(given.min_size, given.max_size, given.factor))
+    if given.skews and given.engine == "threads":
+        raise click.UsageError("--skew is for processes and simulations; calls of threads have equal blocks")
+    on = _machine(given)
+    engine = "sim" if on else "processes" if given.engine == "hosts" else given.engine
+    rules_path, also = given.rules_path, given.also
+    hosts = _join(given) if given.engine == "hosts" else None
     if hosts is not None and hosts.comm.rank:
         serve(hosts.comm)
         return 0
-    own = tuple(_own(spec) for spec in dict.fromkeys(algorithms))
-    names = names or tuple(dict.fromkeys(each.collective for each in own)) or _COMMON
-    keeps = file is None
-    if file is None:
-        file = _kept_file(kept.HOSTS if hosts else engine)
+    names, own = _named(given.what)
+    keeps = given.file is None
+    file = _kept_file(kept.HOSTS if hosts else engine) if given.file is None else given.file
     _be_alone(file, needed=keeps and hosts is None)
-    ranks = ranks or _all_ranks(on, hosts)
-    wanted = tuple(measure.sizes(min_size, max_size, factor=factor))
+    ranks = given.ranks or _all_ranks(on, hosts)
     named = hosts.names if hosts else ()
-    record = Record(file, fresh=fresh, engine=engine, hosts=" ".join(named)) if on is None and _lasts(file) else None
+    record = (
+        Record(file, fresh=given.fresh, engine=engine, hosts=" ".join(named)) if on is None and _lasts(file) else None
+    )
     rows = tuple(row for table in also for row in read_rows(table))
-    all_skews = tuple(sorted({1.0, *(skews or ())}))
-    goal = Goal(names, ranks, wanted, 0.02, time_limit, engine, rows, own, all_skews, hosts)
-    _check_own(own, names, ranks)
-    tuner = Tuner(goal, record.points if record else ()) if on is None else SimulatedTuner(goal, on, target=runtime)
+    all_skews = tuple(sorted({1.0, *(given.skews or ())}))
+    goal = Goal(names, ranks, wanted, 0.02, given.time_limit, engine, rows, own, all_skews, hosts)
+    _check_own(own, ranks)
+    tuner = (
+        Tuner(goal, record.points if record else ()) if on is None else SimulatedTuner(goal, on, target=given.runtime)
+    )
     _tell(record, tuner)
     if on is not None and rules_path is not None:
         nccl_rules.check(on, names)
         write_text(rules_path, nccl_rules.HEADER + "\n")
     check_writable(file)  # before anything is measured
     here = None if on else _here()
-    with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not as_json) as begin:
-        interrupted = _search(tuner, begin, record, printing=not as_json)
-    found = _ranges(tuner, wanted, everything=keeps, with_nccl=not all_sizes)
+    with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not given.as_json) as begin:
+        interrupted = _search(tuner, begin, record, printing=not given.as_json)
+    found = _ranges(tuner, wanted, everything=keeps, with_nccl=not given.all_sizes)
     made = [hosts.row(row) for row in _rows(found, file)] if hosts else _rows(found, file)
     if made or not interrupted or not Path(file).is_file():  # else an older table is better than none
         write_table(file, as_table(made, here, engine), whole=keeps)
@@ -225,7 +210,7 @@ def tune(
             write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
     if hosts and not interrupted:
         hosts.finish(Path(file).read_text() if keeps else None)
-    if as_json:
+    if given.as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
     else:
         _print_summary(tuner.found, found, file, kept=on is None)
@@ -247,11 +232,20 @@ def _be_alone(file: str, *, needed: bool) -> None:
         click.get_current_context().with_resource(kept_files.alone(told, "FileUnwritable"))
 
 
-def _join(engine: str, ranks: tuple[int, ...] | None, also: tuple[str, ...]) -> HostTimer:
+def _join(given: _Given) -> HostTimer:
     """The ranks of this job, until the command ends."""
-    if engine != "processes" or ranks or also:
-        raise click.UsageError("--hosts measures processes, those of this job: leave out --engine, --ranks and --with")
+    if given.ranks or given.also:
+        raise click.UsageError("--engine hosts measures the ranks of this job: leave out --ranks and --with")
     return HostTimer(click.get_current_context().with_resource(init()))
+
+
+def _named(what: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Own, ...]]:
+    """The collectives, and the user's algorithms, of the arguments."""
+    own = tuple(_own(spec) for spec in dict.fromkeys(what) if spec not in (*_KNOWN, "all"))
+    if "all" in what:
+        return _KNOWN, own
+    found = {*(spec for spec in what if spec in _KNOWN), *(each.collective for each in own)}
+    return tuple(name for name in _KNOWN if name in found) or _COMMON, own
 
 
 def _all_ranks(on: Platform | None, hosts: HostTimer | None) -> tuple[int, ...]:
@@ -283,7 +277,7 @@ def _own(spec: str) -> Own:
     """An algorithm of the user's, by an absolute path, since the table may be used from another folder."""
     path, separator, function = spec.partition(":")
     if not path.endswith(".py") or target.is_script(spec):
-        raise click.UsageError(f"'{spec}' is not PATH.py:FUNCTION; algorithms of gc3 list are tried anyway")
+        raise click.UsageError(f"'{spec}' is neither PATH.py:FUNCTION nor one of {', '.join(_KNOWN)}, all")
     found = target.algorithm(spec)
     if found.collective_name not in _KNOWN:
         raise click.UsageError(
@@ -293,25 +287,23 @@ def _own(spec: str) -> Own:
     return Own(f"{Path(path).absolute()}{separator}{function}", found.collective_name, version)
 
 
-def _check_own(own: tuple[Own, ...], names: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+def _check_own(own: tuple[Own, ...], ranks: tuple[int, ...]) -> None:
     """Compiles each of the user's algorithms once, so that mistakes in it are reported at its lines."""
     for each in own:
-        if each.collective not in names:
-            raise click.UsageError(f"'{each.spec}' is for {each.collective}, which --collectives leaves out")
         for count in ranks:
             in_place = each.collective == "broadcast"
             path = each.spec.partition(":")[0]
             blaming_the_user(path, lambda: check_fits(each.spec, count, in_place=in_place))  # noqa: B023  called at once
 
 
-def _machine(engine: str, machine: str | None, nodes: int | None, preset: str | None) -> Platform | None:
-    if engine == "sim":
-        if machine is None:
-            raise click.UsageError("--engine sim needs a machine: --topology NAME (see gc3 topo list)")
-        return platform(load_machine(machine, nodes), preset)
-    if machine or nodes or preset:
-        raise click.UsageError(f"--topology, --nodes and --preset are for --engine sim; {engine} run on this machine")
-    return None
+def _machine(given: _Given) -> Platform | None:
+    if given.machine is None:
+        if given.all_sizes or given.runtime or given.rules_path:
+            raise click.UsageError("--all-sizes, --target and --nccl-tuner are for --topology")
+        return None
+    if click.get_current_context().get_parameter_source("engine") is not ParameterSource.DEFAULT:
+        raise click.UsageError("--topology simulates, and --engine measures: give one of them")
+    return load_platform(given.machine)
 
 
 def _lasts(file: str) -> bool:
@@ -333,7 +325,7 @@ def _tell(record: Record | None, tuner: Tuner | SimulatedTuner) -> None:
 def _kept_file(engine: str) -> str:
     """Where the table of this machine is kept; its folder is there."""
     if engine == "sim":
-        raise click.UsageError("--engine sim needs -o FILE: only what was measured is kept for this machine")
+        raise click.UsageError("--topology needs -o FILE: only what was measured is kept for this machine")
     place = kept.path(engine)
     if place is None:
         raise click.UsageError("GC3_CACHE=off, or this user has no home: say where to write the table with -o FILE")

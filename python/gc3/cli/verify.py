@@ -9,9 +9,9 @@ from functools import partial
 import click
 
 from gc3 import _core, errors, topologies
-from gc3.cli import completion, options, output, report, target
+from gc3.cli import options, output, report, target
 from gc3.cli.command import Command
-from gc3.cli.machine import machine_option
+from gc3.cli.machine import load_topology, machine_option
 from gc3.collectives import rooted
 from gc3.runtime import targets
 from gc3.runtime.program import Program, Report, verify
@@ -26,14 +26,13 @@ from gc3.support.words import counted
         "gc3 verify h.gc3 --slots 1",
         "gc3 verify allreduce-8-ranks.xml",
         "gc3 verify allreduce-8-ranks.xml --target rccl",
-        "gc3 verify custom.xml --collective alltonext",
-        "gc3 verify ring_allreduce -D R=8 --max-threadblocks 4",
+        "gc3 verify custom.xml:collective=alltonext",
+        "gc3 verify ring_allreduce:R=8,max_threadblocks=4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
         "gc3 verify h.gc3 --topology ndv4:N=2",
     ],
 )
-@click.argument("spec", metavar="X", shell_complete=completion.programs)
-@options.compile_options
+@options.program_argument()
 @options.script_arguments
 @click.option(
     "--slots",
@@ -62,14 +61,13 @@ from gc3.support.words import counted
 )
 @options.json_option
 def verify_command(
-    spec: str,
+    spec: options.Asked,
     slots: int | None,
     max_channels: int | None,
     max_findings: int,
     machine: str | None,
     runtime: str | None,
     as_json: bool,
-    how: options.CompileOptions,
 ) -> int:
     """Prove the program X, or report what is wrong with it.
 
@@ -78,7 +76,7 @@ def verify_command(
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers. If a file is for use in place and out of place, both are proven,
-    unless --in-place or --out-of-place selects one.
+    unless in_place=yes or no selects one: h.xml:in_place=yes.
 
     For an all-to-all, an all-gather, a reduce-scatter, a gather or a scatter it also says whether the program serves
     blocks that differ in length, and if not, which step prevents it.
@@ -87,20 +85,21 @@ def verify_command(
     the file. If the runtime refuses the file, it is an error. Without --target, the verdict for a correct file also
     lists the result for each runtime.
     """
-    limit = how.max_threadblocks or 0
-    if target.is_program(spec):
+    name, how = spec.name, spec.how
+    limit, is_file = how.max_threadblocks or 0, target.is_program(name)
+    if is_file:
         how = replace(how, max_threadblocks=None)  # a limit to check here, not an option of compiling
-    topology = None if machine is None else topologies.load(machine)
+    topology = None if machine is None else load_topology(machine)
     verdicts: Sequence[targets.Verdict] = ()
     if runtime is not None:
         if slots or max_channels or limit:
             raise click.UsageError("--target sets the slots and limits of the runtime: leave out those options")
-        proofs = _on(runtime, spec, how, max_findings)
+        proofs = _on(runtime, name, how, max_findings)
     else:
         if topology is not None and not limit:
             limit = topology.threadblocks
-            how = how if target.is_program(spec) else replace(how, max_threadblocks=limit or None)
-        programs = target.modes(spec, how)
+            how = how if is_file else replace(how, max_threadblocks=limit or None)
+        programs = target.modes(name, how)
         prove = partial(
             verify,
             slots=slots or 0,
@@ -111,8 +110,8 @@ def verify_command(
         )
         with output.working("proving"):
             proofs = [(p, prove(p)) for p in programs]
-            if target.is_program(spec) and all(found.ok for _, found in proofs):
-                verdicts = targets.judge_all(spec, collective=how.collective or "", in_place=how.in_place)
+            if is_file and all(found.ok for _, found in proofs):
+                verdicts = targets.judge_all(name, collective=how.collective or "", in_place=how.in_place)
     if topology is not None:
         pathless = topologies.check(proofs[0][0], topology, max_diagnostics=max_findings, check=False)
         proofs = [(p, replace(found, diagnostics=(*found.diagnostics, *pathless))) for p, found in proofs]

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
+from gc3.cli.variants import load_platform
 from gc3.sim import Disturbance, background, beside, degrade, settings
 from gc3.sim.degrade import Traffic
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
     from gc3.sim.sensitivity import Sensitivity
-
-T = TypeVar("T")
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _MOST_LATE = 8  # ranks that are listed
@@ -39,8 +37,7 @@ class Changes:
         slower: Parts that carry a fraction of what they should.
         traffic: Other traffic.
         computing: The part of the multiprocessors that compute beside the programs occupies.
-        without: Lost links and ranks, which are left out of the topology.
-        jitter: Seconds up to which ranks start late; see `jittered`.
+        jitter: Seconds up to which ranks start late; see `on`.
         seed: Of the jitter.
         disturbance: Late and slow ranks.
     """
@@ -49,21 +46,22 @@ class Changes:
     slower: Sequence[tuple[str, float]]
     traffic: Sequence[Traffic]
     computing: float
-    without: Sequence[str]
     jitter: float
     seed: int
     disturbance: Disturbance
 
-    def applied(self, on: Platform) -> Platform:
-        """Returns the machine with its changes.
+    def on(self, machine: str) -> tuple[Platform, Changes]:
+        """Returns the machine that --topology names with its changes, and these, with the jitter drawn.
 
         Raises:
-            gc3.UserError: There is no such parameter or part, or nothing is left of a part.
+            gc3.UserError: There is no such machine, parameter or part, or nothing is left of a part.
         """
-        changed = degrade(settings.apply(on, self.parameters), self.slower)
-        return beside(background(changed, self.traffic), self.computing)
+        whole = load_platform(machine)
+        changed = degrade(settings.apply(whole, self.parameters), self.slower)
+        on = beside(background(changed, self.traffic), self.computing)
+        return on, self._jittered(whole.topology.rank_count)
 
-    def jittered(self, ranks: int) -> Changes:
+    def _jittered(self, ranks: int) -> Changes:
         """Returns the changes with the jitter drawn: all ranks also start late by random times."""
         if not self.jitter:
             return self
@@ -108,50 +106,79 @@ class Changes:
                 output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 
-def _settings(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[settings.Setting]:
-    return [settings.parse(text) for text in given]
+def _straggler(text: str, delays: dict[int, float], slowdowns: dict[int, float]) -> None:
+    rank, _, value = text.partition(":")
+    match = _NUMBER.fullmatch(value)
+    if not rank.isdecimal() or match is None:
+        raise click.BadParameter(
+            f"'straggler={text}' is not RANK:FACTOR or RANK:DELAY, as in straggler=3:1.5 (half as long again) or "
+            "straggler=3:50us (starts later)"
+        )
+    number = float(match[1])
+    if match[2] in _TIMES:
+        delays[int(rank)] = number * _TIMES[match[2]]
+    elif number > 0:
+        slowdowns[int(rank)] = number
+    else:
+        raise click.BadParameter(f"'straggler={text}': a factor is above 0")
 
 
-def _stragglers(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> Disturbance:
+def _degrade(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition(":")
+    match = _NUMBER.fullmatch(value)
+    if not name or match is None or match[2] in _TIMES:
+        raise click.BadParameter(
+            f"'degrade={text}' is not NAME:FRACTION, as in degrade=node0.nic1:0.5 or degrade=0-1:0.25"
+        )
+    return name, float(match[1])
+
+
+def _background(text: str) -> Traffic:
+    name, _, value = text.rpartition(":")
+    match = _RATE.fullmatch(value)
+    if not name or match is None or float(match[1]) <= 0:
+        raise click.BadParameter(
+            f"'background={text}' is not NAME:RATE or NAME:FRACTION, as in background=0-1:20GB/s or "
+            "background=nvlink3:0.3"
+        )
+    return Traffic(name, float(match[1]) * settings.RATES.get(match[2], 1.0), relative=not match[2])
+
+
+def _part(text: str) -> float:
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] or not float(match[1]) < 1:
+        raise click.BadParameter(f"'compute={text}' is not a fraction below 1, as in compute=0.5")
+    return float(match[1])
+
+
+def _changes(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> Changes:
+    """What the texts of --what-if say together; a name that is no change of its own is that of a parameter."""
+    parameters: list[settings.Setting] = []
+    slower: list[tuple[str, float]] = []
+    traffic: list[Traffic] = []
     delays: dict[int, float] = {}
     slowdowns: dict[int, float] = {}
+    once: dict[str, Any] = {"compute": 0.0, "jitter": 0.0, "seed": 1}
     for text in given:
-        rank, _, value = text.partition("=")
-        match = _NUMBER.fullmatch(value)
-        if not rank.isdecimal() or match is None:
-            raise click.BadParameter(
-                f"'{text}' is not RANK=FACTOR or RANK=DELAY, as in 3=1.5 (half as long again) or 3=50us (starts later)"
-            )
-        number = float(match[1])
-        if match[2] in _TIMES:
-            delays[int(rank)] = number * _TIMES[match[2]]
-        elif number > 0:
-            slowdowns[int(rank)] = number
+        kind, _, value = text.partition("=")
+        if kind == "straggler":
+            _straggler(value, delays, slowdowns)
+        elif kind == "degrade":
+            slower.append(_degrade(value))
+        elif kind == "background":
+            traffic.append(_background(value))
+        elif kind == "compute":
+            once[kind] = _part(value)
+        elif kind == "jitter":
+            once[kind] = time(value)
+        elif kind == "seed":
+            if not value.isdecimal():
+                raise click.BadParameter(f"'{text}': the seed of the jitter is a number from 0")
+            once[kind] = int(value)
         else:
-            raise click.BadParameter(f"'{text}': a factor is above 0")
-    return Disturbance(delays, slowdowns)
-
-
-def _degrade(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[tuple[str, float]]:
-    found: list[tuple[str, float]] = []
-    for text in given:
-        name, _, value = text.rpartition("=")
-        match = _NUMBER.fullmatch(value)
-        if not name or match is None or match[2] in _TIMES:
-            raise click.BadParameter(f"'{text}' is not NAME=FRACTION, as in node0.nic1=0.5 or 0-1=0.25")
-        found.append((name, float(match[1])))
-    return found
-
-
-def _background(_ctx: click.Context, _param: click.Parameter, given: Iterable[str]) -> list[Traffic]:
-    found: list[Traffic] = []
-    for text in given:
-        name, _, value = text.rpartition("=")
-        match = _RATE.fullmatch(value)
-        if not name or match is None or float(match[1]) <= 0:
-            raise click.BadParameter(f"'{text}' is not NAME=RATE or NAME=FRACTION, as in 0-1=20GB/s or nvlink3=0.3")
-        found.append(Traffic(name, float(match[1]) * settings.RATES.get(match[2], 1.0), relative=not match[2]))
-    return found
+            parameters.append(settings.parse(text))
+    disturbance = Disturbance(delays, slowdowns)
+    return Changes(parameters, slower, traffic, once["compute"], once["jitter"], once["seed"], disturbance)
 
 
 def time(text: str) -> float:
@@ -166,90 +193,20 @@ def time(text: str) -> float:
     return float(match[1]) * _TIMES[match[2]]
 
 
-def _jitter(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float:
-    return time(given or "0s")
-
-
-sensitivity_option = click.option(
-    "--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter."
+option = click.option(
+    "--what-if",
+    "changes",
+    metavar="CHANGE=VALUE",
+    multiple=True,
+    callback=_changes,
+    help="A change to simulate; once for each. straggler=3:1.5: threadblocks of rank 3 take 1.5 times as long; "
+    "straggler=3:50us: it starts late. jitter=5us: every rank starts late by a random time up to this, the same for "
+    "all programs; seed=2: of the jitter. degrade=node0.nic1:0.5, or of a link, 0-1:0.25: it carries a fraction of "
+    "what it should. background=0-1:20GB/s: other traffic, which takes its rate first, between two ranks, on a part "
+    "(node0.nic1:5GB/s), on all links of a class (nvlink3:0.3) or of GPUs' memory (memory:0.5). compute=0.5: compute "
+    "occupies this part of the multiprocessors of every GPU. Or a parameter: nic.bandwidth=50GB/s, launch=5us, "
+    "LL.hop=*0.5; all are in docs/simulator.md.",
 )
-
-
-def options(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command the options of changes, as its argument `changes`."""
-
-    @wraps(command)
-    def with_changes(
-        changed: Sequence[settings.Setting],
-        slower: Sequence[tuple[str, float]],
-        traffic: Sequence[Traffic],
-        computing: float,
-        without: Sequence[str],
-        jitter: float,
-        seed: int,
-        disturbance: Disturbance,
-        **others: object,
-    ) -> T:
-        changes = Changes(changed, slower, traffic, computing, without, jitter, seed, disturbance)
-        return command(changes=changes, **others)
-
-    decorated = with_changes
-    for option in (
-        click.option(
-            "--straggler",
-            "disturbance",
-            metavar="RANK=FACTOR|DELAY",
-            multiple=True,
-            callback=_stragglers,
-            help="A rank whose threadblocks take FACTOR times as long (3=1.5), or that starts late (3=50us).",
-        ),
-        click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of --jitter."),
-        click.option(
-            "--jitter",
-            metavar="DELAY",
-            callback=_jitter,
-            help="Every rank starts late by a random time up to DELAY (5us); the same for all programs.",
-        ),
-        click.option(
-            "--without", multiple=True, metavar="A-B|RANK", help="The machine has lost a link, or a rank: 0-1, 3."
-        ),
-        click.option(
-            "--compute",
-            "computing",
-            type=click.FloatRange(0, 1, max_open=True),
-            default=0.0,
-            metavar="FRACTION",
-            help="Compute beside the programs occupies this part of the multiprocessors of every GPU; its traffic: "
-            "--background memory=400GB/s.",
-        ),
-        click.option(
-            "--background",
-            "traffic",
-            metavar="NAME=RATE|FRACTION",
-            multiple=True,
-            callback=_background,
-            help="Other traffic, which takes its rate first: between two ranks (0-1=20GB/s), on a part "
-            "(node0.nic1=5GB/s), a fraction of all links of a class (nvlink3=0.3), or of GPUs' memory (memory=0.5).",
-        ),
-        click.option(
-            "--degrade",
-            "slower",
-            metavar="NAME=FRACTION",
-            multiple=True,
-            callback=_degrade,
-            help="A part carries a fraction of what it should: node0.nic1=0.5, or the link 0-1=0.25.",
-        ),
-        click.option(
-            "--set",
-            "changed",
-            metavar="NAME=VALUE",
-            multiple=True,
-            callback=_settings,
-            help="Change a parameter: nic.bandwidth=50GB/s, launch=5us, LL.hop=*0.5. All are in docs/simulator.md.",
-        ),
-    ):
-        decorated = option(decorated)
-    return decorated
 
 
 def _amount(traffic: Traffic) -> str:

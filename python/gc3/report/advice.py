@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MEANING = {
     "threadblock": (
         "threadblocks copy and reduce at their own rate",
-        "more threadblocks share the work with --instances or further channels",
+        "more threadblocks share the work with instances=N or further channels",
     ),
     "link": (
         "a link or NIC carries data",

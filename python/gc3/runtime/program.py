@@ -280,7 +280,7 @@ class Program:
         _core.check_v_form(self.core)
 
     def trust(self, slots: int = 0) -> None:
-        """Lets a program from a file run with `slots` FIFO slots or more without a proof, as ``--no-verify`` does."""
+        """Lets a program from a file run with `slots` FIFO slots or more without a proof, as ``prove=no`` does."""
         self._proven.add(slots)
 
     def run(

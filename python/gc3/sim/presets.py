@@ -367,5 +367,5 @@ def for_topology(topology: Topology) -> Parameters:
     raise errors.error(
         "BadSimulation",
         f'{problem}; classes with a preset are {", ".join(_OF_PROCESSOR)}. Write one of them as "processor" into the '
-        f"topology's file, or choose a preset with --preset: {', '.join(PRESETS)}, or a FILE.json",
+        f"topology's file, or choose a preset with preset=NAME after it: {', '.join(PRESETS)}, or a FILE.json",
     )

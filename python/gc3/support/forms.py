@@ -15,7 +15,7 @@ _FORMS = (
     ),
     ("a file of SCCL, MSCCL or TACCL: algorithms of SCCL and MSCCL are read as programs", ("msccl_type", "sccl_type")),
     ("a topology of gc3: give it as the machine", ("gc3_topology",)),
-    ("a preset of gc3: give it as --preset", ("gc3_sim_preset",)),
+    ("a preset of gc3: give it as preset=FILE.json after a machine", ("gc3_sim_preset",)),
     ("a selection table of gc3: see gc3 table", ("gc3_table", "rows")),
     ("a profile of PyTorch: gc3 sim convert reads it", ("traceEvents",)),
     ("an execution trace of PyTorch in JSON: gc3 sim convert reads it", ("nodes",)),

@@ -1,4 +1,4 @@
-"""The fastest programs for calls on a machine that is simulated: `gc3 tune --engine sim`."""
+"""The fastest programs for calls on a machine that is simulated: `gc3 tune --topology`."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def plan_of(program: _core.Program) -> Json:
     if collective.name not in _COLLECTIVES or collective.is_custom:
         refused = f"it has no {collective.name}; it has {', '.join(_COLLECTIVES)}"
     elif program.protocol != "Simple":
-        refused = f"{program.protocol} would need its packets: compile with --protocol Simple"
+        refused = f"{program.protocol} would need its packets: compile with protocol=Simple"
     if refused:
         raise errors.error("BadArgument", f"'{program.name}': MSCCL++'s executor cannot run it: {refused}")
     return _Writer(program).write()
