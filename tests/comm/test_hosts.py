@@ -176,4 +176,4 @@ def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout
     done = on_hosts(1, 1, [], f"{tuning} --ranks 2")
     assert done.returncode == 2, done.stdout
-    assert "leave out --engine, --ranks and --with" in done.stdout
+    assert "leave out --ranks and --with" in done.stdout

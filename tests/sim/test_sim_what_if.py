@@ -141,6 +141,8 @@ def test_stragglers() -> None:
         ("--what-if straggler=3:fast", 2, "'straggler=3:fast' is not RANK:FACTOR"),
         ("--what-if straggler=-1:2", 2, "is not RANK:FACTOR"),
         ("--what-if straggler=3:0", 2, "a factor is above 0"),
+        ("--what-if straggle=3:2", 2, "'straggle=3:2': expected straggler=, degrade=,"),
+        ("--what-if seed=x", 2, "the seed of the jitter is a number from 0"),
         ("--what-if straggler=16:2", 1, "rank 16 does not exist"),
         ("--what-if straggler=3:99999999s", 1, "a delay is a number of seconds, from 0 to 1000000"),
         ("--what-if straggler=3:99999999", 1, "a slowdown is a factor above 0, 1000000 at most"),

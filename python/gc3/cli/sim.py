@@ -116,7 +116,7 @@ class _Given:
     type=click.Choice(SHARING),
     default="serial",
     show_default=True,
-    help="How transfers share a link: serial: one slice after the other; fluid: all at once.",
+    help="How transfers share a link: serial: one slice after the other; max-min: all at once.",
 )
 @click.option(
     "--counts",

@@ -161,7 +161,7 @@ class _Given:
 @click.option("--chunks", "-C", type=click.IntRange(1, _MOST_CHUNKS), metavar="C",
               help="Number of chunks of a rank's input.  [default: as few as the collective allows]")  # fmt: skip
 @click.option("--steps", "-S", callback=_steps, metavar="S|least",
-              help="Steps; least: the fewest. Of --pareto, the most.  [default: 16]")  # fmt: skip
+              help="Steps; least: the fewest. Of --pareto, the most: 16, or S.")  # fmt: skip
 @click.option("--rounds", "-R", type=click.IntRange(min=1), metavar="R",
               help="Rounds of all steps together.  [default: the fewest]")  # fmt: skip
 @click.option("--pareto", type=click.IntRange(0, 100), metavar="K",

@@ -175,6 +175,9 @@ def _changes(_ctx: click.Context, _param: click.Parameter, given: Iterable[str])
             if not value.isdecimal():
                 raise click.BadParameter(f"'{text}': the seed of the jitter is a number from 0")
             once[kind] = int(value)
+        elif "." not in kind and settings.kind(kind) is None:
+            kinds = ", ".join(f"{name}=" for name in ("straggler", "degrade", "background", *once))
+            raise click.BadParameter(f"'{text}': expected {kinds} or a parameter such as launch= or nic.bandwidth=")
         else:
             parameters.append(settings.parse(text))
     disturbance = Disturbance(delays, slowdowns)
