@@ -200,5 +200,8 @@ _FIRST_STEPS = (
 def main(debug: bool) -> None:
     """Write, prove, compile and run your own collectives.
 
+    Programs, machines and engines may be followed by :key=value,... as in ring_allreduce:R=4,protocol=LL, ndv4:N=2 and
+    threads:slots=2; `gc3 compile --help`, `gc3 topo list` and `gc3 run --help` list the keys.
+
     Exit codes: 0 success; 1 the program, file or result is wrong; 2 wrong command line; 130 interrupted.
     """

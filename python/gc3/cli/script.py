@@ -25,7 +25,7 @@ def main(path: str, arguments: tuple[str, ...]) -> None:
     """Run a script written for msccl-tools, and prove its programs.
 
     The script prints what it prints: XML() writes MSCCL XML to standard output. The proofs follow on standard error.
-    Nothing called msccl needs to be installed. `gc3 compile SCRIPT.py -o FILE -- ARG...` writes other forms.
+    Nothing called msccl needs to be installed. `gc3 export SCRIPT.py -o FILE -- ARG...` writes other forms.
     """
     try:
         with open(path, "rb"):

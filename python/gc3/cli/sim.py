@@ -155,7 +155,8 @@ def predict(given: _Given) -> int:
         )
     counts = _counts(given)
     wanted = sizes.in_range(given.min_size, given.max_size, given.factor)
-    asked = {label: spec for spec, label in zip(given.specs, _labels(given.specs), strict=True)}
+    known = variants.labels([spec.text for spec in given.specs])
+    asked = {known[spec.text]: spec for spec in given.specs}
     compiled = _compiled(asked, on, mode)
     changes.check_effect({program.protocol for program in compiled.values()})
     simulations = {label: Simulation(program, on, counts) for label, program in compiled.items()}
@@ -238,11 +239,6 @@ def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str)
     if counts is None or any(source is not ParameterSource.DEFAULT for source in given):
         return []
     return [v_counts.size_of(next(iter(programs.values())).collective, counts, datatypes.dtype(dtype).itemsize)]
-
-
-def _labels(specs: Sequence[options.Asked]) -> list[str]:
-    known = variants.labels([spec.text for spec in specs])
-    return [known[spec.text] for spec in specs]
 
 
 def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str) -> dict[str, Program]:
