@@ -63,7 +63,9 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
     "--turns", "rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point."
 )
 @click.option("--table", metavar="FILE", help="A selection table for gc3, before the default one.")
-@click.option("--plot", "drawing", type=files.Drawing(), metavar="FILE.png|.svg|.pdf", help="Draw the results.")
+@click.option(
+    "--plot", "drawing", type=files.Picture(files.DRAWN), metavar="FILE.png|.svg|.pdf", help="Draw the results."
+)
 @click.option("--minutes", type=click.FloatRange(min=0), help="Shorten the turns so that all is done in this time.")
 @click.option(
     "--patterns",

@@ -122,4 +122,4 @@ def test_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "<title>allreduce on ndv4, 8 ranks</title>" in Path("x.html").read_text()
     refused = CliRunner().invoke(main, [*line.split(), "--picture", "x.gif"])
     assert refused.exit_code == 2
-    assert "the name of a drawing must end in" in refused.output
+    assert "the name must end in .png, .svg, .pdf, .html" in refused.output

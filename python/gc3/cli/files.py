@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,71 +21,47 @@ class OutputFile(_TextType):
 
     name = "file"
 
-    def __init__(self, *endings: str) -> None:
-        """Takes the allowed endings of the name; none: any name is allowed."""
+    def __init__(self, *endings: str, any_case: bool = False) -> None:
+        """Takes the allowed endings of the name, in small letters alone or in any; none: any name is allowed."""
         self._endings = endings
+        self._any_case = any_case
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Returns the name."""
-        if self._endings and not value.endswith(self._endings) and not files.is_device(value):
+        if (
+            self._endings
+            and not (value.lower() if self._any_case else value).endswith(self._endings)
+            and not files.is_device(value)
+        ):
             self.fail(f"'{value}': the name must end in {', '.join(self._endings)}, which selects the form", param, ctx)
         files.check_writable(value)
         return value
 
 
-class Drawing(OutputFile):
-    """The name of a drawing to write."""
-
-    def __init__(self, *, checked: bool = True) -> None:
-        """Takes whether to check at once that matplotlib is installed; else that is left to who draws."""
-        super().__init__()
-        self._checked = checked
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name; checks that matplotlib is installed and knows the format."""
-        if Path(value).suffix.lower() not in drawing.FORMATS:
-            self.fail(f"'{value}': the name of a drawing must end in {', '.join(drawing.FORMATS)}", param, ctx)
-        if self._checked:
-            drawing.check(value)
-        return super().convert(value, param, ctx)
-
-
 class Picture(OutputFile):
-    """The name of a picture to write, by its ending as SVG or PNG."""
+    """The name of a picture or a page to write; its ending selects the form."""
 
-    def __init__(self) -> None:
-        """Takes nothing: the endings are those that can be written."""
-        super().__init__(*svg.FORMATS)
+    def __init__(self, checks: Mapping[str, Callable[[str], object]] | None = None) -> None:
+        """Takes, for each ending, what checks that the form can be made; None: gc3's own drawings, SVG and PNG."""
+        self._checks = dict.fromkeys(svg.FORMATS, svg.check) if checks is None else checks
+        super().__init__(*self._checks, any_case=checks is not None)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name; checks that what makes its form is installed."""
+        """Returns the name."""
         path = super().convert(value, param, ctx)
-        svg.check(path)
+        for ending, check in self._checks.items():
+            if path.lower().endswith(ending):
+                check(path)
         return path
+
+
+DRAWN: Mapping[str, Callable[[str], object]] = dict.fromkeys(drawing.FORMATS, drawing.check)  # by matplotlib
+PAGE: Mapping[str, Callable[[str], object]] = {".html": lambda _: page.check()}
 
 
 def picture_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns the option --picture, which draws `what`."""
     return click.option("--picture", type=Picture(), metavar="FILE.svg|png", help=what)
-
-
-class Page(OutputFile):
-    """The name of a page for a browser to write."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name; checks that plotly is installed."""
-        page.check()
-        return super().convert(value, param, ctx)
-
-
-class DrawingOrPage(_TextType):
-    """The name of a drawing to write, or of a page for a browser."""
-
-    name = "file"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Returns the name."""
-        return (Page(".html") if value.endswith(".html") else Drawing()).convert(value, param, ctx)
 
 
 class OutputFolder(_TextType):

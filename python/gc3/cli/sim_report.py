@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3.cli.files import DrawingOrPage
+from gc3.cli.files import DRAWN, PAGE, Picture
 from gc3.report import page, picture
 from gc3.report.style import Sweep
 from gc3.sim.trust import trust
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 option = click.option(
     "--picture",
     "pictures",
-    type=DrawingOrPage(),
+    type=Picture({**DRAWN, **PAGE}),
     multiple=True,
     metavar="FILE.png|svg|pdf|html",
     help="Draw the table to this file; .html is a self-contained page for a browser. Once for each.",
@@ -56,7 +56,7 @@ def described(
 def draw(sweep: Sweep, paths: Sequence[str]) -> None:
     """Writes the pictures and pages that the user asked for."""
     for path in paths:
-        if path.endswith(".html"):
+        if path.lower().endswith(".html"):
             write_text(path, page.write(sweep))
         else:
             picture.draw(sweep, path)

@@ -11,7 +11,7 @@ import click
 from gc3 import topologies
 from gc3.cli import completion, options, output, sizes, variants
 from gc3.cli.command import Command
-from gc3.cli.files import Drawing, OutputFile
+from gc3.cli.files import DRAWN, OutputFile
 from gc3.report import loads, svg
 from gc3.sim import Simulation, platform
 from gc3.support.files import write_text
@@ -127,7 +127,7 @@ def validate(file: str, as_json: bool) -> None:
     "--output",
     "-o",
     "path",
-    type=Drawing(checked=False),
+    type=OutputFile(*DRAWN, any_case=True),
     metavar="FILE.png|.svg|.pdf",
     required=True,
     help="The drawing.",
