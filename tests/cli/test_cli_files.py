@@ -39,6 +39,7 @@ WRITERS = (
 def test_nothing_is_done_for_a_file_that_cannot_be_written(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    CliRunner().invoke(main, [line.partition(" ")[0], "--help"])  # imports the module, which would keep what follows
     for work in ("gc3.cli.target.compiled", "gc3.topologies.load", "gc3.synth.Solvers", "gc3.tune.Tuner"):
         monkeypatch.setattr(work, None)  # the caller fails otherwise
     for place in (tmp_path / "absent" / "x", Path("/dev/null/x")):

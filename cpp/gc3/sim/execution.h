@@ -117,8 +117,7 @@ class Execution {
         problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
         [this](std::uint32_t t) { return name_of(t); });
     if (std::ranges::any_of(blocks_, [](const Block& b) { return b.phase == Phase::needs_receiver; }))
-      problem.note(
-          "with a rendezvous, ranks have to post receives while they send: compile with a window (window=N)");
+      problem.note("with a rendezvous, ranks have to post receives while they send: compile with a window (window=N)");
     return problem;
   }
 
