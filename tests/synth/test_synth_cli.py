@@ -98,6 +98,8 @@ def test_json_of_an_instance() -> None:
     data = json.loads(gc3("synth allgather -t z52 -C 2 -S 4 -R 7 --json").output)
     assert (data["chunks"], data["steps"], data["rounds"]) == (2, 4, 7)
     assert sum(data["rounds_of_steps"]) == 7
+    assert len(data["use_of_steps"]) == 4
+    assert all(0 < part <= 1 for part in data["use_of_steps"])
     assert data["least_ratio_in_steps"] == "7/2"
     assert data["program"]["collective"] == "allgather"
 

@@ -35,6 +35,7 @@ def outcome_data(outcome: Outcome, bound: Bound | None) -> dict[str, Any]:
             "steps": steps,
             "rounds": rounds,
             "rounds_of_steps": list(made.schedule.rounds),
+            "use_of_steps": [round(part, 4) for part in made.use()],
             "fewest_rounds": outcome.fewest,
             "least_ratio_in_steps": str(bound.rounds),
             "proof": bound.proof,

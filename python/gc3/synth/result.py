@@ -239,22 +239,14 @@ class Result:
         }
         return json.dumps(data) + "\n"
 
-    def sends_text(self) -> list[str]:
-        """Returns the sends in the form that the paper's artifact prints."""
-        return [
-            f"send {chunk} from {src} to {dst} at step {step}"
-            for step, sends in enumerate(self.schedule.steps)
-            for chunk, src, dst in sends
-        ]
-
-    def use(self) -> list[tuple[int, int, float]]:
-        """Returns for each step its rounds, its sends, and the used fraction of the capacity of all links."""
-        found: list[tuple[int, int, float]] = []
+    def use(self) -> list[float]:
+        """Returns for each step the used fraction of the capacity of all links."""
+        found: list[float] = []
         adding = additions(self.problem.contents, self.schedule)
         for rounds, sends, added in zip(self.schedule.rounds, self.schedule.steps, adding, strict=True):
             used = loads(self.network, sends, added)
             parts = [used[b] / float(chunks * rounds) for b, (_, chunks) in enumerate(self.network.bounds) if rounds]
-            found.append((rounds, len(sends), sum(parts) / len(parts) if parts else 0.0))
+            found.append(sum(parts) / len(parts) if parts else 0.0)
         return found
 
 
