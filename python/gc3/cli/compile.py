@@ -97,7 +97,7 @@ def _tell(proofs: list[tuple[Program, Report]], path: str | None, *, as_json: bo
     "--output",
     "-o",
     "path",
-    type=OutputFile(*_OWN),
+    type=OutputFile(*_OWN, others="; gc3 export writes those of other runtimes"),
     metavar="FILE",
     help=f"File for the program: {_of(_OWN)}. `gc3 export` writes the forms of others.",
 )
@@ -196,7 +196,7 @@ def export_command(given: _Export) -> int:
         return _export_table(given)
     if given.ranks is not None:
         raise click.UsageError("--ranks is for a table and a folder")
-    OutputFile(*_FOREIGN).convert(path, None, None)
+    OutputFile(*_FOREIGN, others="; gc3 compile writes those of GC3").convert(path, None, None)
     xml = {
         "dialect": given.dialect,
         "target": given.runtime,

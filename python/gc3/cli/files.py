@@ -21,9 +21,13 @@ class OutputFile(_TextType):
 
     name = "file"
 
-    def __init__(self, *endings: str, any_case: bool = False) -> None:
-        """Takes the allowed endings of the name, in small letters alone or in any; none: any name is allowed."""
+    def __init__(self, *endings: str, any_case: bool = False, others: str = "") -> None:
+        """Takes the allowed endings of the name, in small letters alone or in any; none: any name is allowed.
+
+        `others` says who writes other forms.
+        """
         self._endings = endings
+        self._others = others
         self._any_case = any_case
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -33,7 +37,8 @@ class OutputFile(_TextType):
             and not (value.lower() if self._any_case else value).endswith(self._endings)
             and not files.is_device(value)
         ):
-            self.fail(f"'{value}': the name must end in {', '.join(self._endings)}, which selects the form", param, ctx)
+            forms = f"{', '.join(self._endings)}, which selects the form{self._others}"
+            self.fail(f"'{value}': the name must end in {forms}", param, ctx)
         files.check_writable(value)
         return value
 
