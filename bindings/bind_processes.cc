@@ -24,7 +24,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/secret.h"
-#include "gc3/runtime/core/host_memory.h"
+#include "gc3/runtime/core/sharing/host_memory.h"
 #include "operand.h"
 
 namespace nb = nanobind;

@@ -13,7 +13,7 @@
 #include "arrays.h"
 #include "call_buffers.h"
 #include "convert.h"
-#include "gc3/runtime/core/available_memory.h"
+#include "gc3/runtime/core/sharing/available_memory.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 

@@ -17,7 +17,7 @@
 #include "gc3/base/secret.h"
 #include "gc3/comm/communicator.h"
 #include "gc3/ir/forms.h"
-#include "gc3/runtime/core/leaders.h"
+#include "gc3/runtime/core/meeting/rendezvous.h"
 #include "gc3/runtime/select/program_folder.h"
 #include "gc3/verify/verify.h"
 

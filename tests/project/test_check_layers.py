@@ -57,6 +57,7 @@ def test_modules_that_import_each_other_are_found(tree: Path) -> None:
     [
         ("cpp/gc3/base/up.h", '\n#include "gc3/ir/program.h"\n', "up.h:2: layer base may not include gc3/ir/program.h"),
         ("cpp/gc3/verify/a.cc", '#include "gc3/compiler/trace.h"\n', "layer verify may not include"),
+        ("cpp/gc3/runtime/core/hosts/a.h", '#include "gc3/ir/program.h"\n', "layer runtime/core/hosts may not include"),
         ("cpp/gc3/ir/a.cc", '#include "program.h"\n', 'by their path from cpp/, as "gc3/..."'),
         ("cpp/gc3/ir/a.cc", '#include "gc3/ir/nowhere.h"\n', 'by their path from cpp/, as "gc3/..."'),
         ("cpp/gc3/extra/a.h", "", "in no layer"),

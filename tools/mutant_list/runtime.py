@@ -29,21 +29,21 @@ MUTANTS = (
     ),
     Mutant(
         "heap-never-reuses",
-        _CORE + "heap.cc",
+        _CORE + "sharing/heap.cc",
         "  if (const auto freed = pop(window, file, size.index)) return Extent{*freed, rounded};\n",
         "",
         _TESTS,
     ),
     Mutant(
         "heap-keeps-the-memory-of-what-is-freed",
-        _CORE + "heap.cc",
+        _CORE + "sharing/heap.cc",
         "madvise(at + kPage, rest, MADV_REMOVE) != 0",
         "rest > 0",
         _TESTS,
     ),
     Mutant(
         "available-memory-last-group-counts",
-        _CORE + "available_memory.cc",
+        _CORE + "sharing/available_memory.cc",
         "available = std::min(available, *limit - std::min(*limit, taken));",
         "available = *limit - std::min(*limit, taken);",
         _TESTS,
@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "progress-forgets-what-waits-at-its-end",
-        _CORE + "progress.cc",
+        _CORE + "waiting/progress.cc",
         "if (waiting.empty()) return;",
         "if (stopping || waiting.empty()) return;",
         _TESTS,
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "bells-clear-and-do-not-wake",
-        _CORE + "bells.cc",
+        _CORE + "waiting/bells.cc",
         "if (before == 0) continue;",
         "if (before != 0 || others == 0) continue;",
         _TESTS,
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "group-counts-the-time-in-which-it-was-stopped",
-        _CORE + "wait_policy.h",
+        _CORE + "waiting/wait_policy.h",
         "if (now - read_ > kLongestGap) start_ += now - read_ - kLongestGap;",
         "if (now - read_ > kLongestGap) start_ += Clock::duration::zero();",
         _TESTS,
@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "job-key-never-drawn",
-        _CORE + "job.cc",
+        _CORE + "hosts/job.cc",
         "  GC3_ASSIGN(job->header().key, Handshake::new_nonce());\n",
         "",
         ("gc3_runtime_cpu_test -tc=*fingerprint*",),

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
-#include "gc3/runtime/core/progress.h"
+#include "gc3/runtime/core/waiting/progress.h"
 #include "gc3/runtime/cpu/communicator.h"
 #include "gc3/runtime/select/learner.h"
 #include "gc3/runtime/select/selection.h"

@@ -17,7 +17,7 @@
 #include "gc3/base/mix64.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/blocks.h"
-#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/meeting/peer_process.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/verify/verify.h"
 

@@ -30,7 +30,7 @@
 #include "gc3/comm/v_form.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
-#include "gc3/runtime/core/progress.h"
+#include "gc3/runtime/core/waiting/progress.h"
 #include "gc3/runtime/cpu/communicator.h"
 #include "gc3/runtime/p2p/messenger.h"
 #include "gc3/runtime/select/selection.h"

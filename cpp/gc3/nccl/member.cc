@@ -7,7 +7,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
 #include "gc3/base/errors/processes.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::nccl {
 namespace {

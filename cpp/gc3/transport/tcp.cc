@@ -11,8 +11,8 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
-#include "gc3/runtime/core/rendezvous_wire.h"
-#include "gc3/runtime/core/shared_memory.h"
+#include "gc3/runtime/core/meeting/rendezvous_wire.h"
+#include "gc3/runtime/core/sharing/shared_memory.h"
 
 namespace gc3::transport {
 namespace {

@@ -2,8 +2,8 @@
 // higher rank connects to the lower one's port.
 //
 // Anybody can connect to that port, or listen on it after the rank has ended. So both ends prove first that they know
-// the communicator's secret (core/handshake.h), in messages of fixed size. Until then nothing is interpreted, and a
-// stranger occupies one of a few places for a few seconds. The data itself is not encrypted.
+// the communicator's secret (core/meeting/handshake.h), in messages of fixed size. Until then nothing is interpreted,
+// and a stranger occupies one of a few places for a few seconds. The data itself is not encrypted.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "gc3/runtime/core/file_descriptor.h"
-#include "gc3/runtime/core/handshake.h"
-#include "gc3/runtime/core/network.h"
+#include "gc3/runtime/core/meeting/handshake.h"
+#include "gc3/runtime/core/meeting/network.h"
+#include "gc3/runtime/core/sharing/file_descriptor.h"
 #include "gc3/transport/tcp_stream.h"
 #include "gc3/transport/transport.h"
 

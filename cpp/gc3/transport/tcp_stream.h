@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
-#include "gc3/runtime/core/file_descriptor.h"
+#include "gc3/runtime/core/sharing/file_descriptor.h"
 #include "gc3/transport/links.h"
 
 namespace gc3::transport {

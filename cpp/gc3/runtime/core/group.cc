@@ -11,9 +11,9 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/mix64.h"
-#include "gc3/runtime/core/group_blocks.h"
-#include "gc3/runtime/core/progress.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
 #include "gc3/runtime/core/waiter.h"
+#include "gc3/runtime/core/waiting/progress.h"
 
 namespace gc3::core {
 namespace {
@@ -26,11 +26,9 @@ bool schedules_sessions() {
 
 }  // namespace
 
-std::uint64_t Group::control_bytes(std::uint32_t ranks, bool lists) {
-  static_assert(sizeof(Header) <= kHeaderBytes);
-  return kHeaderBytes + ranks * (sizeof(RankBlock) + ranks * sizeof(Pipe)) + Bells::bytes(ranks) +
-         (lists ? ranks * sizeof(std::uint32_t) : 0);
-}
+static_assert(sizeof(Group::Payload) == sizeof(group_blocks::RankBlock::Turn::payload));
+
+std::uint64_t Group::control_bytes() const { return group_blocks::control_bytes(size(), true); }
 
 Group::Header& Group::header() const { return *reinterpret_cast<Header*>(control_.data()); }
 Group::RankBlock& Group::block(std::uint32_t rank) const {
@@ -54,7 +52,7 @@ Result<std::unique_ptr<Group>> Group::world(const Meeting& meeting, const Option
 }
 
 Result<std::unique_ptr<Group>> Group::on_host(const Meeting& meeting, const Options& options) {
-  GC3_ASSIGN(Job::Joined joined, Job::join(meeting, control_bytes(meeting.size, false)));
+  GC3_ASSIGN(Job::Joined joined, Job::join(meeting, group_blocks::control_bytes(meeting.size, false)));
   const std::uint32_t rank = meeting.rank;
   std::unique_ptr<Group> group(new Group(joined.job, std::move(joined.members), rank, options.timeout_s));
   Job& job = *group->job_;
@@ -83,24 +81,6 @@ void Group::compare(const Options& options, const std::vector<Payload>& said) {
     const std::uint64_t own = options.offers[i];
     agreed_[i] = own != 0 && std::ranges::all_of(said, [&](const Payload& p) { return p[i] == own; });
   }
-}
-
-// What was measured when these processes joined before is used if each of them wishes the same as then.
-Status Group::probe(const Options& options, bool again, const Interrupted& interrupted) {
-  const SingleCopyWish wish{options.single_copy, options.probe};
-  if (again) {
-    const std::optional<Job::Probed> before = job_->probed();
-    const bool same = before && before->wish == wish && before->ranks == size();
-    GC3_ASSIGN(const auto all, exchange({same ? 1U : 0U}, interrupted));
-    if (std::ranges::all_of(all, [](const Payload& p) { return p[0] == 1; })) {
-      single_copy_ = before->found;
-      return {};
-    }
-  }
-  GC3_ASSIGN(single_copy_, try_single_copy(*this, wish, interrupted));
-  // Not what some of the processes have measured, because the next ones to ask may be others.
-  if (!again) job_->set_probed({single_copy_, wish, size()});
-  return {};
 }
 
 bool Group::runs(std::uint32_t rank) const {

@@ -21,13 +21,20 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/launch.h"
 #include "gc3/base/result.h"
-#include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/call_record.h"
-#include "gc3/runtime/core/cores.h"
-#include "gc3/runtime/core/job.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/hosts/job.h"
+#include "gc3/runtime/core/sharing/cores.h"
+#include "gc3/runtime/core/waiting/bells.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::core {
+
+namespace group_blocks {
+struct Header;
+struct Offers;
+struct Pipe;
+struct RankBlock;
+}  // namespace group_blocks
 
 using Interrupted = std::function<bool()>;
 
@@ -181,24 +188,19 @@ class Group {
   void abort() { give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " has aborted the communicator")); }
 
  private:
-  struct Header;
-  struct RankBlock;
-  struct Recorded;
-  struct Entry;
-  struct Offers;
-  struct Pipe;
+  using Header = group_blocks::Header;
+  using Offers = group_blocks::Offers;
+  using RankBlock = group_blocks::RankBlock;
+  using Pipe = group_blocks::Pipe;
 
   Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s);
   // A group of ranks of this one, which this process is `rank` of.
   std::unique_ptr<Group> child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const;
-  friend class Mirror;
-  // `lists`: with the ranks in the job at the end, as all groups have them but that of all ranks of one host.
-  static std::uint64_t control_bytes(std::uint32_t ranks, bool lists);
   static Result<std::unique_ptr<Group>> on_host(const Meeting& meeting, const Options& options);
   // See group_hosts.cc.
   static Result<std::unique_ptr<Group>> across(const Meeting& meeting, const Options& options);
   Result<std::unique_ptr<Group>> extend(const Meeting& meeting, double timeout_s);
-  std::uint64_t control_bytes() const { return control_bytes(size(), true); }
+  std::uint64_t control_bytes() const;
   Status attach(Extent control);
   // The other ranks wait for this one in memory that it cannot map: gives up the group there by writing to the file.
   Diagnostic give_up_unmapped(Extent control, const Diagnostic& problem) const;

@@ -9,7 +9,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
 
 namespace gc3::core {
 namespace {
@@ -152,7 +152,7 @@ Diagnostic Group::explain_difference(std::uint64_t sequence, std::uint32_t other
 
 std::optional<std::string> Group::called(std::uint32_t rank, std::uint64_t sequence) const {
   const RankBlock& of = block(rank);
-  const std::optional<Recorded> call = of.history[sequence % kHistory].read(sequence);
+  const std::optional<group_blocks::Recorded> call = of.history[sequence % kHistory].read(sequence);
   if (!call) return {};
   std::string what = CallRecord::unpack(call->packed, call->count, call->program).describe();
   if (const std::optional<std::string> text = of.said(sequence)) what += ": " + *text;

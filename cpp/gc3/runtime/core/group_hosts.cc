@@ -10,10 +10,11 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
-#include "gc3/runtime/core/group_blocks.h"
-#include "gc3/runtime/core/leaders.h"
-#include "gc3/runtime/core/mirror.h"
-#include "gc3/runtime/core/rendezvous_wire.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/hosts/leaders.h"
+#include "gc3/runtime/core/hosts/mirror.h"
+#include "gc3/runtime/core/meeting/rendezvous_wire.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
 
 namespace gc3::core {
 namespace {
@@ -82,7 +83,7 @@ Status Group::describe(Extent control, const Id& id) const {
   store(header.id[1], id[1]);
   store(header.ranks, size());
   store(header.bytes, control.bytes);
-  std::memcpy(memory.data() + control_bytes(size(), false), members_.data(), size() * sizeof members_[0]);
+  std::memcpy(memory.data() + group_blocks::control_bytes(size(), false), members_.data(), size() * sizeof members_[0]);
   return {};
 }
 

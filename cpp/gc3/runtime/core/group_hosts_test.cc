@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "gc3/runtime/core/mirror_parts.h"
+#include "gc3/runtime/core/hosts/mirror_parts.h"
+#include "gc3/runtime/core/meeting/test_meeting.h"
 #include "gc3/runtime/core/test_hosts.h"
-#include "gc3/runtime/core/test_meeting.h"
 
 namespace gc3::core {
 namespace {

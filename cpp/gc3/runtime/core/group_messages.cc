@@ -1,7 +1,8 @@
 // What a group does for messages between two of its ranks, which are no calls in the group's order.
 #include <algorithm>
 
-#include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
 
 namespace gc3::core {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/group_blocks.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
 #include "gc3/runtime/core/waiter.h"
 
 namespace gc3::core {

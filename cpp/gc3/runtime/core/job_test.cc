@@ -1,5 +1,5 @@
 // How a process that joins the same processes again, or some of them, uses their job again.
-#include "gc3/runtime/core/job.h"
+#include "gc3/runtime/core/hosts/job.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/peer_process.h"
-#include "gc3/runtime/core/test_meeting.h"
+#include "gc3/runtime/core/meeting/peer_process.h"
+#include "gc3/runtime/core/meeting/test_meeting.h"
 
 namespace gc3::core::testing {
 namespace {

@@ -13,8 +13,9 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/sha256.h"
-#include "gc3/runtime/core/group_blocks.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/group.h"
+#include "gc3/runtime/core/sharing/group_blocks.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::core {
 namespace {
@@ -364,9 +365,9 @@ std::vector<std::uint32_t> Group::other_group(std::uint32_t rank, const Group& m
   const auto* const other = reinterpret_cast<const Header*>(job_->place(offset, kHeaderBytes));
   const auto size = static_cast<std::uint32_t>(other == nullptr ? 0 : load(other->ranks));
   if (size == 0 || size > job_->size()) return {};
-  const std::uint8_t* const memory = job_->place(offset, control_bytes(size, true));
+  const std::uint8_t* const memory = job_->place(offset, group_blocks::control_bytes(size, true));
   if (memory == nullptr) return {};
-  const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + control_bytes(size, false));
+  const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + group_blocks::control_bytes(size, false));
   const auto* const blocks = reinterpret_cast<const RankBlock*>(memory + kHeaderBytes);
   std::vector<std::uint32_t> found;
   bool missed = false;

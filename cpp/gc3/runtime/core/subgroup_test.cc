@@ -11,8 +11,8 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/progress.h"
 #include "gc3/runtime/core/test_groups.h"
+#include "gc3/runtime/core/waiting/progress.h"
 
 namespace gc3::core {
 namespace {

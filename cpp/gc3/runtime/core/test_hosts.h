@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/network.h"
+#include "gc3/runtime/core/meeting/network.h"
 
 namespace gc3::core::testing {
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "gc3/runtime/core/bells.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/waiting/bells.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::core {
 

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "gc3/base/errors/common.h"
-#include "gc3/runtime/core/available_memory.h"
+#include "gc3/runtime/core/sharing/available_memory.h"
 
 namespace gc3::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "gc3/runtime/core/cores.h"
+#include "gc3/runtime/core/sharing/cores.h"
 
 namespace gc3::cpu {
 

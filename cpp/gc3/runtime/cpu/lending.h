@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "gc3/base/thresholds.h"
-#include "gc3/runtime/core/job.h"
-#include "gc3/runtime/core/peer_process.h"
+#include "gc3/runtime/core/hosts/job.h"
+#include "gc3/runtime/core/meeting/peer_process.h"
 #include "gc3/runtime/cpu/cpu_block.h"
 #include "gc3/runtime/cpu/loans.h"
 #include "gc3/runtime/cpu/offer.h"

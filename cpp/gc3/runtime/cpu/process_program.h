@@ -96,7 +96,7 @@ struct Membership {
 
 class ProcessProgram final : public interp::Engine<RankCall> {
  public:
-  // Local: no other rank takes part. `key` is that of the job, see core/job.h.
+  // Local: no other rank takes part. `key` is that of the job, see core/hosts/job.h.
   static Result<std::unique_ptr<ProcessProgram>> create(const ir::Program& program, std::uint32_t rank,
                                                         std::uint32_t slots, std::uint64_t slot_bytes,
                                                         std::string_view key, std::shared_ptr<Membership> members,

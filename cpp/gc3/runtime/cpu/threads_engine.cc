@@ -8,7 +8,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
-#include "gc3/runtime/core/cores.h"
+#include "gc3/runtime/core/sharing/cores.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/waiting_report.h"
 

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "gc3/base/errors/common.h"
-#include "gc3/runtime/core/cores.h"
+#include "gc3/runtime/core/sharing/cores.h"
 #include "gc3/runtime/cpu/idle.h"
 
 namespace gc3::cpu {

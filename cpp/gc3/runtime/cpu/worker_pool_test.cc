@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "gc3/runtime/core/cores.h"
+#include "gc3/runtime/core/sharing/cores.h"
 
 namespace gc3::cpu {
 namespace {

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "gc3/runtime/core/test_weak_memory.h"
+#include "gc3/runtime/core/waiting/test_weak_memory.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/test_platform.h"
 

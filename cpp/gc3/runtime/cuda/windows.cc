@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gc3/base/errors/devices.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::cuda {
 

@@ -26,7 +26,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/group.h"
-#include "gc3/runtime/core/shared_memory.h"
+#include "gc3/runtime/core/sharing/shared_memory.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/p2p/held.h"
 #include "gc3/runtime/p2p/host_pipes.h"

@@ -14,7 +14,7 @@
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
 #include "gc3/model/types.h"
-#include "gc3/runtime/core/wait_policy.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 
 namespace gc3::p2p {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "gc3/runtime/core/test_meeting.h"
+#include "gc3/runtime/core/meeting/test_meeting.h"
 #include "gc3/runtime/p2p/messenger.h"
 #include "gc3/transport/fake.h"
 #include "gc3/transport/tcp.h"

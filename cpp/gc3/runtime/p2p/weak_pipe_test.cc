@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "gc3/runtime/core/test_weak_memory.h"
+#include "gc3/runtime/core/waiting/test_weak_memory.h"
 #include "gc3/runtime/p2p/pipe.h"
 
 namespace gc3::p2p {

@@ -1,0 +1,83 @@
+#include "gc3/runtime/core/waiting/progress.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+#include <utility>
+
+namespace gc3::core {
+namespace {
+
+thread_local bool in_started_call = false;
+
+}  // namespace
+
+struct Progress::Queue {
+  struct Started {
+    Call call;
+    std::promise<Status> done;
+  };
+
+  explicit Queue(std::atomic<std::size_t>& count) : left(count), thread([this] { serve(); }) {}
+  ~Queue() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_one();
+    thread.join();
+  }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  void serve() {
+    in_started_call = true;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return stopping || !waiting.empty(); });
+      if (waiting.empty()) return;
+      Started next = std::move(waiting.front());
+      waiting.pop_front();
+      lock.unlock();
+      Status status = next.call();
+      next.call = nullptr;  // its resources are released before anyone is notified
+      left.fetch_sub(1, std::memory_order_release);
+      next.done.set_value(std::move(status));
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Started> waiting;
+  bool stopping = false;
+  std::atomic<std::size_t>& left;
+  std::thread thread;  // the last member, because it uses the rest
+};
+
+Progress::Progress() : process_(getpid()) {}
+
+Progress::~Progress() {
+  // A fork has no such thread. Its lock and condition are in an unknown state and cannot be destroyed.
+  if (getpid() != process_) static_cast<void>(queue_.release());
+}
+
+bool Progress::inside() { return in_started_call; }
+
+std::shared_future<Status> Progress::start(Call call) {
+  Queue::Started started{std::move(call), {}};
+  std::shared_future<Status> done = started.done.get_future().share();
+  const std::lock_guard lock(mutex_);
+  if (queue_ == nullptr) queue_ = std::make_unique<Queue>(left_);
+  left_.fetch_add(1, std::memory_order_relaxed);  // the lock of the queue orders it before the call
+  {
+    const std::lock_guard queue_lock(queue_->mutex);
+    queue_->waiting.push_back(std::move(started));
+  }
+  queue_->changed.notify_one();
+  return done;
+}
+
+}  // namespace gc3::core
