@@ -140,3 +140,25 @@ def test_predictions_are_of_proven_programs(tmp_path: Path) -> None:
     measured = tmp_path / "m.csv"
     measured.write_text("bytes,us_us\n1024,10\n1048576,100\n")
     assert "GC3-V" in gc3_(f"sim calibrate {measured} --column us -t ndv4 -p {wrong} --fit launch", 1).stderr
+
+
+@pytest.mark.parametrize(
+    ("decorator", "message"),
+    [
+        ('"allgather", ranks=lambda R: "x"', "'mine': ranks='x'; expected a whole number"),
+        ('"gather", root="x"', "'mine': root='x'; expected a whole number"),
+        ("5, ranks=lambda R: R", "'mine': collective=5; expected a name, or a function"),
+    ],
+)
+def test_a_mistake_of_the_decorator_is_none_of_the_command_line(decorator: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(f"import gc3\n@gc3.algorithm({decorator})\ndef mine(R: int) -> None:\n    pass\n")
+    told = gc3_(f"verify {file}:mine:R=2", 1).stderr
+    assert message in told
+    assert f"--> {file}:2" in told
+
+
+def test_an_export_says_that_a_table_has_no_row(tmp_path: Path) -> None:
+    table = tmp_path / "t.json"
+    gc3_(f"tune allreduce -t dgx1 -b 1KiB -e 1KiB -o {table}")
+    assert "has no row for 3, 4 ranks" in gc3_(f"export {table} -o {tmp_path}/xml --target azure --ranks 3,4", 2).stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from gc3 import UserError, datatypes
 from gc3.collectives import BUILTIN, custom
+from gc3.runtime import measure
 from gc3.runtime.checking import POISON, Case
 
 pytestmark = pytest.mark.python_only
@@ -238,3 +240,11 @@ def test_terms_of_custom_collectives_have_turns_too(dtype: str, op: str) -> None
     for k in range(len(parts)):
         result = wrongly_reduced(list(parts), {k: 0}, op)
         assert case.compare(inputs, [result] * ranks).wrong > 0, k
+
+
+def test_a_machine_without_proc_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "open", absent)
+    assert measure.machine()["cores"] >= 1

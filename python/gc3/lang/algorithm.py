@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from gc3 import collectives, errors
@@ -134,14 +135,14 @@ class Algorithm:
         return SourceProgram(
             name or self.name,
             self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
-            ranks=self._evaluate(self.ranks, values),
-            chunks=self._evaluate(self.chunks, values),
-            root=self._evaluate(self.root, values),
+            ranks=self._number("ranks", self.ranks, values),
+            chunks=self._number("chunks", self.chunks, values),
+            root=self._number("root", self.root, values),
             in_place=written_for,
             as_in_place=in_place,
             protocol=protocol,
             scratch=self.scratch,
-            gpus_per_node=self._evaluate(self.gpus_per_node, values),
+            gpus_per_node=self._number("gpus_per_node", self.gpus_per_node, values),
             where=(self.file, self.line),
         )
 
@@ -205,6 +206,13 @@ class Algorithm:
         if missing:
             raise self._error(f"'{self.name}' has no parameter '{missing[0]}', which its record refers to")
         return number(**{name: values[name] for name in wanted})
+
+    def _number(self, what: str, number: Any, values: Mapping[str, int]) -> Any:
+        """A number of the decorator; one that is none is no mistake of who gives the parameters."""
+        found = self._evaluate(number, values)
+        if found is not None and not isinstance(found, Integral):
+            raise self._error(f"'{self.name}': {what}={found!r}; expected a whole number")
+        return found
 
     def _error(self, message: str) -> errors.Gc3Error:
         return errors.error("BadArgument", message, file=self.file, line=self.line)
@@ -289,6 +297,13 @@ def algorithm(
                 rooted = collectives.get(collective).rooted
             except errors.UserError as problem:
                 raise errors.placed(problem, code.co_filename, code.co_firstlineno) from None
+        elif not callable(collective):
+            raise errors.error(
+                "BadArgument",
+                f"'{own_name}': collective={collective!r}; expected a name, or a function that returns a custom one",
+                file=code.co_filename,
+                line=code.co_firstlineno,
+            )
         for p in names:
             if p.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
                 raise errors.error(

@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -151,7 +152,8 @@ def cores() -> int:
 def machine() -> dict[str, Any]:
     """Returns the description of this machine for measurements: processor, cores, bytes of memory, kernel."""
     cpu = platform.processor()
-    with Path("/proc/cpuinfo").open() as lines:  # which is long, and slow to make, on machines of many cores
+    # In some containers it is not there.
+    with suppress(OSError), Path("/proc/cpuinfo").open() as lines:  # long, and slow to make, on machines of many cores
         for line in lines:
             if line.startswith("model name"):
                 cpu = line.partition(":")[2].strip()

@@ -131,7 +131,8 @@ def read_all(path: str, ranks: int) -> list[Trace]:
     places = [Path(f"{path}.{rank}.et") for rank in range(ranks)]
     missing = [place for place in places if not place.is_file()]
     if missing:
-        raise errors.error("BadTrace", f"there is no '{missing[0]}'; the machine has {ranks} ranks")
+        named = f"'{path}' does not end in .et, and " if Path(path).is_file() else ""
+        raise errors.error("BadTrace", f"{named}there is no '{missing[0]}'; the machine has {ranks} ranks")
     if Path(f"{path}.{ranks}.et").is_file():
         raise errors.error("BadTrace", f"'{path}' has traces of more ranks than the machine, which has {ranks}")
     return [read(str(place)) for place in places]
