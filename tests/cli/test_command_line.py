@@ -147,7 +147,6 @@ def test_predictions_are_of_proven_programs(tmp_path: Path) -> None:
     [
         ('"allgather", ranks=lambda R: "x"', "'mine': ranks='x'; expected a whole number"),
         ('"gather", root="x"', "'mine': root='x'; expected a whole number"),
-        ("5, ranks=lambda R: R", "'mine': collective=5; expected a name, or a function"),
     ],
 )
 def test_a_mistake_of_the_decorator_is_none_of_the_command_line(decorator: str, message: str, tmp_path: Path) -> None:

@@ -297,13 +297,6 @@ def algorithm(
                 rooted = collectives.get(collective).rooted
             except errors.UserError as problem:
                 raise errors.placed(problem, code.co_filename, code.co_firstlineno) from None
-        elif not callable(collective):
-            raise errors.error(
-                "BadArgument",
-                f"'{own_name}': collective={collective!r}; expected a name, or a function that returns a custom one",
-                file=code.co_filename,
-                line=code.co_firstlineno,
-            )
         for p in names:
             if p.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
                 raise errors.error(
