@@ -217,11 +217,12 @@ def _export_table(given: _Export) -> int:
         raise click.UsageError("a table needs --target, and its rows have the sizes: leave out other options of XML")
     folder = OutputFolder().convert(given.path, None, None)
     rows = read_rows(given.spec.name)
-    if not entries(rows, ranks):
+    count = len(entries(rows, ranks))
+    if count == 0:
         raise click.UsageError(
             f"'{given.spec.name}' has no row for {', '.join(map(str, ranks))} ranks: choose by --ranks"
         )
-    with output.progress("writing", len(entries(rows, ranks)), printing=False) as begin:
+    with output.progress("writing", count, printing=False) as begin:
         written, refused = export_xml(rows, ranks, target_name, Path(folder), begin)
     if given.as_json:
         output.emit({"folder": folder, "ranks": ranks, "files": [path.name for path in written], "refused": refused})
