@@ -16,8 +16,7 @@ from pythons import ROOT, find
 STABLE = (3, 12)  # from here on one wheel serves all versions
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 WHEELS = ROOT / "build" / "wheels"
-# Older systems have an older C++ library, so the module has a copy, whose names nothing outside sees.
-LINKING = "-static-libstdc++ -Wl,--exclude-libs,ALL"
+LINKING = "-static-libstdc++"  # older systems have an older C++ library
 
 
 def number(version: str) -> tuple[int, ...]:

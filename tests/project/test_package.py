@@ -54,6 +54,14 @@ def test_importing_the_package_loads_no_numpy() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 
 
+def test_the_core_shows_no_names_but_python_s() -> None:
+    # With a C++ library within, names that others see would meet those of PyTorch's.
+    core = importlib.import_module("gc3._core")
+    names = ["nm", "-D", "--defined-only", core.__file__]
+    found = subprocess.run(names, capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in found.stdout.splitlines()] == ["PyInit__core"]
+
+
 def test_programs_are_pickled_and_copied() -> None:
     program = gc3.compile(load("ring_allreduce"), R=3)
     inputs = [np.arange(6, dtype=np.int32) + rank for rank in range(3)]

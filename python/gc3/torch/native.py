@@ -214,6 +214,7 @@ def _arguments(headers: Path) -> list[str]:
     root = Path(torch.__file__ or "").parent
     return [
         *("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
+        "-Wl,--exclude-libs,ALL",  # of the C++ library, where the compiler adds it to each module
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *("-isystem", str(root / "include"), "-isystem", str(headers), "-I", str(SOURCES)),
     ]
