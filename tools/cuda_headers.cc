@@ -67,8 +67,7 @@ static_assert(int{kCooperativeLaunch} == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
 static_assert(int{kStreamValues64} == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 static_assert(kWaitValue64 == CU_STREAM_MEM_OP_WAIT_VALUE_64 && kWriteValue64 == CU_STREAM_MEM_OP_WRITE_VALUE_64);
 static_assert(kWaitAtLeast == CU_STREAM_WAIT_VALUE_GEQ && kWaitEqual == CU_STREAM_WAIT_VALUE_EQ);
-static_assert(kWriteBehindAll == CU_STREAM_WRITE_VALUE_DEFAULT &&
-              kWriteAnyTime == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+static_assert(kWriteBehindAll == CU_STREAM_WRITE_VALUE_DEFAULT);
 using Waited = decltype(CUstreamBatchMemOpParams::waitValue);
 static_assert(sizeof(MemoryOperation) == sizeof(CUstreamBatchMemOpParams));
 static_assert(offsetof(MemoryOperation, address) == offsetof(Waited, address));

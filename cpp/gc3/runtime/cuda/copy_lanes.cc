@@ -11,8 +11,8 @@ namespace {
 MemoryOperation wait(const std::uint64_t* at, std::uint64_t value, unsigned how) {
   return {kWaitValue64, address(at), value, how, 0, 0};
 }
-MemoryOperation write(const std::uint64_t* at, std::uint64_t value, unsigned how = kWriteBehindAll) {
-  return {kWriteValue64, address(at), value, how, 0, 0};
+MemoryOperation write(const std::uint64_t* at, std::uint64_t value) {
+  return {kWriteValue64, address(at), value, kWriteBehindAll, 0, 0};
 }
 
 }  // namespace
@@ -136,9 +136,8 @@ Status CopyLanes::wait_for_steps(std::size_t at, LaneStep step, std::uint64_t ti
   for (std::uint32_t w = 0; w < has.wait_count; ++w) {
     const interp::Wait& awaited = plan_.waits[has.wait_begin + w];
     const interp::PlanThreadblock& other = plan_.threadblocks[plan_.ranks[tb.rank].first_tb + awaited.tb];
-    std::vector<MemoryOperation> operations = {
-        write(&place(at)->place, place_of(tile, step.step, static_cast<std::uint64_t>(interp::Waiting::dependency), w),
-              kWriteAnyTime)};
+    std::vector<MemoryOperation> operations = {write(
+        &place(at)->place, place_of(tile, step.step, static_cast<std::uint64_t>(interp::Waiting::dependency), w))};
     GC3_CHECK(operate(lane, operations));
     GC3_CHECK(device_->driver().check(
         device_->driver()->wait_event(lane.stream.get(), published_[other.first_step + awaited.steps - 1].get(), 0),
@@ -193,8 +192,8 @@ Status CopyLanes::add(LaneStep at, std::uint64_t tile) {
   GC3_CHECK(wait_for_steps(lane_of_[at.tb], at, tile));
   std::vector<MemoryOperation> operations;
   const auto stands = [&](interp::Waiting waiting) {
-    operations.push_back(write(&place(lane_of_[at.tb])->place,
-                               place_of(tile, at.step, static_cast<std::uint64_t>(waiting)), kWriteAnyTime));
+    operations.push_back(
+        write(&place(lane_of_[at.tb])->place, place_of(tile, at.step, static_cast<std::uint64_t>(waiting))));
   };
   if (does.receives) {
     const std::uint64_t slot = lane.recv.messages % slots;

@@ -51,8 +51,8 @@ inline constexpr int kWaitValue64 = 4;
 inline constexpr int kWriteValue64 = 5;
 inline constexpr unsigned kWaitAtLeast = 0;  // as the difference of signed numbers
 inline constexpr unsigned kWaitEqual = 1;
-inline constexpr unsigned kWriteBehindAll = 0;  // with a barrier of memory for what the stream has done before
-inline constexpr unsigned kWriteAnyTime = 1;
+// With a barrier of memory for what the stream has done before. The second version of the functions has no other way.
+inline constexpr unsigned kWriteBehindAll = 0;
 inline constexpr int kPeerNativeAtomics = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kCaptureRelaxed = 2;
