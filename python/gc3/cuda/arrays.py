@@ -88,6 +88,9 @@ class DeviceArray:
             made = self.array.new_empty(shape)
         elif hasattr(self.array, "__array_namespace__"):
             made = self.array.__array_namespace__().empty(shape, dtype=self.array.dtype, device=self.array.device)
+        elif hasattr(self.array, "__array_function__"):  # CuPy, whose devices are contexts
+            with self.array.device:
+                made = np.empty_like(self.array, shape=shape)
         else:
             made = None
         found = None if made is None else find(made)
