@@ -102,13 +102,13 @@ class Threadblock {
   static constexpr uint32_t kExchangeSteps = 5;  // steps of the program's exchanging threadblock; semaphores count them
 
   GC3_HOST_DEVICE bool wait_for(uint32_t tb, uint64_t tile, uint32_t step_count, uint32_t steps) {
-    const uint64_t value = interp::semaphore_value(run_, tile, step_count, steps);
+    const uint64_t value = interp::semaphore_value(run_.first_tile, tile, step_count, steps);
     return block_.await(&fixed_.semaphores[tb], value) >= value;
   }
   GC3_HOST_DEVICE void publish(uint64_t tile, uint32_t steps) {
     platform_.sync();
     const uint32_t step_count = fixed_.tb == 0 ? kRanks + 1 : kExchangeSteps;
-    block_.post(&fixed_.semaphores[fixed_.tb], interp::semaphore_value(run_, tile, step_count, steps));
+    block_.post(&fixed_.semaphores[fixed_.tb], interp::semaphore_value(run_.first_tile, tile, step_count, steps));
   }
 
   using L = Lines<Protocol, kVecsPerLane<Protocol, Element>>;

@@ -8,6 +8,7 @@
 
 #include "gc3/base/errors/devices.h"
 #include "gc3/runtime/cuda/device/elements.h"
+#include "gc3/runtime/cuda/device/lines.h"
 #include "gc3/runtime/cuda/ordering.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/divisors.h"
@@ -25,6 +26,14 @@ Fold fold_of(model::ReduceOp op) {
 #include "gc3/model/types.def"
   };
   return kFolds[static_cast<std::size_t>(op)];
+}
+
+// As many warps as make one trip each for the largest message, or all.
+unsigned threads_for(const interp::Plan& plan, const interp::Run& run) {
+  constexpr std::uint64_t kBytesOfWarp = Lines<interp::LL128, 2>::kTrip * kVec;  // the shortest trip
+  const std::uint64_t bytes = run.tile_elems * run.elem_bytes * plan.max_count;
+  const std::uint64_t warps = std::min<std::uint64_t>((bytes + kBytesOfWarp - 1) / kBytesOfWarp, kThreads / 32);
+  return std::max(static_cast<unsigned>(warps * 32), kLeastThreads);
 }
 
 template <class T>
@@ -132,6 +141,8 @@ Status LocalRanks::connect(const std::vector<std::uint8_t*>& arenas, bool system
         static_cast<std::uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), tb.rank) - ranks_.begin());
     layout_.connect(tb, arenas, record.task);
     record.stand = index;
+    record.first_wait = tb.first_wait;
+    record.wait_count = tb.wait_count;
     records.push_back(record);
   }
   GC3_ASSIGN(records_, uploaded(device_, records, "the program"));
@@ -237,8 +248,8 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   GC3_CHECK(prepare(call, run, kernels, watch, timeout_ns, stream, made));
   void* arguments[] = {&made.launch};
   GC3_CHECK(device_->driver().check(
-      device_->driver()->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1, kThreads, 1,
-                                            1, 0, stream, arguments),
+      device_->driver()->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1,
+                                            threads_for(plan_, run), 1, 1, 0, stream, arguments),
       "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
   return finish(call, made, kernels, stream);
 }

@@ -102,6 +102,8 @@ class Ranks {
       record.task = plan_.task(i, nullptr, reinterpret_cast<interp::Counter*>(arenas[tb.rank]));
       layout_.connect(tb, arenas, record.task);
       record.stand = i;
+      record.first_wait = tb.first_wait;
+      record.wait_count = tb.wait_count;
       start_at(setting_.first_step, tb, arenas, progress_[i]);
     }
   }

@@ -17,6 +17,7 @@
 //   reduce_stream(to, a, b, bytes)           reduce for such a `to`
 //   expect_write(at, bytes)                  called before a write to this memory
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
+//   first_tile()                             instead of Run::first_tile
 //   recorder()                               records turns, waits and ends of steps, see runtime/cpu/recording.h
 // A Block that moves whole messages has carry() instead of the functions for pieces, see carry_message. If its waits
 // spin, kEndless is true.
@@ -195,7 +196,7 @@ struct Does {
   bool reduces = false;
 };
 
-GC3_HOST_DEVICE Does does_of(Op op) {
+GC3_HOST_DEVICE constexpr Does row_of(Op op) {
   switch (op) {
 #define GC3_OPCODE(name, xml, receives, sends, reads_local, writes_local, reduces, doc) \
   case Op::name:                                                                        \
@@ -206,7 +207,24 @@ GC3_HOST_DEVICE Does does_of(Op op) {
   return {};
 }
 
-// Any step but a nop, on a Block with `carry(run, task, step, message, does)`, which moves a whole message with all
+// A bit for each opcode: of a switch a device makes a chain of branches.
+template <bool Does::* kProperty>
+GC3_HOST_DEVICE constexpr uint32_t opcodes_that() {
+  uint32_t found = 0;
+  for (uint32_t op = 0; op < 32; ++op) found |= (row_of(static_cast<Op>(op)).*kProperty ? 1U : 0U) << op;
+  return found;
+}
+GC3_HOST_DEVICE Does does_of(Op op) {
+  constexpr uint32_t kReceive = opcodes_that<&Does::receives>();
+  constexpr uint32_t kSend = opcodes_that<&Does::sends>();
+  constexpr uint32_t kRead = opcodes_that<&Does::reads>();
+  constexpr uint32_t kWrite = opcodes_that<&Does::writes>();
+  constexpr uint32_t kReduce = opcodes_that<&Does::reduces>();
+  const uint32_t bit = 1U << static_cast<uint32_t>(op);
+  return {(kReceive & bit) != 0, (kSend & bit) != 0, (kRead & bit) != 0, (kWrite & bit) != 0, (kReduce & bit) != 0};
+}
+
+// Any step but a nop, on a Block with `carry(run, task, step, does)`, which moves a whole message with all
 // threads, through the lines of the protocol if the step receives or sends, and ends with a barrier. False, on all
 // threads alike: the run is aborted.
 template <class Protocol, class Block>
@@ -220,7 +238,7 @@ GC3_HOST_DEVICE bool carry_message(Block& block, const Run& run, Task& task, con
     task.waiting = Waiting::credit;
     return false;
   }
-  if (!block.template carry<Protocol>(run, task, step, message_of(run, task.tile, step), does)) {
+  if (!block.template carry<Protocol>(run, task, step, does)) {
     task.waiting = Waiting::input;
     return false;
   }
@@ -256,7 +274,7 @@ GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const R& run, Task& task, c
 // False: the step has to wait.
 template <class Protocol, class Block, class R>
 GC3_HOST_DEVICE bool execute(Block& block, const R& run, Task& task, const Step& step) {
-  if constexpr (requires { block.template carry<Protocol>(run, task, step, Message{}, Does{}); }) {
+  if constexpr (requires { block.template carry<Protocol>(run, task, step, Does{}); }) {
     return step.opcode == Op::nop || carry_message<Protocol>(block, run, task, step);
   } else {
     return execute_in_pieces<Protocol>(block, run, task, step);
@@ -265,8 +283,16 @@ GC3_HOST_DEVICE bool execute(Block& block, const R& run, Task& task, const Step&
 
 // The value of a semaphore once `steps` steps of tile `tile` of this run are finished. Tiles are numbered through all
 // runs, so semaphores only ever grow.
-GC3_HOST_DEVICE uint64_t semaphore_value(const Run& run, uint64_t tile, uint64_t step_count, uint64_t steps) {
-  return (run.first_tile + tile) * step_count + steps;
+GC3_HOST_DEVICE uint64_t semaphore_value(uint64_t first_tile, uint64_t tile, uint64_t step_count, uint64_t steps) {
+  return (first_tile + tile) * step_count + steps;
+}
+template <class Block>
+GC3_HOST_DEVICE uint64_t first_tile(const Block& block, const Run& run) {
+  if constexpr (requires { block.first_tile(); }) {
+    return block.first_tile();
+  } else {
+    return run.first_tile;
+  }
 }
 
 // The acquire pairs with the publishing threadblock's post: what its step wrote is visible, what it read is read.
@@ -274,7 +300,7 @@ template <class Block>
 GC3_HOST_DEVICE bool dependencies_met(Block& block, const Run& run, Task& task, const Step& step) {
   for (uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
     const Wait& wait = task.waits[i];
-    const uint64_t value = semaphore_value(run, task.tile, wait.step_count, wait.steps);
+    const uint64_t value = semaphore_value(first_tile(block, run), task.tile, wait.step_count, wait.steps);
     if (block.await(&task.semaphores[wait.tb], value) < value) {
       task.waiting = Waiting::dependency;
       task.wait = i;
@@ -306,7 +332,8 @@ GC3_HOST_DEVICE Outcome advance(Block& block, const R& run, Task& task, uint32_t
     // Reads the step again, so that `step` need not be kept in a register during execution, which ended with a barrier
     // or was a nop.
     if (task.steps[task.step].publishes != 0) {
-      block.post(&task.semaphores[task.tb], semaphore_value(run, task.tile, task.step_count, task.step + 1));
+      block.post(&task.semaphores[task.tb],
+                 semaphore_value(first_tile(block, run), task.tile, task.step_count, task.step + 1));
     }
     if (++task.step == task.step_count) {
       task.step = 0;

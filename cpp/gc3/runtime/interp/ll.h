@@ -22,7 +22,7 @@ struct LL {
   static_assert(kPeriod / 2 > 2 * kMaxSlots);
 
   GC3_HOST_DEVICE static uint64_t flag(const Run& run, uint64_t step) {
-    return run.tag << 16U | ((step + 1) & (kPeriod - 1));
+    return static_cast<uint32_t>(run.tag << 16U | ((step + 1) & (kPeriod - 1)));  // a device then keeps 32 bits of it
   }
 
   template <class Block>

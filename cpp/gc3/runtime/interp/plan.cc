@@ -69,7 +69,8 @@ class Planner {
     plan_.connections.push_back({connection.send_tb, connection.recv_tb});
   }
 
-  void decode(const PlanThreadblock& tb) {
+  void decode(PlanThreadblock& tb) {
+    tb.first_wait = static_cast<std::uint32_t>(plan_.waits.size());
     const PlanRank& rank = plan_.ranks[tb.rank];
     for (const ir::Instruction& from : program_.steps(program_.tbs(tb.rank)[tb.tb])) {
       const ir::OpcodeInfo& does = ir::info(from.opcode);
@@ -90,6 +91,7 @@ class Planner {
       }
       plan_.steps.push_back(step);
     }
+    tb.wait_count = static_cast<std::uint32_t>(plan_.waits.size()) - tb.first_wait;
   }
 
   Operand operand(Buffer buffer, std::uint32_t chunk, Step& step) const {

@@ -24,6 +24,8 @@ struct PlanThreadblock {
   std::uint32_t tb = 0;  // within the rank
   std::uint32_t first_step = 0;
   std::uint32_t step_count = 0;
+  std::uint32_t first_wait = 0;  // of its steps
+  std::uint32_t wait_count = 0;
   std::uint32_t send_connection = kNone;
   std::uint32_t recv_connection = kNone;
   std::uint32_t send_peer = ir::kNoRank;

@@ -22,9 +22,9 @@ class CudaPlatform {
   };
 
   __device__ __forceinline__ static uint32_t thread() { return threadIdx.x; }
-  __device__ __forceinline__ static uint32_t threads() { return kThreads; }
+  __device__ __forceinline__ static uint32_t threads() { return blockDim.x; }
   __device__ __forceinline__ static uint32_t warp() { return threadIdx.x / kLanes; }
-  __device__ __forceinline__ static uint32_t warps() { return kThreads / kLanes; }
+  __device__ __forceinline__ static uint32_t warps() { return blockDim.x / kLanes; }
   __device__ __forceinline__ static Shared& shared() {
     __shared__ Shared block;
     return block;

@@ -28,6 +28,7 @@ class DeviceBlock {
 
   GC3_HOST_DEVICE uint64_t thread() const { return platform_.thread(); }
   GC3_HOST_DEVICE uint64_t threads() const { return platform_.threads(); }
+  GC3_HOST_DEVICE uint64_t first_tile() const { return platform_.shared().first_tile; }
 
   // One thread polls. The barrier gives the value to all threads, and orders what this thread has acquired before them.
   GC3_HOST_DEVICE uint64_t await(const interp::Counter* counter, uint64_t value) {
@@ -61,52 +62,65 @@ class DeviceBlock {
   // See interp::carry_message.
   template <class Protocol>
   GC3_HOST_DEVICE bool carry(const interp::Run& run, interp::Task& task, const interp::Step& step,
-                             const interp::Message& message, const interp::Does& does) {
+                             const interp::Does& does) {
+    Shared& shared = platform_.shared();
     park(task);
-    const uint64_t total = message.segments * message.segment_bytes;
     using L = Lines<Protocol, kVecsPerLane<Protocol, Element>>;
-    uint8_t* src = nullptr;
-    uint8_t* dst = nullptr;
-    if (does.reads) src = aligned_piece(run, task.regions[step.src.buffer], step.src, message, total);
-    if (does.writes) dst = aligned_piece(run, task.regions[step.dst.buffer], step.dst, message, total);
-    const bool aligned = (!does.reads || src != nullptr) && (!does.writes || dst != nullptr);
+    const Located at = shared.staged != 0 ? shared.located[task.step] : locate_step(run, task.regions, step);
+    const uint64_t first = task.tile * run.tile_elems;
+    const uint64_t skip = first * run.elem_bytes;
+    const uint64_t total = step.count * interp::least(run.tile_elems, run.chunk_elems - first) * run.elem_bytes;
+    const bool aligned =
+        skip + total <= at.room &&
+        ((reinterpret_cast<uintptr_t>(at.src) | reinterpret_cast<uintptr_t>(at.dst) | skip) % kVec) == 0;
     In in = {does.receives ? interp::slot_of(run, task.recv) : nullptr, L::flag(run, task.recv.step)};
     Out out = {does.sends ? interp::slot_of(run, task.send) : nullptr, L::flag(run, task.send.step)};
     // If messages order memory, earlier accesses of this block are ordered before the first line, see ordering.h. If
     // the block sends on what it receives, accesses of other blocks before they sent it are ordered as well, see trip.
     const bool fences = L::kFlagged && launch_.fences != 0 && does.receives != does.sends;
     if (fences && does.sends) platform_.fence(launch_.system != 0);
+    if (fences && does.receives) bits_ |= kFence;
 
     const auto vecs = static_cast<uint32_t>((total + kVec - 1) / kVec);
-    // Trips that are whole and aligned; the rest is moved element by element.
-    const uint32_t whole = aligned ? static_cast<uint32_t>(total / kVec) / L::kTrip * L::kTrip : 0;
+    // What is aligned moves in vectors: all of a message that consists of them, else its whole trips. The rest is moved
+    // element by element.
+    const auto all = static_cast<uint32_t>(total / kVec);
+    const uint32_t whole = !aligned ? 0 : total % kVec == 0 ? all : all / L::kTrip * L::kTrip;
     const bool remains = whole < vecs;
-    if (remains && thread() == 0) platform_.shared().remainder = {message, &step, total, in, out, whole, vecs};
+    if (remains && thread() == 0) {
+      shared.remainder = {interp::message_of(run, task.tile, step), &step, total, in, out, whole, vecs};
+    }
     if constexpr (!L::kFlagged) {
       // What a proxy sends to another host. The flag, which this thread stores later with release, orders it.
-      uint64_t* const lengths = platform_.shared().task.lengths;
+      uint64_t* const lengths = shared.task.lengths;
       if (does.sends && lengths != nullptr && thread() == 0) platform_.store_word(lengths + task.send.slot, total);
     }
     // The pointers are advanced with the warp, which needs fewer registers than offsets.
-    Pieces pieces = {src, dst};
-    const uint32_t warp = platform_.warp();
+    SomePieces pieces = {{at.src, at.dst}, static_cast<int32_t>(whole)};
+    advance_by(pieces.src, skip);
+    advance_by(pieces.dst, skip);
     const auto step_by = [&](uint32_t trips) {
+      pieces.vecs -= static_cast<int32_t>(trips * L::kTrip);
       advance_by(pieces.src, trips * (L::kTrip * kVec));
       advance_by(pieces.dst, trips * (L::kTrip * kVec));
       advance_by(in.slot, trips * L::kTripBytes);
       advance_by(out.slot, trips * L::kTripBytes);
     };
-    step_by(warp);
+    step_by(platform_.warp());
     bool alive = true;
-    for (uint32_t base = warp * L::kTrip; alive && base < whole; base += platform_.warps() * L::kTrip) {
-      alive = trip<L>(does, in, out, 0, pieces);
-      step_by(platform_.warps());
+    if constexpr (L::kEven) {
+      for (; alive && pieces.vecs >= static_cast<int32_t>(L::kTrip); step_by(platform_.warps())) {
+        alive = trip<L>(does, in, out, 0, static_cast<const Pieces&>(pieces));
+      }
+      if (alive && pieces.vecs > 0) alive = trip<L>(does, in, out, 0, pieces);
+    } else {
+      for (; alive && pieces.vecs > 0; step_by(platform_.warps())) alive = trip<L>(does, in, out, 0, pieces);
     }
     if (remains) {
       platform_.sync();
       if (alive) alive = move_rest<Protocol>();
     }
-    if (fences && does.receives) platform_.fence(launch_.system != 0);
+    if ((bits_ & kFence) != 0) platform_.fence(launch_.system != 0);
     const bool stopped = platform_.sync_or(!alive);
     unpark(task);
     return !stopped;
@@ -115,13 +129,13 @@ class DeviceBlock {
  private:
   GC3_HOST_DEVICE void park(const interp::Task& task) {
     if (thread() == 0) {
-      platform_.shared().parked[parked_] = {
+      platform_.shared().parked[(bits_ & kParked) >> 1U] = {
           task.tile, task.send.step, task.send.head_seen, task.recv.step, task.send.slot, task.recv.slot, task.step};
     }
   }
   GC3_HOST_DEVICE void unpark(interp::Task& task) {
-    const Parked& parked = platform_.shared().parked[parked_];
-    parked_ ^= 1U;
+    const Parked& parked = platform_.shared().parked[(bits_ & kParked) >> 1U];
+    bits_ = (bits_ ^ kParked) & ~kFence;
     task = platform_.shared().task;
     task.offset = 0;
     task.tile = parked.tile;
@@ -159,6 +173,10 @@ class DeviceBlock {
     GC3_HOST_DEVICE Vec load_src(uint32_t v) const { return Platform::load(src + v * kVec); }
     GC3_HOST_DEVICE Vec load_dst(uint32_t v) const { return Platform::load(dst + v * kVec); }
     GC3_HOST_DEVICE void store_dst(uint32_t v, const Vec& x) const { Platform::store(dst + v * kVec, x); }
+  };
+  struct SomePieces : Pieces {
+    int32_t vecs;  // from there on, if positive
+    GC3_HOST_DEVICE bool operator()(uint32_t v) const { return static_cast<int32_t>(v) < vecs; }
   };
   struct Remaining {
     static constexpr bool kTogether = false;
@@ -219,8 +237,8 @@ class DeviceBlock {
   // One thread polls, and stores the value in shared memory for all.
   template <class Look>
   GC3_HOST_DEVICE uint64_t look(const Look& once) {
-    uint64_t& place = platform_.shared().seen[seen_];
-    seen_ ^= 1U;
+    uint64_t& place = platform_.shared().seen[bits_ & kSeen];
+    bits_ ^= kSeen;
     if (thread() == 0) {
       WaitLimit limit;
       uint64_t seen = 0;
@@ -234,8 +252,11 @@ class DeviceBlock {
 
   Platform& platform_;
   const Launch& launch_;
-  uint32_t seen_ = 0;  // the next of the pairs in Shared
-  uint32_t parked_ = 0;
+  // In one register: the next of the pairs in Shared, and whether a fence follows the message.
+  static constexpr uint32_t kSeen = 1;
+  static constexpr uint32_t kParked = 2;
+  static constexpr uint32_t kFence = 4;
+  uint32_t bits_ = 0;
 };
 
 }  // namespace gc3::cuda

@@ -8,28 +8,58 @@
 
 namespace gc3::cuda {
 
-// Executes threadblock `index` of the launch. All threads of the block call it.
-template <class Protocol, class Element, class Platform>
-GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
-  const interp::Task& fixed = launch.threadblocks[index].task;
-  const Progress& before = launch.progress[index];
-  auto& shared = platform.shared();
-  const bool staged = fixed.step_count <= kStagedSteps;
-  if (staged) {
-    for (uint32_t i = platform.thread(); i < fixed.step_count; i += platform.threads())
-      shared.steps[i] = fixed.steps[i];
+// Copies records with all threads, a word each. One thread alone would wait for memory again and again.
+template <class Platform, class T>
+GC3_HOST_DEVICE void copy_together(const Platform& platform, T* to, const T* from, uint32_t count) {
+  using Word [[gnu::may_alias]] = uint32_t;
+  static_assert(sizeof(T) % sizeof(Word) == 0);
+  const uint32_t words = count * static_cast<uint32_t>(sizeof(T) / sizeof(Word));
+  for (uint32_t i = platform.thread(); i < words; i += platform.threads()) {
+    reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
   }
+}
+
+// Gets what does not change during the launch into shared memory. False, on all threads alike: an earlier launch
+// failed, and no later one may start, because its counters would be those of the failed one.
+template <class Platform>
+GC3_HOST_DEVICE bool prepare(Platform& platform, const Launch& launch, uint32_t index) {
+  const Threadblock& record = launch.threadblocks[index];
+  const uint32_t steps = record.task.step_count;
+  const uint32_t waits = record.wait_count;
+  auto& shared = platform.shared();
+  interp::Task& task = shared.task;
+  bool halted = false;
+  Progress before;
   if (platform.thread() == 0) {
-    const Buffers& buffers = launch.buffers[fixed.rank];
+    halted = platform.load_stop(&launch.halt->halted) != 0;
+    before = launch.progress[index];
+    const Buffers& buffers = launch.buffers[record.task.rank];
     shared.regions[0] = {buffers.input, launch.count, launch.chunks, launch.regular, 0};
     shared.regions[1] = {buffers.output, launch.count, launch.chunks, launch.regular, 0};
     shared.regions[2] = {buffers.scratch, 0, 0xffffffffU, 1, 0};
-    shared.run = launch.run;
-    shared.run.first_tile = before.tiles;
     shared.index = index;
-    interp::Task& task = shared.task;
-    task = fixed;
-    if (staged) task.steps = shared.steps;
+  }
+  const bool staged = steps <= kStagedSteps && waits <= kStagedWaits;
+  copy_together(platform, &task, &record.task, 1);
+  if (staged) {
+    copy_together(platform, shared.steps, record.task.steps, steps);
+    copy_together(platform, shared.waits, record.task.waits + record.first_wait, waits);
+  }
+  platform.sync();
+  if (staged) {
+    for (uint32_t i = platform.thread(); i < steps; i += platform.threads()) {
+      shared.located[i] = locate_step(launch.run, shared.regions, shared.steps[i]);
+    }
+  }
+  if (platform.thread() == 0) {
+    shared.first_tile = before.tiles;
+    shared.staged = staged ? 1 : 0;
+    if (staged) {
+      task.steps = shared.steps;
+      // Steps count from the first wait of the program.
+      task.waits = reinterpret_cast<const interp::Wait*>(reinterpret_cast<uintptr_t>(shared.waits) -
+                                                         record.first_wait * sizeof(interp::Wait));
+    }
     task.regions = shared.regions;
     task.send.step = before.sent;
     task.send.head_seen = before.head_seen;
@@ -37,9 +67,15 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
     task.recv.step = before.received;
     task.recv.slot = before.recv_slot;
   }
-  // After a failed launch no later one may start, because its counters would be those of the failed one.
-  if (platform.sync_or(platform.thread() == 0 && platform.load_stop(&launch.halt->halted) != 0)) return;
-  const interp::Run& run = shared.run;
+  return !platform.sync_or(halted);
+}
+
+// Executes threadblock `index` of the launch. All threads of the block call it.
+template <class Protocol, class Element, class Platform>
+GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, uint32_t index) {
+  if (!prepare(platform, launch, index)) return;
+  auto& shared = platform.shared();
+  const interp::Run& run = launch.run;  // of constant memory
   interp::Task task = shared.task;
   task.offset = 0;
   DeviceBlock<Platform, Element> block(platform, launch);
@@ -54,7 +90,7 @@ GC3_HOST_DEVICE void run_threadblock(Platform& platform, const Launch& launch, u
     return;
   }
   Progress& progress = launch.progress[own];
-  progress.tiles = run.first_tile + run.tiles;
+  progress.tiles = shared.first_tile + run.tiles;
   progress.sent = task.send.step;
   progress.head_seen = task.send.head_seen;
   progress.received = task.recv.step;

@@ -12,16 +12,23 @@ namespace gc3::cuda {
 
 // Ranks of one launch. Their buffers are in the kernel's arguments, which have at most 4096 bytes.
 inline constexpr uint32_t kMaxRanks = 128;
-// The threads of a block, and the blocks that a multiprocessor must be able to hold.
+// The most threads of a block, and the blocks that a multiprocessor must be able to hold. A launch whose messages are
+// small has fewer threads: all warps execute the control of each step, and take turns on the four schedulers of a
+// multiprocessor.
 inline constexpr uint32_t kThreads = 512;
+inline constexpr uint32_t kLeastThreads = 128;
 inline constexpr uint32_t kBlocksPerMultiprocessor = 2;
-// The most steps of a threadblock that are copied into shared memory; longer lists are read from device memory.
+// The most steps of a threadblock, and the most of their waits, that are copied into shared memory; longer lists are
+// read from device memory.
 inline constexpr uint32_t kStagedSteps = 128;
+inline constexpr uint32_t kStagedWaits = 128;
 
 // The constant data of a threadblock. In device memory.
 struct Threadblock {
-  interp::Task task;   // at its first step, without regions; its rank is an index into Launch::buffers
-  uint32_t stand = 0;  // index into Launch::stands
+  interp::Task task;        // at its first step, without regions; its rank is an index into Launch::buffers
+  uint32_t stand = 0;       // index into Launch::stands
+  uint32_t first_wait = 0;  // of its steps, in the waits
+  uint32_t wait_count = 0;
 };
 
 // The progress of a threadblock in all launches so far. In device memory; only its own block reads and writes it.
@@ -63,7 +70,7 @@ struct Buffers {
 };
 
 struct Launch {
-  interp::Run run;                  // except first_tile
+  interp::Run run;                  // first_tile is in Progress
   const Threadblock* threadblocks;  // one per block of the grid
   Progress* progress;
   Halt* halt;

@@ -27,6 +27,8 @@ struct Lines<interp::Simple, kVecsPerLane> {
   static constexpr uint32_t kTrip = 32 * kVecs;  // vectors of a warp's trip
   static constexpr uint32_t kTripBytes = kTrip * kVec;
   static constexpr bool kFlagged = false;  // arrival was waited for before
+  // In a whole trip every lane has all vectors. Then the compiler issues its loads together.
+  static constexpr bool kEven = true;
 
   GC3_HOST_DEVICE static uint64_t flag(const interp::Run&, uint64_t) { return 0; }
   GC3_HOST_DEVICE static bool brings(uint32_t, uint32_t) { return true; }
@@ -61,6 +63,7 @@ template <uint32_t kVecsPerLane>
 struct Lines<interp::LL, kVecsPerLane> {
   static constexpr uint32_t kVecs = kVecsPerLane;
   static constexpr bool kFlagged = true;
+  static constexpr bool kEven = true;
   static constexpr uint64_t kBytes = 2 * interp::LL::kLineBytes;
   static constexpr uint32_t kTrip = 32 * kVecs;
   static constexpr uint32_t kTripBytes = kTrip * kBytes;
@@ -125,6 +128,7 @@ struct Lines<interp::LL128, kVecsPerLane> {
   static constexpr uint32_t kVecs = 2;
   static constexpr uint32_t kTrip = 60;
   static constexpr bool kFlagged = true;
+  static constexpr bool kEven = false;
   static constexpr uint32_t kRowBytes = 4 * interp::LL128::kLineBytes;
   static constexpr uint32_t kTripBytes = 2 * kRowBytes;
 

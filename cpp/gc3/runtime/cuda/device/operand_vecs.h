@@ -6,16 +6,28 @@
 #include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/vec.h"
+#include "gc3/runtime/interp/interpreter.h"
 #include "gc3/runtime/interp/operands.h"
 
 namespace gc3::cuda {
 
-// The address of the whole message in a local operand if it is one aligned piece of memory, else null.
-GC3_HOST_DEVICE uint8_t* aligned_piece(const interp::Run& run, const interp::Region& region,
-                                       const interp::Operand& operand, const interp::Message& message, uint64_t total) {
-  if (message.segments != 1) return nullptr;
-  const interp::Piece piece = interp::locate(run, region, operand, message, 0, 0);
-  return piece.bytes >= total && reinterpret_cast<uintptr_t>(piece.at) % kVec == 0 ? piece.at : nullptr;
+GC3_HOST_DEVICE Located locate_step(const interp::Run& run, const interp::Region* regions, const interp::Step& step) {
+  const interp::Does does = interp::does_of(step.opcode);
+  const bool one_piece = step.count == 1 || (run.tiles == 1 && (run.regular != 0 || step.one_block != 0));
+  const interp::Message endless = {1, ~uint64_t{0}, 0};
+  Located found;
+  found.room = one_piece ? endless.segment_bytes : 0;
+  if (does.reads) {
+    const interp::Piece piece = interp::locate(run, regions[step.src.buffer], step.src, endless, 0, 0);
+    found.src = piece.at;
+    found.room = interp::least(found.room, piece.bytes);
+  }
+  if (does.writes) {
+    const interp::Piece piece = interp::locate(run, regions[step.dst.buffer], step.dst, endless, 0, 0);
+    found.dst = piece.at;
+    found.room = interp::least(found.room, piece.bytes);
+  }
+  return found;
 }
 
 // Any vector of a message, element by element, because it may be unaligned, end early or span several chunks.

@@ -41,17 +41,28 @@ struct Remainder {
   uint32_t vecs = 0;
 };
 
+// Where the local operands of a step are in the first tile, if each is in one piece of memory. Each is as far into its
+// chunk in every tile.
+struct Located {
+  uint8_t* src = nullptr;  // null: the step has none
+  uint8_t* dst = nullptr;
+  uint64_t room = 0;  // bytes from there on; 0: not in one piece
+};
+
 // Places that are written repeatedly come in pairs, used in turn: a thread that writes one knows, by the barrier
 // before, that all have read the other.
 struct Shared {
   uint64_t seen[2];
   Parked parked[2];
-  uint32_t index;  // of the threadblock in the launch
-  interp::Run run;
-  interp::Task task;  // its part that does not change
+  uint32_t index;       // of the threadblock in the launch
+  uint32_t staged;      // whether the steps are here
+  uint64_t first_tile;  // of this launch
+  interp::Task task;    // its part that does not change
   interp::Region regions[3];
   Remainder remainder;
   interp::Step steps[kStagedSteps];
+  interp::Wait waits[kStagedWaits];
+  Located located[kStagedSteps];
 };
 
 }  // namespace gc3::cuda
