@@ -198,11 +198,11 @@ constexpr gc3_calls kCalls{&number_of,     &run_calls,    &run_v,        &agree,
 
 }  // namespace
 
-void bind_calls(nb::class_<Face>& communicator) {
-  communicator.def(
+void bind_calls(nb::class_<Joined>& joined) {
+  joined.def(
       "calls",
-      [](const Face& face) {
-        auto made = std::make_unique<Caller>(Caller{{&kCalls, &face.body()}, face.shared()});
+      [](const Joined& j) {
+        auto made = std::make_unique<Caller>(Caller{{&kCalls, &j.body()}, j.shared()});
         return nb::capsule(made.release(), GC3_CALLS_NAME, [](void* held) noexcept {
           const nb::gil_scoped_release release;
           delete static_cast<Caller*>(held);

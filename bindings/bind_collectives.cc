@@ -204,51 +204,11 @@ nb::object note(const Method& method, Coalesced& self, nb::handle x, nb::handle 
   return told(self.face().body(), [&] { return self.add(method, x, op, root, out); });
 }
 
-nb::list listed(nb::handle given, const char* what) {
-  PyObject* const list = PySequence_List(given.ptr());
-  if (list != nullptr) return nb::steal<nb::list>(list);
-  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
-  PyErr_Clear();
-  throw bad_buffer(std::string(what) + " is " + nb::repr(given).c_str() + ", not a list of arrays");
-}
-
-// The same call for every array of a list.
-Coalesced noted(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
-                const Timeout& timeout) {
-  Coalesced all(self.h, timeout);
-  const nb::list inputs = listed(xs, "xs");
-  const nb::list outputs = outs.is_none() ? nb::list() : listed(outs, "outs");
-  if (!outs.is_none() && outputs.size() != inputs.size()) {
-    throw bad_buffer(std::to_string(outputs.size()) + " arrays in outs for " + std::to_string(inputs.size()) +
-                     " in xs");
-  }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    all.add(method, inputs[i], op, root, outs.is_none() ? nb::handle(Py_None) : nb::handle(outputs[i]));
-  }
-  return all;
-}
-
-nb::list call_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
-                   const Timeout& timeout) {
-  return told(self.p->body(), [&] { return noted(method, self, xs, op, root, outs, timeout).run(); });
-}
-
-Handle start_many(const Method& method, Self self, nb::handle xs, nb::handle op, nb::handle root, nb::handle outs,
-                  nb::handle done, const Timeout& timeout) {
-  return told(self.p->body(), [&] { return noted(method, self, xs, op, root, outs, timeout).start(done); });
-}
-
-// How a form of the methods is called: its parameters have these names.
-struct Names {
-  const char* x = "x";
-  const char* out = "out";
-};
-
 // Binds one method in one form, with the parameters that it takes, and `rest`.
 template <class Who, class... Rest, class Class, class Function, class... Extra>
-void add(Class& to, const Method& method, const std::string& text, const std::string& doc, const Names& names,
+void add(Class& to, const Method& method, const std::string& name, const std::string& takes, const std::string& doc,
          Function function, const Extra&... rest) {
-  const std::string name = text.substr(4, text.find('(') - 4);
+  const std::string text = "def " + name + takes;
   const nb::sig signature(text.c_str());
   const Method* const m = &method;
   const nb::object sum = nb::steal(PyUnicode_InternFromString("sum"));
@@ -256,8 +216,8 @@ void add(Class& to, const Method& method, const std::string& text, const std::st
   const nb::object zero = nb::int_(0);
   const auto op = "op"_a.none() = sum;
   const auto root = "root"_a.none() = zero;
-  const auto out = nb::arg(names.out).none() = nothing;
-  const auto x = nb::arg(names.x).none();
+  const auto out = "out"_a.none() = nothing;
+  const auto x = "x"_a.none();
   switch (method.takes) {
     case kOp | kOut:
       to.def(
@@ -301,16 +261,6 @@ void add(Class& to, const Method& method, const std::string& text, const std::st
   }
 }
 
-// The parameters of the form for lists.
-std::string of_lists(std::string signature) {
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    if (const std::size_t at = signature.find(from); at != std::string::npos) signature.replace(at, from.size(), to);
-  };
-  replace("x: typing.Any", "xs: collections.abc.Iterable[typing.Any]");
-  replace("out: typing.Any = None", "outs: collections.abc.Iterable[typing.Any] | None = None");
-  return signature;
-}
-
 }  // namespace
 
 void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
@@ -328,22 +278,11 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
   for (const Method& method : kMethods) {
     const std::string name = method.name;
     const std::string takes = "(self, " + std::string(method.signature);
-    const std::string lists = "(self, " + of_lists(method.signature);
     const std::string returns = method.returns;
-    const Names names{"xs", "outs"};
-    add<Self, const Timeout&>(communicator, method, "def " + name + takes + limited + returns, method.doc, {}, call,
-                              timeout);
-    add<Self, nb::handle, const Timeout&>(communicator, method,
-                                          "def " + name + "_async" + takes + later + returns + "]",
-                                          "Starts `" + name + "`" + notified, {}, start, done, timeout);
-    add<Self, const Timeout&>(
-        communicator, method, "def " + name + "_many" + lists + limited + "list[" + returns + "]",
-        "`" + name + "` of every array, as one run of one program where types are equal; the list of results.", names,
-        call_many, timeout);
-    add<Self, nb::handle, const Timeout&>(communicator, method,
-                                          "def " + name + "_many_async" + lists + later + "list[" + returns + "]]",
-                                          "Starts `" + name + "_many`" + notified, names, start_many, done, timeout);
-    add<Coalesced&>(coalesced, method, "def " + name + takes + ") -> " + returns, method.doc, {}, note);
+    add<Self, const Timeout&>(communicator, method, name, takes + limited + returns, method.doc, call, timeout);
+    add<Self, nb::handle, const Timeout&>(communicator, method, name + "_async", takes + later + returns + "]",
+                                          "Starts `" + name + "`" + notified, start, done, timeout);
+    add<Coalesced&>(coalesced, method, name, takes + ") -> " + returns, method.doc, note);
   }
   coalesced
       .def(
@@ -366,8 +305,8 @@ void bind_collectives(nb::module_& m, nb::class_<Face>& communicator) {
           done, nb::sig(("def start(self" + notifies + ") -> Handle[list[typing.Any]]").c_str()),
           "Starts the calls noted so far, instead of a ``with`` block; their results are a list.");
   coalesced.def(
-      "refuse", [](Coalesced& self, const Diagnostic& problem) { refuse(self.face().body(), problem); }, "problem"_a,
-      "As `Communicator.refuse`.");
+      "_refuse", [](Coalesced& self, const Diagnostic& problem) { refuse(self.face().body(), problem); }, "problem"_a,
+      "As `Joined.refuse`.");
   communicator.def(
       "coalesce", [](Self self, const Timeout& most) { return Coalesced(self.h, most); }, timeout,
       nb::sig("def coalesce(self, timeout: float | None = None) -> Coalesced"),

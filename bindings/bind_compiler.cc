@@ -373,13 +373,13 @@ void bind_compiler(nb::module_& m) {
                "def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | "
                "None = None) -> ChunkRef"),
            "Reduces `other` into these chunks, in place, and returns a reference to the result.")
-      .def(
-          "multicast", &multicast_ref, "ranks"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), nb::kw_only(),
-          "ch"_a = nb::none(),
-          nb::sig("def multicast(self, ranks: Iterable[int | tuple[int, int]], buffer: str | None = None, index: int | "
-                  "tuple[int, int] | None = None, *, ch: int | None = None) -> list[ChunkRef]"),
-          "Copies these chunks to the same place of several other ranks, and returns a reference to each copy. A "
-          "switch that multicasts carries them once; without one, they are copies.")
+      .def("multicast", &multicast_ref, "ranks"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), nb::kw_only(),
+           "ch"_a = nb::none(),
+           nb::sig("def multicast(self, ranks: collections.abc.Iterable[int | tuple[int, int]], buffer: str | None = "
+                   "None, index: int | "
+                   "tuple[int, int] | None = None, *, ch: int | None = None) -> list[ChunkRef]"),
+           "Copies these chunks to the same place of several other ranks, and returns a reference to each copy. A "
+           "switch that multicasts carries them once; without one, they are copies.")
       .def(
           "multireduce", &multireduce_ref, "others"_a, nb::kw_only(), "ch"_a = nb::none(),
           nb::sig("def multireduce(self, others: Sequence[ChunkRef], *, ch: int | None = None) -> ChunkRef"),

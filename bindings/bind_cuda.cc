@@ -70,8 +70,8 @@ std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& run
       [&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows, proxy); });
 }
 
-std::shared_ptr<Proxy> make_proxy(const Face& communicator) {
-  std::unique_ptr<transport::Carrier> carrier = communicator.body().carrier();
+std::shared_ptr<Proxy> make_proxy(const Joined& joined) {
+  std::unique_ptr<transport::Carrier> carrier = joined.body().carrier();
   return carrier == nullptr ? nullptr : std::make_shared<Proxy>(std::move(carrier));
 }
 
@@ -198,8 +198,8 @@ void bind_cuda(nb::module_& m) {
             proxy.close();
           },
           "Ends the thread and its connections. Calls that still run are stopped.");
-  m.def("make_cuda_proxy", &make_proxy, nb::sig("def make_cuda_proxy(communicator: object) -> CudaProxy | None"),
-        "communicator"_a, "None if all ranks of the communicator are on one host.");
+  m.def("make_cuda_proxy", &make_proxy, nb::sig("def make_cuda_proxy(joined: object) -> CudaProxy | None"), "joined"_a,
+        "None if all ranks of the communicator are on one host.");
   nb::class_<RankEngine>(m, "CudaRankEngine",
                          "Runs one rank of a program on a device; the other ranks run in other processes.")
       .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,

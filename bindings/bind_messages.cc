@@ -43,7 +43,7 @@ struct Transfer {
   Envelope done = {};  // if there is no request
 };
 
-Messenger& messages_of(const Face& face) { return *unwrap(face.body().messages()); }
+Messenger& messages_of(const comm::Communicator& comm) { return *unwrap(comm.messages()); }
 
 // A whole number from 0 on, or `any` for None.
 std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, ErrorId code, const std::string& what) {
@@ -59,8 +59,8 @@ std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, Error
 
 constexpr std::int64_t kNone = -2;  // there is no `any`
 
-std::uint32_t rank_of(const Face& face, nb::handle given, bool receives) {
-  const std::int64_t found = number(given, std::int64_t{face.body().size()} - 1, receives ? -1 : kNone,
+std::uint32_t rank_of(const comm::Communicator& comm, nb::handle given, bool receives) {
+  const std::int64_t found = number(given, std::int64_t{comm.size()} - 1, receives ? -1 : kNone,
                                     ErrorCode::RankOutOfRange, receives ? "source" : "to");
   return found < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(found);
 }
@@ -82,7 +82,7 @@ struct Message {
   std::size_t element() const { return operand.units * model::size_of(operand.type); }
 };
 
-Message describe(const Face& face, bool sends, nb::handle array, nb::handle peer, nb::handle tag) {
+Message describe(const comm::Communicator& comm, bool sends, nb::handle array, nb::handle peer, nb::handle tag) {
   Message d;
   d.operand = sends ? source(array) : target(array);
   if (d.operand.device != kHost) {
@@ -91,7 +91,7 @@ Message describe(const Face& face, bool sends, nb::handle array, nb::handle peer
   d.operation = {sends ? p2p::Operation::Kind::send : p2p::Operation::Kind::receive,
                  d.operand.address,
                  d.operand.bytes(),
-                 rank_of(face, peer, !sends),
+                 rank_of(comm, peer, !sends),
                  tag_of(tag, !sends),
                  d.operand.known ? p2p::type_of(d.operand.type) : std::uint8_t{0}};
   return d;
@@ -102,16 +102,16 @@ Got got_of(const Envelope& envelope, std::size_t element) {
 }
 
 void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(*self.p);
-  const Message d = describe(*self.p, true, x, to, tag);
+  Messenger& messages = messages_of(self.p->body());
+  const Message d = describe(self.p->body(), true, x, to, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
   without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits, o.type); });
 }
 
 Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(*self.p);
-  const Message d = describe(*self.p, false, out, source, tag);
+  Messenger& messages = messages_of(self.p->body());
+  const Message d = describe(self.p->body(), false, out, source, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
   const p2p::Operation& o = d.operation;
   return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits, o.type); }),
@@ -119,10 +119,10 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
 }
 
 // The bytes of a message of any length.
-nb::tuple recv_whole(Self self, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(*self.p);
+nb::tuple recv_whole(const Joined& joined, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(joined.body());
   const p2p::WaitLimits limits = limits_of(timeout);
-  const std::uint32_t from = rank_of(*self.p, source, true);
+  const std::uint32_t from = rank_of(joined.body(), source, true);
   const std::int32_t with = tag_of(tag, true);
   const std::uint8_t type = p2p::type_of(model::DataType::uint8);
   p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, type); });
@@ -133,12 +133,12 @@ nb::tuple recv_whole(Self self, nb::handle source, nb::handle tag, const std::op
 }
 
 // Each operation: whether it sends, the array, the rank, the tag.
-nb::list run(Self self, const std::vector<nb::tuple>& operations, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(*self.p);
+nb::list run(const Joined& joined, const std::vector<nb::tuple>& operations, const std::optional<double>& timeout) {
+  Messenger& messages = messages_of(joined.body());
   std::vector<Message> described;
   std::vector<p2p::Operation> all;
   for (const nb::tuple& o : operations) {
-    all.push_back(described.emplace_back(describe(*self.p, nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
+    all.push_back(described.emplace_back(describe(joined.body(), nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
   }
   const p2p::WaitLimits limits = limits_of(timeout);
   const std::vector<Envelope> envelopes = without_gil([&] { return messages.run(all, limits); });
@@ -157,8 +157,8 @@ std::function<void(const p2p::Request&)> notifier(nb::handle done) {
 }
 
 Transfer start_transfer(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
-  Messenger& messages = messages_of(*self.p);
-  const Message d = describe(*self.p, sends, array, peer, tag);
+  Messenger& messages = messages_of(self.p->body());
+  const Message d = describe(self.p->body(), sends, array, peer, tag);
   Transfer made{nb::borrow(self.h), {}, d.element(), sends};
   if (done.is_none() && messages.at_once(d.operation, made.done)) return made;
   auto notify = notifier(done);
@@ -174,7 +174,7 @@ nb::object wait_for(const Transfer& transfer, const std::optional<double>& timeo
   }
   p2p::Request& request = *transfer.request;
   if (!request.is_done()) {
-    Messenger& messages = messages_of(face);
+    Messenger& messages = messages_of(face.body());
     const p2p::WaitLimits limits = limits_of(timeout);
     without_gil([&] { return messages.wait(request, limits); });
   }
@@ -186,14 +186,14 @@ nb::object wait_for(const Transfer& transfer, const std::optional<double>& timeo
 
 bool test(const Transfer& transfer) {
   if (transfer.request == nullptr || transfer.request->is_done()) return true;
-  Messenger& messages = messages_of(*nb::inst_ptr<Face>(transfer.owner));
+  Messenger& messages = messages_of(nb::inst_ptr<Face>(transfer.owner)->body());
   const nb::gil_scoped_release release;
   return messages.test(*transfer.request);
 }
 
 }  // namespace
 
-void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
+void bind_messages(nb::module_& m, nb::class_<Face>& communicator, nb::class_<Joined>& joined) {
   nb::class_<Got>(m, "Status", "Status()\n--\n\nWhat a receive has got.")
       .def_ro("source", &Got::source, "The rank that sent it.")
       .def_ro("tag", &Got::tag)
@@ -248,11 +248,12 @@ void bind_messages(nb::module_& m, nb::class_<Face>& communicator) {
           "out"_a.none(), "source"_a.none() = nothing, "tag"_a.none() = nothing, "done"_a.none() = nothing,
           nb::sig("def irecv(self, out: typing.Any, source: int | None = None, tag: int | None = None, "
                   "done: collections.abc.Callable[[], object] | None = None) -> Transfer"),
-          "Starts `recv`; another thread calls `done` when it has ended, successfully or not.")
+          "Starts `recv`; another thread calls `done` when it has ended, successfully or not.");
+  joined
       .def("recv_whole", &recv_whole, "source"_a.none(), "tag"_a.none(), "timeout"_a.none(),
            nb::sig("def recv_whole(self, source: int | None, tag: int | None, timeout: float | None) -> "
                    "tuple[Status, gc3.datatypes.Array]"),
-           "As `recv`, of a message of bytes that may be of any length, which gets an array.")
+           "As `Communicator.recv`, of a message of bytes that may be of any length, which gets an array.")
       .def("run_messages", &run, "operations"_a, "timeout"_a.none() = nothing,
            nb::sig("def run_messages(self, operations: collections.abc.Sequence[tuple[bool, typing.Any, typing.Any, "
                    "typing.Any]], timeout: float | None = None) -> list[Status | None]"),

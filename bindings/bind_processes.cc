@@ -54,17 +54,17 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.jobs = std::move(jobs);
   meeting.secret = unwrap(read_secret(process_environment()));
   if (route != nullptr) meeting.route = *route;
-  return {without_gil([&] {
+  return Joined(without_gil([&] {
     return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), {offer}, mode, place},
                               table, kept == nullptr ? table : *kept, adapt == nullptr ? comm::AdaptOptions() : *adapt);
-  })};
+  }));
 }
 
-select::CallShape shape_of(const Face& face, std::string_view name, std::size_t count, std::string_view dtype,
+select::CallShape shape_of(const Joined& joined, std::string_view name, std::size_t count, std::string_view dtype,
                            bool in_place, std::uint32_t root) {
   const auto kind = unwrap(model::parse_collective(name));
   const auto type = parse_reduction(dtype).type;
-  return unwrap(face.body().shape(kind, count, type, in_place, root));
+  return unwrap(joined.body().shape(kind, count, type, in_place, root));
 }
 
 comm::VKnown known_counts(std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
@@ -175,14 +175,15 @@ void bind_processes(nb::module_& m) {
   nb::class_<ProcessProgram>(m, "ProcessProgram", "A program prepared for one rank of a communicator.")
       .def_prop_ro("slots", [](const ProcessProgram& p) { return p.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const ProcessProgram& p) { return p.geometry().slot_bytes; });
-  nb::class_<Joined>(m, "Joined", "A joined communicator, from which a Communicator is made.")
+  nb::class_<Joined> joined(m, "Joined", "The inside of a communicator: what GC3 itself calls.");
+  joined
       .def(
           "close",
-          [](Joined& joined, bool at_once) {
+          [](Joined& j, bool at_once) {
             without_gil([&]() -> Status {
-              GC3_CHECK(joined.body->check_thread());
-              if (at_once && (joined.body->has_started() || joined.body->is_running())) joined.body->abort();
-              joined.body->close(interrupted);
+              GC3_CHECK(j.body().check_thread());
+              if (at_once && (j.body().has_started() || j.body().is_running())) j.body().abort();
+              j.body().close(interrupted);
               return {};
             });
           },
@@ -190,14 +191,14 @@ void bind_processes(nb::module_& m) {
           "Local: leaves after the started calls have finished, or with `at_once` after aborting them and those that "
           "run.")
       .def_prop_ro(
-          "size", [](const Joined& joined) { return joined.body->size(); }, "The number of ranks.")
+          "size", [](const Joined& j) { return j.body().size(); }, "The number of ranks.")
       .def(
           "learned",
-          [](const Joined& joined) {
+          [](const Joined& j) {
             std::vector<std::tuple<std::string, std::uint64_t, bool, std::uint32_t, std::string, std::uint64_t,
                                    std::uint64_t, std::uint64_t>>
                 found;
-            for (const comm::Adaptation::Learned& each : joined.body->learned()) {
+            for (const comm::Adaptation::Learned& each : j.body().learned()) {
               const select::CallShape& shape = each.shape;
               found.emplace_back(name_of(shape.kind), shape.size, shape.in_place, shape.root, each.program, each.ns,
                                  each.table_ns, each.calls);
@@ -268,106 +269,8 @@ void bind_processes(nb::module_& m) {
           "transport", [](const Face& f) { return name_of(f.body().transport()); },
           "What carries messages of programs between hosts: \"tcp\" or \"ucx\"; \"\": there is one host.")
       .def_prop_ro(
-          "busy", [](const Face& f) { return f.body().has_started(); },
-          "Whether a started call, send or receive has not finished yet.")
-      .def_prop_ro(
           "usable", [](const Face& f) { return f.body().usable().ok(); },
           "Whether the communicator is open, and this process is not a fork of the one that made it.")
-      .def(
-          "check_users", [](const Face& f) { unwrap(f.body().check_users()); },
-          "Raises an error if the process of a rank is no longer of this user.")
-      .def(
-          "find_program",
-          [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
-             std::uint32_t root) {
-            const select::CallShape shape = shape_of(f, name, count, dtype, in_place, root);
-            return without_gil([&] { return f.body().program(shape); });
-          },
-          nb::rv_policy::reference_internal, "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a,
-          "The program that serves a call.")
-      .def(
-          "explain_call",
-          [](Face& f, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
-             std::uint32_t root, const std::optional<std::vector<std::uint64_t>>& counts, std::size_t arrays) {
-            const auto kind = unwrap(model::parse_collective(name));
-            const auto type = parse_reduction(dtype).type;
-            if (counts) unwrap(f.body().check_v(kind, *counts, type, root));
-            const select::CallShape shape = counts ? unwrap(f.body().v_shape(kind, *counts, type, in_place, root))
-                                                   : shape_of(f, name, count, dtype, in_place, root);
-            const std::string many = arrays != 0 ? " in " + std::to_string(arrays) + " arrays" : "";
-            std::array<char, 64> skew{};
-            if (counts) std::snprintf(skew.data(), skew.size(), " with a skew of %.3g", shape.skew);
-            const std::string what = counts ? "blocks" + std::string(skew.data()) : std::to_string(count);
-            const std::string text = std::string(name) + " of " + what + " " + std::string(dtype) + many + " (" +
-                                     std::to_string(shape.size) + " B), " +
-                                     select::ranks_text(shape.ranks, shape.ranks) + ", " +
-                                     (in_place ? "in place" : "out of place");
-            return without_gil([&] {
-              return arrays != 0 ? f.body().explain_many(shape, arrays, text) : f.body().explain(shape, text);
-            });
-          },
-          "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a, "counts"_a.none() = nb::none(), "arrays"_a = 0)
-      .def(
-          "load_proven",
-          [](Face& f, const ir::Program& program, std::uint64_t first, std::optional<std::uint64_t> end,
-             const std::string& source, const std::string& text) {
-            without_gil([&] { return f.body().load(program, first, end, source, text, interrupted); });
-          },
-          "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
-          "Collective: a verified program serves the calls of its collective from now on.")
-      .def(
-          "agree_counts",
-          [](Face& f, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
-             std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
-             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
-             std::optional<double> timeout) {
-            const comm::VKnown known =
-                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room, timeout);
-            comm::VCounts found = without_gil([&] { return f.body().agree(known, interrupted); });
-            return std::pair(std::move(found.counts), found.row);
-          },
-          "collective"_a, "dtype"_a, "op"_a, "root"_a, "row"_a, "input"_a.none(), "output"_a.none(), "room"_a.none(),
-          "timeout"_a.none(),
-          "Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.")
-      .def(
-          "run_v",
-          [](Face& f, std::string_view name, std::vector<std::uint64_t> counts,
-             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t root, std::optional<double> timeout) {
-            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
-            without_gil([&] { return f.body().run(call, interrupted); });
-          },
-          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "timeout"_a.none(),
-          "Collective: a call whose blocks have lengths of their own, in elements, at these addresses.")
-      .def(
-          "time_v",
-          [](Face& f, ProcessProgram& program, std::string_view name, std::vector<std::uint64_t> counts,
-             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
-            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, 0, {});
-            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
-          },
-          "program"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
-          "Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.")
-      .def(
-          "start_v",
-          [](nb::pointer_and_handle<Face> self, std::string_view name, std::vector<std::uint64_t> counts,
-             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t root, nb::object arrays, nb::object result,
-             nb::handle done, std::optional<double> timeout) {
-            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
-            Handle handle{nb::borrow(self.h), {}, std::move(result)};
-            comm::Communicator::Done notify = when_done(done);
-            handle.done = without_gil([&] { return self.p->body().start(std::move(call), std::move(notify)); });
-            self.p->keep(handle.done, std::move(arrays));
-            return handle;
-          },
-          nb::sig("def start_v(self, collective: str, counts: collections.abc.Sequence[int], input: "
-                  "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
-                  "root: int, arrays: object, result: typing.Any, "
-                  "done: collections.abc.Callable[[], object] | None, timeout: float | None) -> Handle[typing.Any]"),
-          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a, "result"_a.none(),
-          "done"_a.none(), "timeout"_a.none(), "Starts such a call, which keeps `arrays` until it is done.")
       .def(
           "barrier",
           [](Face& f, std::optional<double> timeout) {
@@ -377,42 +280,144 @@ void bind_processes(nb::module_& m) {
             });
           },
           "timeout"_a.none() = nb::none(), nb::sig("def barrier(self, timeout: float | None = None) -> None"),
-          "Returns when all ranks have called it.")
+          "Returns when all ranks have called it.");
+  joined.def_static(
+            "of", [](const Face& f) { return f.joined(); }, "communicator"_a, "That of a communicator.")
+      .def_prop_ro(
+          "busy", [](const Joined& j) { return j.body().has_started(); },
+          "Whether a started call, send or receive has not finished yet.")
+      .def(
+          "check_users", [](const Joined& j) { unwrap(j.body().check_users()); },
+          "Raises an error if the process of a rank is no longer of this user.")
+      .def(
+          "find_program",
+          [](Joined& j, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
+             std::uint32_t root) {
+            const select::CallShape shape = shape_of(j, name, count, dtype, in_place, root);
+            return without_gil([&] { return j.body().program(shape); });
+          },
+          nb::rv_policy::reference_internal, "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a,
+          "The program that serves a call.")
+      .def(
+          "explain_call",
+          [](Joined& j, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
+             std::uint32_t root, const std::optional<std::vector<std::uint64_t>>& counts, std::size_t arrays) {
+            const auto kind = unwrap(model::parse_collective(name));
+            const auto type = parse_reduction(dtype).type;
+            if (counts) unwrap(j.body().check_v(kind, *counts, type, root));
+            const select::CallShape shape = counts ? unwrap(j.body().v_shape(kind, *counts, type, in_place, root))
+                                                   : shape_of(j, name, count, dtype, in_place, root);
+            const std::string many = arrays != 0 ? " in " + std::to_string(arrays) + " arrays" : "";
+            std::array<char, 64> skew{};
+            if (counts) std::snprintf(skew.data(), skew.size(), " with a skew of %.3g", shape.skew);
+            const std::string what = counts ? "blocks" + std::string(skew.data()) : std::to_string(count);
+            const std::string text = std::string(name) + " of " + what + " " + std::string(dtype) + many + " (" +
+                                     std::to_string(shape.size) + " B), " +
+                                     select::ranks_text(shape.ranks, shape.ranks) + ", " +
+                                     (in_place ? "in place" : "out of place");
+            return without_gil([&] {
+              return arrays != 0 ? j.body().explain_many(shape, arrays, text) : j.body().explain(shape, text);
+            });
+          },
+          "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a, "counts"_a.none() = nb::none(), "arrays"_a = 0)
+      .def(
+          "load_proven",
+          [](Joined& j, const ir::Program& program, std::uint64_t first, std::optional<std::uint64_t> end,
+             const std::string& source, const std::string& text) {
+            without_gil([&] { return j.body().load(program, first, end, source, text, interrupted); });
+          },
+          "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
+          "Collective: a verified program serves the calls of its collective from now on.")
+      .def(
+          "agree_counts",
+          [](Joined& j, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
+             std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
+             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
+             std::optional<double> timeout) {
+            const comm::VKnown known =
+                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room, timeout);
+            comm::VCounts found = without_gil([&] { return j.body().agree(known, interrupted); });
+            return std::pair(std::move(found.counts), found.row);
+          },
+          "collective"_a, "dtype"_a, "op"_a, "root"_a, "row"_a, "input"_a.none(), "output"_a.none(), "room"_a.none(),
+          "timeout"_a.none(),
+          "Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.")
+      .def(
+          "run_v",
+          [](Joined& j, std::string_view name, std::vector<std::uint64_t> counts,
+             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
+             std::string_view dtype, const Operation& op, std::uint32_t root, std::optional<double> timeout) {
+            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
+            without_gil([&] { return j.body().run(call, interrupted); });
+          },
+          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "timeout"_a.none(),
+          "Collective: a call whose blocks have lengths of their own, in elements, at these addresses.")
+      .def(
+          "time_v",
+          [](Joined& j, ProcessProgram& program, std::string_view name, std::vector<std::uint64_t> counts,
+             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
+             std::string_view dtype, const Operation& op, std::uint32_t warmup, std::uint32_t iterations) {
+            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, 0, {});
+            return without_gil([&] { return j.body().time(program, call, warmup, iterations, interrupted); });
+          },
+          "program"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
+          "Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.")
+      .def(
+          "start_v",
+          [](const Joined& j, nb::pointer_and_handle<Face> owner, std::string_view name,
+             std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
+             const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op, std::uint32_t root,
+             nb::object arrays, nb::object result, nb::handle done, std::optional<double> timeout) {
+            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
+            Handle handle{nb::borrow(owner.h), {}, std::move(result)};
+            comm::Communicator::Done notify = when_done(done);
+            handle.done = without_gil([&] { return j.body().start(std::move(call), std::move(notify)); });
+            owner.p->keep(handle.done, std::move(arrays));
+            return handle;
+          },
+          nb::sig(
+              "def start_v(self, owner: Communicator, collective: str, counts: collections.abc.Sequence[int], input: "
+              "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
+              "root: int, arrays: object, result: typing.Any, "
+              "done: collections.abc.Callable[[], object] | None, timeout: float | None) -> Handle[typing.Any]"),
+          "owner"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a,
+          "result"_a.none(), "done"_a.none(), "timeout"_a.none(),
+          "Starts such a call of `owner`, which keeps `arrays` until it is done.")
       .def(
           "split_off",
-          [](Face& f, std::optional<std::uint32_t> color, std::int64_t key) -> std::optional<Joined> {
-            auto made = without_gil([&] { return f.body().split(color, key, interrupted); });
+          [](Joined& j, std::optional<std::uint32_t> color, std::int64_t key) -> std::optional<Joined> {
+            auto made = without_gil([&] { return j.body().split(color, key, interrupted); });
             if (made == nullptr) return std::nullopt;
-            return Joined{std::move(made)};
+            return Joined(std::move(made));
           },
           "color"_a.none(), "key"_a,
           "Collective: a communicator of the ranks with the same color; None for a rank whose color is None.")
       .def(
           "group_of",
-          [](Face& f, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout,
+          [](Joined& j, const std::vector<std::uint32_t>& ranks, const std::string& name, std::optional<double> timeout,
              const std::string& place) {
-            return Joined{without_gil([&] { return f.body().group(ranks, name, timeout, interrupted, place); })};
+            return Joined(without_gil([&] { return j.body().group(ranks, name, timeout, interrupted, place); }));
           },
           "ranks"_a, "name"_a, "timeout"_a.none(), "place"_a,
           "Collective among `ranks` only: a communicator of these ranks.")
       .def(
-          "describe", [](Face& f, const std::string& text) { without_gil([&] { return f.body().describe(text); }); },
+          "describe", [](Joined& j, const std::string& text) { without_gil([&] { return j.body().describe(text); }); },
           "text"_a, "In the order of calls: ranks whose texts differ learn it with their next call.")
       .def(
-          "refuse", [](Face& f, const Diagnostic& problem) { refuse(f.body(), problem); }, "problem"_a,
+          "refuse", [](Joined& j, const Diagnostic& problem) { refuse(j.body(), problem); }, "problem"_a,
           "In the order of calls: that this rank does not make a call, because its arguments are wrong.")
       .def(
           "shrunk",
-          [](Face& f, std::optional<double> timeout, const Diagnostic* refused) {
-            return Joined{without_gil([&] { return f.body().shrink(timeout, interrupted, refused); })};
+          [](Joined& j, std::optional<double> timeout, const Diagnostic* refused) {
+            return Joined(without_gil([&] { return j.body().shrink(timeout, interrupted, refused); }));
           },
           "timeout"_a.none(), "refused"_a.none() = nb::none(),
           "Collective among the ranks that are left: a communicator of these. With `refused`, why this rank's call is "
           "wrong, it only tells the others that.")
       .def(
           "allocate",
-          [](Face& f, std::uint64_t bytes) {
-            auto memory = without_gil([&] { return f.body().allocate(bytes); });
+          [](Joined& j, std::uint64_t bytes) {
+            auto memory = without_gil([&] { return j.body().allocate(bytes); });
             std::uint8_t* const at = memory.get();
             const auto release = [](void* held) noexcept { delete static_cast<std::shared_ptr<std::uint8_t>*>(held); };
             const nb::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
@@ -422,18 +427,18 @@ void bind_processes(nb::module_& m) {
           "Memory that all ranks can read.")
       .def(
           "settle",
-          [](Face& f) {
+          [](Joined& j) {
             without_gil([&]() -> Status {
-              GC3_CHECK(f.body().settle(interrupted));
-              return f.body().usable();
+              GC3_CHECK(j.body().settle(interrupted));
+              return j.body().usable();
             });
           },
           "Waits until started calls have finished, successfully or not.")
-      .def("abort_calls", [](Face& f) { f.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
-  bind_programs(communicator);
+      .def("abort", [](Joined& j) { j.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
+  bind_programs(joined);
   bind_collectives(m, communicator);
-  bind_messages(m, communicator);
-  bind_calls(communicator);
+  bind_messages(m, communicator, joined);
+  bind_calls(joined);
 }
 
 }  // namespace gc3::bindings

@@ -1,4 +1,4 @@
-// Programs of the caller as methods of a communicator.
+// Programs of the caller: the part of a communicator that prepares and runs them.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -22,15 +22,14 @@ namespace gc3::bindings {
 namespace {
 
 using cpu::ProcessProgram;
-using Self = nb::pointer_and_handle<Face>;
 
-cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const std::optional<ConstBytes>& input,
+cpu::RankCall rank_call(const Joined& joined, const ProcessProgram& program, const std::optional<ConstBytes>& input,
                         const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
                         const Operation& op) {
   const model::Collective& collective = program.plan().collective;
   const Reduction reduction = parse_reduction(dtype, op);
   const std::size_t block = count * model::size_of(reduction.type);
-  const std::uint32_t rank = face.body().rank();
+  const std::uint32_t rank = joined.body().rank();
   check_size("input", rank, input.has_value() ? input->size() : 0, block * collective.input_blocks(rank));
   check_size("output", rank, output.has_value() ? output->size() : 0, block * collective.output_blocks(rank));
   return {input.has_value() ? input->data() : nullptr,
@@ -43,8 +42,8 @@ cpu::RankCall rank_call(const Face& face, const ProcessProgram& program, const s
 
 // Runs a prepared program on an input and an output of the host that it can use as they are, or after a copy of the
 // input to its place in the output, and returns the output. NotImplemented: the caller has to do more first.
-nb::object run_plain(Self self, ProcessProgram& program, nb::handle x, nb::handle out, nb::handle op) {
-  comm::Communicator& comm = self.p->body();
+nb::object run_plain(const Joined& joined, ProcessProgram& program, nb::handle x, nb::handle out, nb::handle op) {
+  comm::Communicator& comm = joined.body();
   const model::Collective& collective = program.plan().collective;
   const std::uint32_t rank = comm.rank();
   const std::size_t reads = collective.input_blocks(rank);
@@ -76,14 +75,14 @@ nb::object run_plain(Self self, ProcessProgram& program, nb::handle x, nb::handl
 
 }  // namespace
 
-void bind_programs(nb::class_<Face>& communicator) {
-  communicator
+void bind_programs(nb::class_<Joined>& joined) {
+  joined
       .def(
           "prepare",
-          [](Face& f, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
+          [](Joined& j, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
              const ThresholdList& thresholds) {
             const ThresholdChanges changes = changes_of(thresholds);
-            return without_gil([&] { return f.body().prepare(program, slots, slot_bytes, changes); });
+            return without_gil([&] { return j.body().prepare(program, slots, slot_bytes, changes); });
           },
           "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
           "Local: prepares a program.")
@@ -92,30 +91,30 @@ void bind_programs(nb::class_<Face>& communicator) {
            "Collective: runs the program on arrays that it can use as they are; else NotImplemented.")
       .def(
           "run_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            without_gil([&] { return f.body().run(program, call, interrupted); });
+            const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
+            without_gil([&] { return j.body().run(program, call, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a,
           "Collective: runs the program on the bytes of this rank.")
       .def(
           "time_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
              std::uint32_t warmup, std::uint32_t iterations) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            return without_gil([&] { return f.body().time(program, call, warmup, iterations, interrupted); });
+            const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
+            return without_gil([&] { return j.body().time(program, call, warmup, iterations, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.")
       .def(
           "record_ready",
-          [](Face& f, ProcessProgram& program, const std::optional<ConstBytes>& input,
+          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
              const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
              std::size_t most) {
-            const cpu::RankCall call = rank_call(f, program, input, output, count, dtype, op);
-            return without_gil([&] { return f.body().record(program, call, most, interrupted); });
+            const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
+            return without_gil([&] { return j.body().record(program, call, most, interrupted); });
           },
           "program"_a, "input"_a.none(), "output"_a.none(), "count"_a, "dtype"_a, "op"_a, "most"_a,
           "Collective: one run after a barrier, with a recording of the first `most` steps of this rank's "

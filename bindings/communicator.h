@@ -16,24 +16,33 @@
 
 namespace gc3::bindings {
 
-// The joined communicator, from which Python's object is made. A finalizer closes it after that object is deleted.
-struct Joined {
-  std::shared_ptr<comm::Communicator> body;
+// The inside of a communicator, with what only GC3 calls. A finalizer closes it after Python's object is deleted.
+class Joined {
+ public:
+  explicit Joined(std::shared_ptr<comm::Communicator> body) : body_(std::move(body)) {}
+  ~Joined() {
+    const nanobind::gil_scoped_release release;
+    body_.reset();  // waits for started calls
+  }
+  Joined(const Joined&) = default;
+  Joined(Joined&&) = default;
+  Joined& operator=(const Joined&) = delete;
+  Joined& operator=(Joined&&) = delete;
+
+  comm::Communicator& body() const { return *body_; }
+  const std::shared_ptr<comm::Communicator>& shared() const { return body_; }
+
+ private:
+  std::shared_ptr<comm::Communicator> body_;
 };
 
 // The base class of `gc3.comm.Communicator`. Its collectives are methods in C++, so a call runs no Python function.
 class Face {
  public:
-  explicit Face(const Joined& joined) : body_(joined.body) {}
-  ~Face() {
-    const nanobind::gil_scoped_release release;
-    body_.reset();  // waits for started calls
-  }
-  Face(const Face&) = delete;
-  Face& operator=(const Face&) = delete;
+  explicit Face(const Joined& joined) : joined_(joined) {}
 
-  comm::Communicator& body() const { return *body_; }
-  const std::shared_ptr<comm::Communicator>& shared() const { return body_; }
+  const Joined& joined() const { return joined_; }
+  comm::Communicator& body() const { return joined_.body(); }
 
   // Keeps the arrays of a started call until it has finished, and releases those of earlier calls that have finished.
   // They are kept here and not by the call, so that the thread that runs the call never needs the interpreter.
@@ -59,7 +68,7 @@ class Face {
   std::vector<std::pair<std::shared_future<Status>, nanobind::object>> kept_;
   std::vector<std::pair<std::shared_ptr<p2p::Request>, nanobind::object>> sent_;  // or to be received
   std::size_t forget_at_ = 16;
-  std::shared_ptr<comm::Communicator> body_;
+  Joined joined_;
 };
 
 // A running call.
@@ -116,12 +125,12 @@ inline comm::Communicator::Done when_done(nanobind::handle done) {
 }
 
 // Programs of the caller.
-void bind_programs(nanobind::class_<Face>& communicator);
-// The nine collectives: plain, asynchronous, of lists of arrays, and noted to be made at once.
+void bind_programs(nanobind::class_<Joined>& joined);
+// The nine collectives: plain, asynchronous, and noted to be made at once.
 void bind_collectives(nanobind::module_& m, nanobind::class_<Face>& communicator);
 // Sends and receives between two ranks.
-void bind_messages(nanobind::module_& m, nanobind::class_<Face>& communicator);
+void bind_messages(nanobind::module_& m, nanobind::class_<Face>& communicator, nanobind::class_<Joined>& joined);
 // The functions for libraries that are compiled apart.
-void bind_calls(nanobind::class_<Face>& communicator);
+void bind_calls(nanobind::class_<Joined>& joined);
 
 }  // namespace gc3::bindings

@@ -212,11 +212,13 @@ class Gc3(Rank):
     def __init__(self, rank: int, ranks: int, folder: Path, table: str | None) -> None:
         """Joins the other ranks."""
         super().__init__(rank, ranks)
-        from gc3.comm import init  # noqa: PLC0415 - other libraries' environments lack it
+        from gc3 import _core  # noqa: PLC0415 - other libraries' environments lack it
+        from gc3.comm import init  # noqa: PLC0415
 
         # On several hosts a launcher's variables say how they meet.
         launched = "GROUP_RANK" in os.environ
         self.comm = init(table=table) if launched else init(rank, ranks, job=str(folder), table=table)
+        self.joined = _core.Joined.of(self.comm)
 
     def time(self, request: Request) -> list[float]:
         """Times the loop in C++ if that is the language of the request."""
@@ -228,9 +230,9 @@ class Gc3(Rank):
         def timed(pair: Pair, warmup: int, iterations: int) -> list[float]:
             given, result = self.parts(name, *pair)
             count = given.size // self.ranks if name == "alltoall" else min(given.size, result.size)
-            ready = self.comm.find_program(name, count, "float32", in_place, 0)
+            ready = self.joined.find_program(name, count, "float32", in_place, 0)
             read = None if in_place and self.rank != 0 else given
-            return self.comm.time_ready(ready, read, result, count, "float32", "sum", warmup, iterations)
+            return self.joined.time_ready(ready, read, result, count, "float32", "sum", warmup, iterations)
 
         if request.pattern == "reused":
             return timed(self.pair, request.warmup, request.iterations)

@@ -1211,7 +1211,7 @@ class ProcessProgram:
     def slot_bytes(self) -> int: ...
 
 class Joined:
-    """A joined communicator, from which a Communicator is made."""
+    """The inside of a communicator: what GC3 itself calls."""
 
     def close(self, at_once: bool) -> None:
         """
@@ -1226,6 +1226,108 @@ class Joined:
         """
         What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, nanoseconds of a call or 0 for a load that is over, those with the program of the table or 0, and the number of calls.
         """
+
+    @staticmethod
+    def of(communicator: Communicator) -> Joined:
+        """That of a communicator."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a started call, send or receive has not finished yet."""
+
+    def check_users(self) -> None:
+        """Raises an error if the process of a rank is no longer of this user."""
+
+    def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
+        """The program that serves a call."""
+
+    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: Sequence[int] | None = None, arrays: int = 0) -> Explanation: ...
+
+    def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
+        """
+        Collective: a verified program serves the calls of its collective from now on.
+        """
+
+    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None, timeout: float | None) -> tuple[list[int], int]:
+        """
+        Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.
+        """
+
+    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, timeout: float | None) -> None:
+        """
+        Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
+        """
+
+    def time_v(self, program: ProcessProgram, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.
+        """
+
+    def start_v(self, owner: Communicator, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None, timeout: float | None) -> Handle[Any]:
+        """Starts such a call of `owner`, which keeps `arrays` until it is done."""
+
+    def split_off(self, color: int | None, key: int) -> Joined | None:
+        """
+        Collective: a communicator of the ranks with the same color; None for a rank whose color is None.
+        """
+
+    def group_of(self, ranks: Sequence[int], name: str, timeout: float | None, place: str) -> Joined:
+        """Collective among `ranks` only: a communicator of these ranks."""
+
+    def describe(self, text: str) -> None:
+        """
+        In the order of calls: ranks whose texts differ learn it with their next call.
+        """
+
+    def refuse(self, problem: Diagnostic) -> None:
+        """
+        In the order of calls: that this rank does not make a call, because its arguments are wrong.
+        """
+
+    def shrunk(self, timeout: float | None, refused: Diagnostic | None = None) -> Joined:
+        """
+        Collective among the ranks that are left: a communicator of these. With `refused`, why this rank's call is wrong, it only tells the others that.
+        """
+
+    def allocate(self, bytes: int) -> gc3.datatypes.Array:
+        """Memory that all ranks can read."""
+
+    def settle(self) -> None:
+        """Waits until started calls have finished, successfully or not."""
+
+    def abort(self) -> None: ...
+
+    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
+        """Local: prepares a program."""
+
+    def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> Any:
+        """
+        Collective: runs the program on arrays that it can use as they are; else NotImplemented.
+        """
+
+    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
+        """Collective: runs the program on the bytes of this rank."""
+
+    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+        """
+        Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
+        """
+
+    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
+        """
+        Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
+        """
+
+    def recv_whole(self, source: int | None, tag: int | None, timeout: float | None) -> tuple[Status, gc3.datatypes.Array]:
+        """
+        As `Communicator.recv`, of a message of bytes that may be of any length, which gets an array.
+        """
+
+    def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
+        """All of them at once: whether one sends, its array, rank and tag."""
+
+    def calls(self) -> object:
+        """The table of C functions of gc3_calls.h, in a capsule."""
 
 class Jobs:
     """
@@ -1302,100 +1404,13 @@ class Communicator:
         """
 
     @property
-    def busy(self) -> bool:
-        """Whether a started call, send or receive has not finished yet."""
-
-    @property
     def usable(self) -> bool:
         """
         Whether the communicator is open, and this process is not a fork of the one that made it.
         """
 
-    def check_users(self) -> None:
-        """Raises an error if the process of a rank is no longer of this user."""
-
-    def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
-        """The program that serves a call."""
-
-    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: Sequence[int] | None = None, arrays: int = 0) -> Explanation: ...
-
-    def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
-        """
-        Collective: a verified program serves the calls of its collective from now on.
-        """
-
-    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None, timeout: float | None) -> tuple[list[int], int]:
-        """
-        Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.
-        """
-
-    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, timeout: float | None) -> None:
-        """
-        Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
-        """
-
-    def time_v(self, program: ProcessProgram, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
-        """
-        Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.
-        """
-
-    def start_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None, timeout: float | None) -> Handle[Any]:
-        """Starts such a call, which keeps `arrays` until it is done."""
-
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when all ranks have called it."""
-
-    def split_off(self, color: int | None, key: int) -> Joined | None:
-        """
-        Collective: a communicator of the ranks with the same color; None for a rank whose color is None.
-        """
-
-    def group_of(self, ranks: Sequence[int], name: str, timeout: float | None, place: str) -> Joined:
-        """Collective among `ranks` only: a communicator of these ranks."""
-
-    def describe(self, text: str) -> None:
-        """
-        In the order of calls: ranks whose texts differ learn it with their next call.
-        """
-
-    def refuse(self, problem: Diagnostic) -> None:
-        """
-        In the order of calls: that this rank does not make a call, because its arguments are wrong.
-        """
-
-    def shrunk(self, timeout: float | None, refused: Diagnostic | None = None) -> Joined:
-        """
-        Collective among the ranks that are left: a communicator of these. With `refused`, why this rank's call is wrong, it only tells the others that.
-        """
-
-    def allocate(self, bytes: int) -> gc3.datatypes.Array:
-        """Memory that all ranks can read."""
-
-    def settle(self) -> None:
-        """Waits until started calls have finished, successfully or not."""
-
-    def abort_calls(self) -> None: ...
-
-    def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
-        """Local: prepares a program."""
-
-    def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> Any:
-        """
-        Collective: runs the program on arrays that it can use as they are; else NotImplemented.
-        """
-
-    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
-        """Collective: runs the program on the bytes of this rank."""
-
-    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
-        """
-        Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
-        """
-
-    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
-        """
-        Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
-        """
 
     def all_reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
@@ -1405,16 +1420,6 @@ class Communicator:
     def all_reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `all_reduce`; another thread calls `done` when it has ended, successfully or not.
-        """
-
-    def all_reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `all_reduce` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def all_reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `all_reduce_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
     def all_gather(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
@@ -1427,16 +1432,6 @@ class Communicator:
         Starts `all_gather`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_gather_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `all_gather` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def all_gather_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `all_gather_many`; another thread calls `done` when it has ended, successfully or not.
-        """
-
     def reduce_scatter(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns part r of the reduction of all ranks' `x` on rank r, parts being equal along the first axis.
@@ -1445,16 +1440,6 @@ class Communicator:
     def reduce_scatter_async(self, x: Any, op: gc3.datatypes.Op = 'sum', out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array]:
         """
         Starts `reduce_scatter`; another thread calls `done` when it has ended, successfully or not.
-        """
-
-    def reduce_scatter_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `reduce_scatter` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def reduce_scatter_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `reduce_scatter_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
     def all_to_all(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
@@ -1467,16 +1452,6 @@ class Communicator:
         Starts `all_to_all`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def all_to_all_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `all_to_all` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def all_to_all_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `all_to_all_many`; another thread calls `done` when it has ended, successfully or not.
-        """
-
     def broadcast(self, x: Any, root: int = 0, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Overwrites `x` with the root's `x` on every other rank, and returns it.
@@ -1487,32 +1462,12 @@ class Communicator:
         Starts `broadcast`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def broadcast_many(self, xs: Iterable[Any], root: int = 0, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `broadcast` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def broadcast_many_async(self, xs: Iterable[Any], root: int = 0, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `broadcast_many`; another thread calls `done` when it has ended, successfully or not.
-        """
-
     def reduce(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
         """Returns the reduction of all ranks' `x` on the root, None elsewhere."""
 
     def reduce_async(self, x: Any, op: gc3.datatypes.Op = 'sum', root: int = 0, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array | None]:
         """
         Starts `reduce`; another thread calls `done` when it has ended, successfully or not.
-        """
-
-    def reduce_many(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
-        """
-        `reduce` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def reduce_many_async(self, xs: Iterable[Any], op: gc3.datatypes.Op = 'sum', root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
-        """
-        Starts `reduce_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
     def gather(self, x: Any, root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
@@ -1525,16 +1480,6 @@ class Communicator:
         Starts `gather`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def gather_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
-        """
-        `gather` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def gather_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
-        """
-        Starts `gather_many`; another thread calls `done` when it has ended, successfully or not.
-        """
-
     def scatter(self, x: Any, root: int = 0, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array:
         """
         Returns part r along the first axis of the root's `x` on rank r; other ranks than the root need `out`.
@@ -1545,32 +1490,12 @@ class Communicator:
         Starts `scatter`; another thread calls `done` when it has ended, successfully or not.
         """
 
-    def scatter_many(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array]:
-        """
-        `scatter` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def scatter_many_async(self, xs: Iterable[Any], root: int = 0, outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array]]:
-        """
-        Starts `scatter_many`; another thread calls `done` when it has ended, successfully or not.
-        """
-
     def all_to_next(self, x: Any, out: Any = None, timeout: float | None = None) -> gc3.datatypes.Array | None:
         """Returns the `x` of the rank before this one; None on rank 0."""
 
     def all_to_next_async(self, x: Any, out: Any = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[gc3.datatypes.Array | None]:
         """
         Starts `all_to_next`; another thread calls `done` when it has ended, successfully or not.
-        """
-
-    def all_to_next_many(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, timeout: float | None = None) -> list[gc3.datatypes.Array | None]:
-        """
-        `all_to_next` of every array, as one run of one program where types are equal; the list of results.
-        """
-
-    def all_to_next_many_async(self, xs: Iterable[Any], outs: Iterable[Any] | None = None, done: Callable[[], object] | None = None, timeout: float | None = None) -> Handle[list[gc3.datatypes.Array | None]]:
-        """
-        Starts `all_to_next_many`; another thread calls `done` when it has ended, successfully or not.
         """
 
     def coalesce(self, timeout: float | None = None) -> Coalesced:
@@ -1617,17 +1542,6 @@ class Communicator:
         """
         Starts `recv`; another thread calls `done` when it has ended, successfully or not.
         """
-
-    def recv_whole(self, source: int | None, tag: int | None, timeout: float | None) -> tuple[Status, gc3.datatypes.Array]:
-        """
-        As `recv`, of a message of bytes that may be of any length, which gets an array.
-        """
-
-    def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
-        """All of them at once: whether one sends, its array, rank and tag."""
-
-    def calls(self) -> object:
-        """The table of C functions of gc3_calls.h, in a capsule."""
 
 class Coalesced:
     """
@@ -1685,9 +1599,6 @@ class Coalesced:
         """
         Starts the calls noted so far, instead of a ``with`` block; their results are a list.
         """
-
-    def refuse(self, problem: Diagnostic) -> None:
-        """As `Communicator.refuse`."""
 
 class Status:
     """What a receive has got."""
@@ -1806,7 +1717,7 @@ class CudaProxy:
     def close(self) -> None:
         """Ends the thread and its connections. Calls that still run are stopped."""
 
-def make_cuda_proxy(communicator: object) -> CudaProxy | None:
+def make_cuda_proxy(joined: object) -> CudaProxy | None:
     """None if all ranks of the communicator are on one host."""
 
 class CudaRankEngine:

@@ -234,10 +234,7 @@ CALLS: dict[str, Callable[[Any, bool], object]] = {
     "a reduction": lambda c, wrong: c.reduce(np.ones(2), "gossip" if wrong else "sum"),
     "no out": lambda c, wrong: c.scatter(None if wrong else np.ones(2)),
     "started": lambda c, wrong: c.all_reduce_async("abc" if wrong else np.ones(2)).wait(),
-    "many": lambda c, wrong: c.all_reduce_many(
-        [np.ones(2), np.ones(2)], outs=[np.ones(2)] if wrong else [np.ones(2), np.ones(2)]
-    ),
-    "noted": lambda c, wrong: c.coalesce().all_reduce("abc") if wrong else c.all_reduce_many([np.ones(2)]),
+    "noted": lambda c, wrong: c.coalesce().all_reduce("abc") if wrong else c.all_reduce(np.ones(2)),
     "counts": lambda c, wrong: c.all_to_all_v(np.ones(2), [1] if wrong else [1, 1]),
     "started counts": lambda c, wrong: c.all_gather_v_async(np.ones(1), [2, 2] if wrong else [1, 1]).wait(),
     "parts": lambda c, wrong: c.reduce_scatter_v(np.ones(2), None if wrong else [1, 1]),
@@ -250,7 +247,7 @@ CALLS: dict[str, Callable[[Any, bool], object]] = {
     "a keyword": lambda c, wrong: c.all_reduce(np.ones(2), **({"axis": 0} if wrong else {})),
     "a word as time-out": lambda c, wrong: c.barrier("soon" if wrong else None),
     "a keyword of a noted call": lambda c, wrong: (
-        c.coalesce().all_reduce(np.ones(2), axis=0) if wrong else c.all_reduce_many([np.ones(2)])
+        c.coalesce().all_reduce(np.ones(2), axis=0) if wrong else c.all_reduce(np.ones(2))
     ),
     "iterations": lambda c, wrong: c.time("allreduce", 8, iterations=0 if wrong else 2),
     "a keyword of time": lambda c, wrong: c.time("allreduce", 8, **({"often": 3} if wrong else {"iterations": 2})),

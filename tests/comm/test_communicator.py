@@ -46,7 +46,7 @@ def test_arrays_of_a_finished_call_are_released() -> None:
         watched = weakref.ref(lost)
         comm.all_reduce_async(lost)  # no rank waits for it
         del lost
-        comm.settle()
+        comm.synchronize()
         assert comm.all_reduce_async([1.0]).wait() == [1.0]  # the next one finds it finished
         assert watched() is None
 

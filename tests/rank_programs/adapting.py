@@ -15,7 +15,7 @@ import sys
 import time
 
 import numpy as np
-from here import RANK, SIZE
+from here import RANK, SIZE, at_once
 
 import gc3
 
@@ -47,7 +47,7 @@ def forms() -> None:
                 assert each.all_reduce(x, out=x)[0] == total  # in turn after those
                 assert all(handle.wait()[7] == total for handle in handles)
                 assert each.broadcast(np.full(700, RANK, np.float32), root=1)[-1] == 1
-                many = each.all_reduce_many([np.full(n, RANK + 1, np.float32) for n in (5, 100, 17)])
+                many = at_once(each, "all_reduce", [np.full(n, RANK + 1, np.float32) for n in (5, 100, 17)])
                 assert all(got[-1] == total for got in many)
                 blocks = each.all_gather_v(np.full(counts[RANK], RANK, np.float32), counts)
                 assert np.concatenate([blocks]).ravel().tolist() == [r for r in range(SIZE) for _ in range(counts[r])]

@@ -51,8 +51,6 @@ CALLS: list[Callable[[gc3.Communicator], object]] = [
     lambda c: c.gather_async(x, timeout=SHORT).wait(),
     lambda c: c.all_to_all(half, out=half, timeout=SHORT),
     lambda c: c.gather(x, out=[out, out.copy()], timeout=SHORT),
-    lambda c: c.all_reduce_many([x, out], timeout=SHORT),
-    lambda c: c.all_reduce_many_async([x, out], timeout=SHORT).wait(),
     noted,
     started_at_once,
     lambda c: c.all_to_all_v(x, matrix, timeout=SHORT),
@@ -91,7 +89,6 @@ with gc3.init() as comm:
             lambda wrong=wrong: comm.all_to_all_v_async(x, matrix, timeout=wrong),
             lambda wrong=wrong: comm.barrier(timeout=wrong),
             lambda wrong=wrong: comm.coalesce(timeout=wrong),
-            lambda wrong=wrong: comm.broadcast_many([x], timeout=wrong),
         ):
             found = error_of(call)
             assert "expected a number of seconds above 0" in found, found

@@ -19,7 +19,9 @@ assert "several arrays: one run for 3, on a copy of them in one buffer: " in sai
 for _ in range(3):
     inputs = [np.arange(n * length, dtype=np.float32) + 100 * me + length for length in (1, 40, 3)]
     outputs = [np.zeros_like(x) for x in inputs]
-    comm.all_to_all_many(inputs, outputs)
+    with comm.coalesce() as calls:
+        for x, out in zip(inputs, outputs, strict=True):
+            calls.all_to_all(x, out)
     for x, out in zip(inputs, outputs, strict=True):
         length = x.size // n
         own = np.arange(me * length, (me + 1) * length, dtype=np.float32) + length

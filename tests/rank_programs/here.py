@@ -1,7 +1,8 @@
-"""What several programs of ranks need: the rank and the number of ranks, which `ranks.start` sets, and errors."""
+"""What several programs of ranks need: rank and number of ranks, which `ranks.start` sets, errors, calls at once."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gc3
 
@@ -16,3 +17,9 @@ def error_of(call: Callable[[], object]) -> str:
     except gc3.UserError as problem:
         return str(problem)
     return "no error"
+
+
+def at_once(comm: gc3.Communicator, name: str, xs: Sequence[Any], *rest: Any) -> list[Any]:
+    """The results of one collective of many arrays, made at once."""
+    with comm.coalesce() as calls:
+        return [getattr(calls, name)(x, *rest) for x in xs]

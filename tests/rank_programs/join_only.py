@@ -34,7 +34,7 @@ try:
         table=core.Selection([]),
     )
     comm = core.Communicator(joined)
-    part = core.Communicator(comm.split_off(int(os.environ["LAUNCH"]), 0))
+    part = core.Communicator(joined.split_off(int(os.environ["LAUNCH"]), 0))
     print("met" if part.size == launch.size else "mixed", flush=True)
     comm.barrier()
 except Exception as problem:

@@ -8,7 +8,7 @@ import os
 import sys
 
 import numpy as np
-from here import RANK, SIZE
+from here import RANK, SIZE, at_once
 
 import gc3
 
@@ -79,7 +79,7 @@ def call(i: int) -> None:
         lambda: blocks_of_lengths(i, x),
         lambda: comm.sendrecv(x, (RANK + 1) % SIZE, x.copy(), (RANK - 1) % SIZE, i),
         lambda: group_of_two(i),
-        lambda: comm.all_reduce_many([x, *arrays.values()]),
+        lambda: at_once(comm, "all_reduce", [x, *arrays.values()]),
     )
     calls[i % KINDS]()
 

@@ -5,6 +5,7 @@ mixed_faults.py KILLS SEED          Collectives, blocks of different lengths, me
 mixed_faults.py KILLS SEED torch    The same through PyTorch.
 """
 
+import contextlib
 import os
 import random
 import select
@@ -84,7 +85,11 @@ def grouped(comm: gc3.Communicator, rng: random.Random) -> None:
 def coalesced(comm: gc3.Communicator, rng: random.Random) -> None:
     """Many arrays, also later."""
     xs = [np.ones(rng.choice(SIZES), np.float32) for _ in range(rng.randrange(1, 9))]
-    results = comm.all_reduce_many(xs) if rng.random() < 0.5 else comm.all_reduce_many_async(xs).wait()
+    calls, later = comm.coalesce(), rng.random() < 0.5
+    with contextlib.nullcontext() if later else calls:
+        results = [calls.all_reduce(x) for x in xs]
+    if later:
+        calls.start().wait()
     assert all((x == SIZE).all() for x in results)
 
 

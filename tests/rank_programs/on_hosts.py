@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import gc3
+from gc3 import _core
 
 here, folder = int(sys.argv[1]), Path(sys.argv[2])
 with gc3.init() as comm:
@@ -32,7 +33,7 @@ with gc3.init() as comm:
         assert (sent == comm.size - 1).all()
     assert "between hosts: " in str(comm.explain("allreduce", 5))
     # The slots of a row for one host suit shared memory.
-    assert comm.find_program("reduce", 1 << 20, "float32", False, 0).slots == 8
+    assert _core.Joined.of(comm).find_program("reduce", 1 << 20, "float32", False, 0).slots == 8
     if here > 1:
         assert "hierarchical_allreduce" in comm.explain("allreduce", 1 << 20).program
         assert "two_step_alltoall" in comm.explain("alltoall", 1 << 10).program
@@ -53,7 +54,9 @@ with gc3.init() as comm:
         for one_send in pending:
             one_send.wait()
         comm.barrier()  # messages of the next length have the same tags
-    for summed in comm.all_reduce_many([np.full(count, comm.rank + 1.0) for count in (3, 40_000, 0, 1)]):
+    with comm.coalesce() as calls:
+        sums = [calls.all_reduce(np.full(count, comm.rank + 1.0)) for count in (3, 40_000, 0, 1)]
+    for summed in sums:
         assert (summed == comm.size * (comm.size + 1) / 2).all()
     with comm.group([0, comm.size - 1]) if comm.rank in (0, comm.size - 1) else contextlib.nullcontext() as pair:
         if pair is not None:

@@ -82,8 +82,8 @@ def reductions(op: str, dtype: np.dtype) -> None:
         ("a list", comm.reduce_scatter(split(mine, [N, N]), op, out=np.empty(N, dtype)), part),
         ("reduce_scatter_v", comm.reduce_scatter_v(mine, LENGTHS, op), parts[RANK]),
         ("reduce_scatter_v_async", comm.reduce_scatter_v_async(split(mine, LENGTHS), op=op).wait(), parts[RANK]),
-        ("all_reduce_many", comm.all_reduce_many([mine, mine[:3]], op), [whole, whole[:3]]),
-        ("reduce_scatter_many", comm.reduce_scatter_many([mine], op), [part]),
+        ("many", at_once(lambda c: c.all_reduce(mine, op), lambda c: c.all_reduce(mine[:3], op)), [whole, whole[:3]]),
+        ("one", at_once(lambda c: c.reduce_scatter(mine, op)), [part]),
         (
             "at once",
             at_once(
@@ -96,7 +96,7 @@ def reductions(op: str, dtype: np.dtype) -> None:
     out = np.empty_like(mine)
     for what in ("once", "again"):  # the same buffers, after a list of others
         check((what, op, str(dtype)), comm.all_reduce(mine, op, out), whole)
-        comm.all_reduce_many([mine, mine[:3]], op)
+        at_once(lambda c: c.all_reduce(mine, op), lambda c: c.all_reduce(mine[:3], op))
 
 
 def factors(dtype: np.dtype) -> None:
@@ -105,7 +105,8 @@ def factors(dtype: np.dtype) -> None:
     check("all_reduce", comm.all_reduce(mine, twice), scaled)
     check("reduce", comm.reduce(mine, twice, 1), scaled if RANK == 1 else None)
     check("reduce_scatter", comm.reduce_scatter(mine, twice), split(scaled, [N, N])[RANK])
-    check("many", comm.all_reduce_many([mine, mine[:3]], twice), [scaled, scaled[:3]])
+    many = at_once(lambda c: c.all_reduce(mine, twice), lambda c: c.all_reduce(mine[:3], twice))
+    check("many", many, [scaled, scaled[:3]])
 
 
 def movements(dtype: np.dtype) -> None:
@@ -163,7 +164,11 @@ def movements(dtype: np.dtype) -> None:
             comm.scatter_v(mine if RANK == 1 else None, LENGTHS, 1, out=into(LENGTHS[RANK])),
             split(every[1], LENGTHS)[RANK],
         ),
-        ("all_gather_many", comm.all_gather_many([mine, mine[:1]]), [joined, np.array([x[0] for x in every], dtype)]),
+        (
+            "many",
+            at_once(lambda c: c.all_gather(mine), lambda c: c.all_gather(mine[:1])),
+            [joined, np.array([x[0] for x in every], dtype)],
+        ),
         (
             "at once",
             at_once(lambda c: c.all_gather(mine), lambda c: c.all_to_all(mine), lambda c: c.broadcast(sent.copy(), 0)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import math
 import operator
 import os
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 _MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest key, in the core
 
-_numbers = itertools.count()  # of communicators, in the order in which they were made
-
 
 class Communicator(VForms):
     """Ranks that call collectives together, each on its own arrays.
@@ -57,15 +54,15 @@ class Communicator(VForms):
     def __init__(self, joined: _core.Joined, timeout: float, learning: Learning | None = None) -> None:
         """To be called only by `init`, `split` and `group`."""
         super().__init__(joined)
+        self._joined = joined
         self._timeout = timeout
         self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, self._make_proxy, timeout)
         self._prepared: weakref.WeakKeyDictionary[Program, _core.ProcessProgram] = weakref.WeakKeyDictionary()
-        self.number = next(_numbers)
         self._learning = learning
         keeps = learning if self.rank == 0 and not self.hosts else None
         self._finalizer = weakref.finalize(self, _close_in, joined, self._process, keeps)
-        _communicators.add(self)
+        _communicators[self] = self._finalizer
 
     def __repr__(self) -> str:
         """Describes it by rank and size."""
@@ -79,7 +76,7 @@ class Communicator(VForms):
         """Closes the communicator; after an exception, running calls are aborted."""
         if kind is not None and self.usable:
             self._devices.leave()
-            if self.busy:
+            if self._joined.busy:
                 self.abort()
         self.close()
 
@@ -92,7 +89,7 @@ class Communicator(VForms):
         sizes = shape if isinstance(shape, tuple) else (shape,)
         sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
         size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
-        return np.ndarray(sizes, typed, self.allocate(size))
+        return np.ndarray(sizes, typed, self._joined.allocate(size))
 
     # Messages between two ranks; the others are in the core.
 
@@ -112,7 +109,8 @@ class Communicator(VForms):
             gc3.UserError: As `send` and `recv`.
             gc3.CommError: As `send` and `recv`.
         """
-        return cast("_core.Status", self.run_messages([(True, x, to, tag), (False, out, source, tag)], timeout)[1])
+        found = self._joined.run_messages([(True, x, to, tag), (False, out, source, tag)], timeout)
+        return cast("_core.Status", found[1])
 
     def batch(
         self, operations: Sequence[messages.Send | messages.Recv], *, timeout: float | None = None
@@ -130,7 +128,7 @@ class Communicator(VForms):
             gc3.UserError: As `send` and `recv`.
             gc3.CommError: As `send` and `recv`.
         """
-        return self.run_messages([messages.described(operation) for operation in operations], timeout)
+        return self._joined.run_messages([messages.described(operation) for operation in operations], timeout)
 
     # Objects. Unpickling runs code that the sender has chosen, so it is refused if a rank has changed its user.
 
@@ -191,7 +189,7 @@ class Communicator(VForms):
         loaded = Program.load(program) if isinstance(program, str | os.PathLike) else program
         verify(loaded)
         about = f"{loaded.name}, {loaded.protocol}"
-        self.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
+        self._joined.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
         return loaded
 
     @of_all_ranks
@@ -222,13 +220,13 @@ class Communicator(VForms):
         try:  # as `told` does, which would take an eighth of a small call
             return self._run(program, x, out, op, count, dtype)
         except errors.UserError as problem:
-            self.refuse(problem.diagnostics[0])
+            self._joined.refuse(problem.diagnostics[0])
             raise
 
     def _run(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Array | None:
         check_program(program)
         ready = self._prepared.get(program) if count is dtype is None else None
-        result = NotImplemented if ready is None else self.run_plain(ready, x, out, op)
+        result = NotImplemented if ready is None else self._joined.run_plain(ready, x, out, op)
         return self._run_program(program, x, out, op, count, dtype) if result is NotImplemented else result
 
     def explain(
@@ -245,8 +243,7 @@ class Communicator(VForms):
 
         Args:
             collective: Its name.
-            count: Elements per block. A list: those of each array of one call of many arrays (`coalesce`,
-                `all_reduce_many`).
+            count: Elements per block. A list: those of each array of one call of many arrays (`coalesce`).
             dtype: Their type.
             in_place: Whether input and output are the same memory.
             root: The root.
@@ -258,7 +255,7 @@ class Communicator(VForms):
         each = 0 if counts is not None else sum(many) if listed else count
         key = self._key(collective, cast("int", each), dtype, in_place=in_place, root=root)
         blocks = None if counts is None else v_calls.of_all_ranks(key[0], counts, self.size)
-        found = self.explain_call(*key, blocks, len(many))
+        found = self._joined.explain_call(*key, blocks, len(many))
         found.devices = self._devices.explain()
         return found
 
@@ -289,17 +286,17 @@ class Communicator(VForms):
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
         if program is None:
-            ready = self.find_program(*key)
+            ready = self._joined.find_program(*key)
         else:
             program.check_proven(options.slots)
-            ready = self.prepare(program.core, options.slots, options.slot_bytes, thresholds)
+            ready = self._joined.prepare(program.core, options.slots, options.slot_bytes, thresholds)
         model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
         if buffers is None:
             typed = datatypes.dtype(dtype)
             given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
         else:
             given, result = timing.checked(buffers)
-        own = self.time_ready(
+        own = self._joined.time_ready(
             ready, given, result, count, key[2], operation(op, model, key[2], self.rank), warmup, iterations
         )
         return self.all_reduce(np.array(own), op="max").tolist()
@@ -312,7 +309,7 @@ class Communicator(VForms):
         if color is not None:
             color = errors.whole(color, "color")
         key = errors.whole(key, "key", -_MOST, _MOST)
-        joined = self.split_off(color, key)
+        joined = self._joined.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout, self._learning)
 
     @of_all_ranks
@@ -344,14 +341,14 @@ class Communicator(VForms):
             waits = self._timeout if timeout is None else seconds(timeout)
             file, line = users_line()
             place = f"{os.path.basename(file)}:{line}" if file and not name else ""
-            return Communicator(self.group_of(members, str(name), waits, place), waits, self._learning)
+            return Communicator(self._joined.group_of(members, str(name), waits, place), waits, self._learning)
         except errors.UserError as problem:
             outside = members is not None and len(set(members)) == len(members) and self.rank not in members
             if not outside:  # else nobody waits for this rank
-                self.refuse(problem.diagnostics[0])
+                self._joined.refuse(problem.diagnostics[0])
             raise
 
-    @functools.partial(of_all_ranks, tells="refuse_shrink")
+    @functools.partial(of_all_ranks, tells="_refuse_shrink")
     def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Returns a communicator of the ranks that have neither ended nor closed this one, in their order.
 
@@ -369,20 +366,15 @@ class Communicator(VForms):
         try:
             waits = self._timeout if timeout is None else seconds(timeout)
         except errors.UserError as problem:
-            self.refuse_shrink(problem.diagnostics[0])
+            self._refuse_shrink(problem.diagnostics[0])
             raise
-        return Communicator(self.shrunk(waits), waits, self._learning)
-
-    def refuse_shrink(self, problem: _core.Diagnostic) -> None:
-        """As `refuse`, of `shrink`: the others meet outside the order of calls, which may have ended."""
-        with contextlib.suppress(errors.Gc3Error):
-            self.shrunk(self._timeout, problem)
+        return Communicator(self._joined.shrunk(waits), waits, self._learning)
 
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks. In a fork of the process it does nothing."""
         if os.getpid() == self._process:
             self._devices.abort()
-            self.abort_calls()
+            self._joined.abort()
 
     def synchronize(self) -> None:
         """Waits for the work that calls on device arrays have put on streams.
@@ -390,19 +382,23 @@ class Communicator(VForms):
         Raises:
             gc3.CommError: One of these calls has failed.
         """
-        self.settle()
+        self._joined.settle()
         self._devices.synchronize()
 
     def close(self) -> None:
         """Waits for started calls, and leaves. After calls on device arrays it is collective."""
         if self.usable:
-            self.settle()
+            self._joined.settle()
             self._devices.close()
             self._finalizer()
 
-    def note_fork(self) -> None:
-        """Called in a forked process, which must not use the resources of the parent."""
-        self._finalizer.detach()
+    def _refuse(self, problem: _core.Diagnostic) -> None:
+        self._joined.refuse(problem)
+
+    def _refuse_shrink(self, problem: _core.Diagnostic) -> None:
+        """As `_refuse`, of `shrink`: the others meet outside the order of calls, which may have ended."""
+        with contextlib.suppress(errors.Gc3Error):
+            self._joined.shrunk(self._timeout, problem)
 
     def _key(
         self, collective: str, count: int, dtype: Any, *, in_place: bool, root: Any
@@ -448,18 +444,18 @@ class Communicator(VForms):
             raise errors.error("BadBuffer", "this rank has no array that gives the count: pass count=")
         errors.whole(count, "count", 0, 2**48, name="BadBuffer")
         if isinstance(typed, DeviceArray):
-            self.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
+            self._joined.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
             result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
         how = operation(op, model, bound.dtype, self.rank)
-        ready = self._prepared[program] = self.prepare(program.core)
-        self.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
+        ready = self._prepared[program] = self._joined.prepare(program.core)
+        self._joined.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
         return bound.finish()[0]
 
     def _make_proxy(self) -> _core.CudaProxy | None:
         """Returns what carries messages of devices to other hosts."""
-        return _core.make_cuda_proxy(self)
+        return _core.make_cuda_proxy(self._joined)
 
     def _exchange(self, own: bytes) -> list[bytes]:
         """Returns the bytes that all ranks give at the same point of their calls; all have the same length."""
@@ -482,17 +478,18 @@ def _close_in(joined: _core.Joined, process: int, learning: Learning | None) -> 
             learning.keep(joined)
 
 
-_communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+# With what closes each of them, in the order in which they were made.
+_communicators: weakref.WeakKeyDictionary[Communicator, weakref.finalize[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def in_use() -> list[Communicator]:
     """Returns the communicators of this process that are open, in the order in which they were made."""
-    return sorted((comm for comm in list(_communicators) if comm.usable), key=lambda comm: comm.number)
+    return [comm for comm in list(_communicators) if comm.usable]
 
 
 def _note_fork() -> None:
-    for communicator in list(_communicators):
-        communicator.note_fork()
+    for finalizer in list(_communicators.values()):
+        finalizer.detach()  # a forked process must not use the resources of its parent
 
 
 os.register_at_fork(after_in_child=_note_fork)

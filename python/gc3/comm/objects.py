@@ -124,7 +124,7 @@ def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float |
 
 def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout: float | None) -> Any:
     """Implements `Communicator.recv_object`."""
-    got, part = comm.recv_whole(source, tag, timeout)
+    got, part = _core.Joined.of(comm).recv_whole(source, tag, timeout)
     if part[: len(_MARK)].tobytes() != _MARK:
         what = f"the message of rank {got.source} with tag {got.tag} is none of send_object"
         raise errors.error("BadObject", what)
@@ -160,7 +160,7 @@ def _padded(own: Sequence[_Pickled], length: int) -> Array:
 
 def _read(comm: _core.Communicator, part: Array, owner: int) -> Any:
     # Checked here, not before the call: a rank whose user has changed since could have written the data.
-    comm.check_users()
+    _core.Joined.of(comm).check_users()
     try:
         return unpickled(part.data)
     except Exception as problem:

@@ -38,13 +38,13 @@ def serve(pipe: Connection[Any, Any]) -> None:
         joined.close(at_once=False)
 
 
-class _Rank(_core.Communicator):
+class _Rank:
     """One rank and the program that it runs."""
 
     def __init__(self, joined: _core.Joined, start: Start) -> None:
-        super().__init__(joined)
+        self._joined = joined
         program = _core.Program.from_bytes(start.image)
-        self._made = self.prepare(program, start.slots, start.slot_bytes, start.thresholds)
+        self._made = joined.prepare(program, start.slots, start.slot_bytes, start.thresholds)
 
     def do(self, work: Work, file: int) -> Any:
         """Returns the seconds of each run, or a recording of one of them. Closes `file`, the shared memory."""
@@ -59,10 +59,10 @@ class _Rank(_core.Communicator):
 
             call = view(work.input), view(work.output), work.count, work.dtype, _core.Operation(work.op, work.factors)
             try:
-                seconds = self.time_ready(self._made, *call, work.warmup, work.iterations)
+                seconds = self._joined.time_ready(self._made, *call, work.warmup, work.iterations)
                 if not work.most:
                     return seconds
-                return self._made.slots, recording.part(self.record_ready(self._made, *call, work.most))
+                return self._made.slots, recording.part(self._joined.record_ready(self._made, *call, work.most))
             finally:
                 del call
 

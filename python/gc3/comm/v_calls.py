@@ -102,9 +102,10 @@ def call(
         root,
     )
     value = None if result is None else result.value(own[_OUTPUT])
+    joined = _core.Joined.of(comm)
     if later:
-        return comm.start_v(*made, (given, result), value, done, timeout)
-    comm.run_v(*made, timeout)
+        return joined.start_v(comm, *made, (given, result), value, done, timeout)
+    joined.run_v(*made, timeout)
     return value
 
 
@@ -126,7 +127,7 @@ def _agreed(
     outputs = known.output if result is None else result.counts or known.output
     room = None if result is None or result.counts is not None else result.rows
     name, reduction, root, row = typed
-    return comm.agree_counts(collective, name, reduction, root, row, inputs, outputs, room, timeout)[0]
+    return _core.Joined.of(comm).agree_counts(collective, name, reduction, root, row, inputs, outputs, room, timeout)[0]
 
 
 def _is_nothing_in(inner: _Blocks | None, outer: _Blocks | None) -> bool:

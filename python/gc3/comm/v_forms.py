@@ -26,7 +26,7 @@ def told(make: Callable[Concatenate[Self, Given], Result]) -> Callable[Concatena
         try:
             return make(comm, *args, **kwargs)
         except errors.UserError as problem:
-            comm.refuse(problem.diagnostics[0])
+            _core.Joined.of(comm).refuse(problem.diagnostics[0])
             raise
 
     return of_all_ranks(made)

@@ -23,20 +23,20 @@ _METHOD: Any = vars(_core.Communicator)["all_reduce"].__class__
 _BOUND: Any = (classmethod, staticmethod)
 _KINDS: Any = (types.FunctionType, type(_core.chunk), _METHOD)
 _CONSTRUCTORS = ("__init__", "__new__", "__call__")
-_NOTED = [name for name in vars(_core.Coalesced) if not name.startswith("_") and name != "refuse"]
-_FORMS = [name + form for name in _NOTED if name != "start" for form in ("", "_async", "_many", "_many_async")]
+_NOTED = [name for name in vars(_core.Coalesced) if not name.startswith("_")]
+_FORMS = [name + form for name in _NOTED if name != "start" for form in ("", "_async")]
 _MOST = 60  # characters of a value in a message
 _SCALARS = (bool, float, complex, type(None))
 _SIZED = (str, bytes, list, tuple, dict, set, frozenset, range)
 _done: set[type] = set()
 _tells: dict[Any, str] = {  # see of_all_ranks
-    vars(part)[name]: "refuse"
+    vars(part)[name]: "_refuse"
     for part, names in ((_core.Coalesced, _NOTED), (_core.Communicator, ["barrier", "coalesce", *_FORMS]))
     for name in names
 }
 
 
-def of_all_ranks(function: Method, tells: str = "refuse") -> Method:
+def of_all_ranks(function: Method, tells: str = "_refuse") -> Method:
     """Marks a method that all ranks call; its `tells` tells the others, who wait, of wrong arguments on this one."""
     _tells[function] = tells
     return function

@@ -14,6 +14,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 from torch.distributed import DistBackendError
 
+from gc3 import _core
 from gc3.torch import native
 from gc3.torch.joining import join
 from gc3.torch.lane import Lane
@@ -22,7 +23,6 @@ from gc3.torch.tensors import Target, flat
 from gc3.torch.work import All, Done, Moving, Started, fork_error, told
 
 if TYPE_CHECKING:
-    from gc3 import _core
     from gc3.comm import Communicator
 
 NAME = "gc3"  # of the backend, and of its events in the profiler
@@ -57,7 +57,7 @@ def _made(comm: Communicator, store: Any, timeout: float, module: Any, group: st
         made = operations = Gc3Backend(comm, store, timeout)
     else:
         operations = Described(comm, store, timeout, module)
-        made = module.Backend(operations, comm.calls(), comm.rank, comm.size, timeout, NAME)
+        made = module.Backend(operations, _core.Joined.of(comm).calls(), comm.rank, comm.size, timeout, NAME)
     operations.group = group
     _open[operations] = made
     atexit.unregister(_end)

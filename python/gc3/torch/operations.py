@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.distributed import DistBackendError
 
-from gc3 import datatypes, errors
+from gc3 import _core, datatypes, errors
 from gc3.torch.tensors import Target, array, as_nccl, contiguous, flat, operation
 from gc3.torch.work import as_torch, fork_error, told
 
@@ -104,7 +104,7 @@ class Operations:
         group, self.described = self.described, None
         if group is not None and group.group_desc != "undefined":
             with told:
-                self.communicator.describe(group.group_desc)
+                _core.Joined.of(self.communicator).describe(group.group_desc)
 
     def refused(self, name: str, problem: Exception, options: Any) -> Any:
         """In place of a call: tells the other ranks that its arguments are wrong here, and raises `problem`."""
@@ -112,7 +112,7 @@ class Operations:
         made = found if isinstance(found, errors.Gc3Error) else errors.error("BadArgument", str(problem))
 
         def refuse() -> None:
-            self.communicator.refuse(made.diagnostics[0])
+            _core.Joined.of(self.communicator).refuse(made.diagnostics[0])
             raise problem
 
         return self._call(name, refuse, options, [])
@@ -233,7 +233,9 @@ class Operations:
             if len(given) == len(arrays) == 1:
                 self.communicator.all_gather(given[0], arrays[0])
             else:
-                self.communicator.all_gather_many(given, arrays)
+                with self.communicator.coalesce() as calls:
+                    for x, out in zip(given, arrays, strict=True):
+                        calls.all_gather(x, out)
 
         return self._into(target, "all_gather_into_tensor", run, options)
 

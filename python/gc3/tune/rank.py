@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import numpy as np
 
-from gc3 import collectives
+from gc3 import _core, collectives
 from gc3.comm import Communicator, init, timing
 from gc3.runtime.buffers import operation
 from gc3.runtime.program import EngineOptions, Program
@@ -120,7 +120,8 @@ class TimedRank:
         comm = self._comm
         model = collectives.get(collective).model(comm.size)
         counts = uneven(model.v_counts, elements_of(model, size), work.skew)
-        ready = comm.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
+        joined = _core.Joined.of(comm)
+        ready = joined.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
         at: list[list[int]] = []
         arrays: list[Array] = []
         for buffer, blocks in enumerate((model.input_blocks(comm.rank), model.output_blocks(comm.rank))):
@@ -129,7 +130,7 @@ class TimedRank:
             at.append([arrays[-1].ctypes.data + 4 * sum(own[:block]) for block in range(blocks)])
         how = operation("sum", model, "float32", comm.rank)
         inputs, outputs = at
-        took = comm.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
+        took = joined.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
         return comm.all_reduce(np.array(took), op="max").tolist()
 
     def _allocate(self, collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
