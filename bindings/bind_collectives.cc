@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <optional>
 #include <span>
@@ -64,9 +63,9 @@ using Timeout = std::optional<double>;
 
 // Reads the arguments of a call.
 Described described(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
-                    nb::handle out, const Timeout& timeout) {
+                    nb::handle out, const Timeout& timeout, bool is_waited_for) {
   unwrap(core::check_timeout(timeout));
-  Described d = describe(comm, method, x, op, root, out, takes_lists(method));
+  Described d = describe(comm, method, x, op, root, out, lists_of(method, is_waited_for));
   if (timeout && is_on_device(d)) throw bad_buffer("an array on a device; timeout= is for calls on arrays of the host");
   d.call.timeout_s = timeout;
   return d;
@@ -92,25 +91,13 @@ void run_on_device(Self self, const Described& d) {
 nb::object call_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
                     const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
-  if (method.kind == CollectiveKind::gather && is_list(out) && root_rank(root, comm.size()) == comm.rank()) {
-    const std::vector<Operand> each = targets(out, comm.size());
-    const Operand whole = together(each, "out");
-    const Operand joined = source(call_now(method, self, x, op, root, nb::none(), timeout));
-    if (joined.elements != whole.elements || !joined.dtype().equal(whole.dtype())) {
-      throw bad_buffer("out has " + std::to_string(whole.elements) + " elements in all, not " +
-                       std::to_string(joined.elements) + ", or is of another type");
-    }
-    for (std::size_t i = 0; i < each.size(); ++i) {
-      std::memcpy(each[i].address, joined.address + i * each[i].bytes(), each[i].bytes());
-    }
-    return nb::list(nb::borrow(out));
-  }
-  const Described d = described(comm, method, x, op, root, out, timeout);
+  const Described d = described(comm, method, x, op, root, out, timeout, true);
   if (is_on_device(d)) {
     run_on_device(self, d);
   } else {
     without_gil([&] { return comm.run(d.call, interrupted); });
   }
+  d.copy_out();
   return result_of(method, comm, d);
 }
 
@@ -122,7 +109,7 @@ nb::object call(const Method& method, Self self, nb::handle x, nb::handle op, nb
 Handle start_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
                  nb::handle done, const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
-  const Described d = described(comm, method, x, op, root, out, timeout);
+  const Described d = described(comm, method, x, op, root, out, timeout, false);
   Handle handle{nb::borrow(self.h), {}, result_of(method, comm, d)};
   if (is_on_device(d)) {
     if (!done.is_none()) throw bad_buffer("an array on a device; done= is for calls on arrays of the host");
@@ -154,7 +141,7 @@ class Coalesced {
 
   nb::object add(const Method& method, nb::handle x, nb::handle op, nb::handle root, nb::handle out) {
     const comm::Communicator& comm = face().body();
-    const Described d = describe(comm, method, x, op, root, out, true);
+    const Described d = describe(comm, method, x, op, root, out, Lists::used);
     if (is_on_device(d)) throw bad_buffer("an array on a device; calls made at once take arrays of the host");
     unwrap(comm.usable());
     calls_.push_back(d.call);

@@ -41,34 +41,29 @@ cpu::RankCall rank_call(const Joined& joined, const ProcessProgram& program, con
 }
 
 // Runs a prepared program on an input and an output of the host that it can use as they are, or after a copy of the
-// input to its place in the output, and returns the output. NotImplemented: the caller has to do more first.
-nb::object run_plain(const Joined& joined, ProcessProgram& program, nb::handle x, nb::handle out, nb::handle op) {
+// input to its place in the output, and returns the output. A tuple of both, as read: the caller has to do more first.
+nb::object run_plain(const Joined& joined, ProcessProgram* program, nb::handle x, nb::handle out, nb::handle op) {
   comm::Communicator& comm = joined.body();
-  const model::Collective& collective = program.plan().collective;
-  const std::uint32_t rank = comm.rank();
-  const std::size_t reads = collective.input_blocks(rank);
-  const std::size_t writes = collective.output_blocks(rank);
-  const std::optional<model::Collective::Alias> alias = collective.alias(rank);
-  const nb::object other = nb::borrow(Py_NotImplemented);
-  if (reads == 0 || writes == 0 || x.is_none() || (alias && alias->inner != model::Buffer::input)) return other;
+  const Operand given = x.is_none() ? Operand() : source(x);
+  Operand result = out.is_none() ? Operand() : target(out);
+  const auto read = [&] {
+    const auto array = [](const Operand& o) { return o.there() ? o.array : nb::object(nb::none()); };
+    return nb::make_tuple(array(given), array(result));
+  };
   const std::optional<model::ReduceOp> reduces = plain_reduction(op);
-  if (!reduces || *reduces == model::ReduceOp::premulsum) return other;
-  const Operand given = source(x);
-  const std::size_t count = given.elements / reads;
-  if (!given.known || given.device != kHost || given.elements != count * reads) return other;
-  const bool same = count * writes == given.elements;
-  const Operand result =
-      !out.is_none() ? target(out) : like(given, same ? given.shape() : nb::make_tuple(count * writes));
-  if (!result.known || result.device != kHost || result.type != given.type || result.elements != count * writes) {
-    return other;
+  if (program == nullptr || !given.there() || !reduces || *reduces == model::ReduceOp::premulsum) return read();
+  const model::Collective& collective = program->plan().collective;
+  const std::optional<std::size_t> count = comm::plain_count(collective, comm.rank(), given);
+  if (!count) return read();
+  if (!result.there()) {
+    const std::size_t elements = *count * collective.output_blocks(comm.rank());
+    result = like(given, elements == given.elements ? given.shape() : nb::make_tuple(elements));
   }
-  std::uint8_t* input = given.address;
-  if (alias) input = result.address + alias->offset / collective.chunks() * count * model::size_of(given.type);
-  if ((input != given.address || !alias) && overlap(given, result)) return other;
-  const cpu::RankCall call{input, result.address, count, given.type, *reduces};
+  const std::optional<comm::PlainRun> run = comm::plain_run(collective, comm.rank(), given, result, *reduces);
+  if (!run) return nb::make_tuple(given.array, out.is_none() ? nb::object(nb::none()) : result.array);
   without_gil([&] {
-    if (input != given.address) std::memcpy(input, given.address, given.bytes());
-    return comm.run(program, call, interrupted);
+    if (run->copy_to != nullptr) std::memcpy(run->copy_to, given.address, given.bytes());
+    return comm.run(*program, run->call, interrupted);
   });
   return result.array;
 }
@@ -86,9 +81,10 @@ void bind_programs(nb::class_<Joined>& joined) {
           },
           "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
           "Local: prepares a program.")
-      .def("run_plain", &run_plain, "program"_a, "x"_a.none(), "out"_a.none(), "op"_a.none(),
-           nb::sig("def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> typing.Any"),
-           "Collective: runs the program on arrays that it can use as they are; else NotImplemented.")
+      .def("run_plain", &run_plain, "program"_a.none(), "x"_a.none(), "out"_a.none(), "op"_a.none(),
+           nb::sig("def run_plain(self, program: ProcessProgram | None, x: object, out: object, op: object) -> "
+                   "gc3.datatypes.Array | tuple[typing.Any, typing.Any]"),
+           "Collective: runs the program on arrays that it can use as they are; else a tuple of them.")
       .def(
           "run_ready",
           [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,

@@ -1,5 +1,6 @@
 #include "described.h"
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,8 @@ void check_divides(const Operand& given, std::uint32_t ranks) {
                    std::to_string(ranks) + " ranks");
 }
 
+bool is_list(nb::handle x) { return nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x); }
+
 // An input that is a list of an array for each block. It may also be a list of numbers or of arrays that are to be one.
 std::vector<Operand> sources(nb::handle x, std::uint32_t blocks) {
   if (!is_list(x) || nb::len(x) != blocks) return {};
@@ -39,8 +42,29 @@ std::vector<Operand> sources(nb::handle x, std::uint32_t blocks) {
   for (const nb::handle one : x) {
     if (!nb::hasattr(one, "dtype")) return {};
     each.push_back(source(one));
-    if (each.back().elements != each.front().elements || !each.back().dtype().equal(each.front().dtype())) return {};
+    if (each.back().elements != each.front().elements || !same_type(each.back(), each.front())) return {};
   }
+  return each;
+}
+
+Operand together(const std::vector<Operand>& each, const char* what) {
+  Operand whole = each.front();
+  for (const Operand& one : each) {
+    if (one.device != kHost) throw bad_buffer(std::string(what) + " is a list with an array on a device");
+    if (!same_type(one, whole) || one.elements != whole.elements) {
+      throw bad_buffer(std::string(what) + " is a list of arrays that differ in type or size");
+    }
+  }
+  whole.elements *= each.size();
+  return whole;
+}
+
+std::vector<Operand> targets(nb::handle out, std::uint32_t blocks) {
+  if (nb::len(out) != blocks) {
+    throw bad_buffer("out is a list of " + std::to_string(nb::len(out)) + " arrays, not " + std::to_string(blocks));
+  }
+  std::vector<Operand> each;
+  for (const nb::handle one : out) each.push_back(target(one));
   return each;
 }
 
@@ -48,6 +72,59 @@ std::vector<std::uint8_t*> addresses(const std::vector<Operand>& each) {
   std::vector<std::uint8_t*> found;
   for (const Operand& one : each) found.push_back(one.address);
   return found;
+}
+
+const comm::Operand* place(const Operand& operand) { return operand.there() ? &operand : nullptr; }
+
+// The one array of a broadcast.
+void take_one(Described& d, const Signature& asks, nb::handle x) {
+  d.result = asks.input_blocks != 0 ? source(x) : target(x);
+  if (!d.result.writable) d.result = copy(d.result);  // a program may write to its output even if nothing changes
+  if (asks.input_blocks != 0) d.given = d.result;
+}
+
+void take_input(Described& d, const Method& method, std::uint32_t blocks, std::uint32_t ranks, nb::handle x,
+                bool lists) {
+  if (lists && method.divides) d.given_each = sources(x, blocks);
+  d.given = d.given_each.empty() ? source(x) : together(d.given_each, "the input");
+  if (method.divides && d.given_each.empty()) check_divides(d.given, ranks);
+}
+
+void take_output(Described& d, const Method& method, std::uint32_t blocks, std::uint32_t ranks, nb::handle out,
+                 bool lists) {
+  if (lists && blocks == ranks && is_list(out)) {
+    d.result_each = targets(out, blocks);
+    d.result = together(d.result_each, "out");
+  } else if (!out.is_none()) {
+    d.result = target(out);
+  } else if (d.given.there()) {
+    d.result = like(d.given, new_shape(d.given.shape(), method.result, ranks));
+  } else {
+    throw bad_buffer("this rank has no input to make an output from: give out=");
+  }
+}
+
+void take_arrays(Described& d, const Method& method, const Signature& asks, std::uint32_t ranks, nb::handle x,
+                 nb::handle out, Lists lists) {
+  if (method.kind == CollectiveKind::broadcast) return take_one(d, asks, x);
+  const bool listed = lists == Lists::used && !out.is_none();
+  if (asks.input_blocks != 0) take_input(d, method, asks.input_blocks, ranks, x, listed);
+  if (asks.output_blocks == 0) return;
+  take_output(d, method, asks.output_blocks, ranks, out, listed || lists == Lists::copied);
+}
+
+// The reduction of elements like those of `operand`.
+void take_reduction(Described& d, const comm::Communicator& comm, const Operand& operand, nb::handle op) {
+  check_reducible(operand);
+  if (d.call.op != model::ReduceOp::premulsum) return;
+  d.operation = operation(op, operand, comm.size(), comm.rank());
+  d.call.factor = parse_reduction(name_of(operand.type), d.operation).factor();
+}
+
+void check_types(const Operand& given, const Operand& result) {
+  if (!given.there() || !result.there() || same_type(given, result)) return;
+  throw bad_buffer("out is of " + std::string(nb::str(result.dtype()).c_str()) + ", the input of " +
+                   nb::str(given.dtype()).c_str());
 }
 
 }  // namespace
@@ -64,102 +141,40 @@ std::uint32_t root_rank(nb::handle root, std::uint32_t size) {
                          "root " + std::string(nb::repr(root).c_str()) + " of " + std::to_string(size) + " ranks"});
 }
 
-Operand together(const std::vector<Operand>& each, const char* what) {
-  Operand whole = each.front();
-  for (const Operand& one : each) {
-    if (one.device != kHost) throw bad_buffer(std::string(what) + " is a list with an array on a device");
-    const bool same = one.known && whole.known ? one.type == whole.type : one.dtype().equal(whole.dtype());
-    if (!same || one.elements != whole.elements) {
-      throw bad_buffer(std::string(what) + " is a list of arrays that differ in type or size");
-    }
-  }
-  whole.elements *= each.size();
-  return whole;
+Lists lists_of(const Method& method, bool is_waited_for) {
+  if (method.kind == CollectiveKind::gather && is_waited_for) return Lists::copied;
+  return method.kind == CollectiveKind::gather || method.kind == CollectiveKind::scatter ? Lists::none : Lists::used;
 }
 
-bool is_list(nb::handle x) { return nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x); }
-
-std::vector<Operand> targets(nb::handle out, std::uint32_t blocks) {
-  if (nb::len(out) != blocks) {
-    throw bad_buffer("out is a list of " + std::to_string(nb::len(out)) + " arrays, not " + std::to_string(blocks));
+void Described::copy_out() const {
+  if (result_each.empty() || !call.output_at.empty()) return;
+  const std::uint8_t* at = result.address;
+  for (const Operand& one : result_each) {
+    if (one.bytes() != 0) std::memcpy(one.address, at, one.bytes());
+    at += one.bytes();
   }
-  std::vector<Operand> each;
-  for (const nb::handle one : out) each.push_back(target(one));
-  return each;
-}
-
-bool takes_lists(const Method& method) {
-  return method.kind != CollectiveKind::gather && method.kind != CollectiveKind::scatter;
 }
 
 Described describe(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
-                   nb::handle out, bool lists) {
+                   nb::handle out, Lists lists) {
   Described d;
   d.call.kind = method.kind;
   if ((method.takes & kOp) != 0) d.call.op = reduction(op);
   if ((method.takes & kRoot) != 0) d.call.root = root_rank(root, comm.size());
   const Signature& asks = *unwrap(comm.signature(method.kind, d.call.root));
-  Operand& given = d.given;
-  Operand& result = d.result;
-  if (method.kind == CollectiveKind::broadcast) {
-    result = asks.input_blocks != 0 ? source(x) : target(x);
-    if (!result.writable) result = copy(result);  // a program may write to its output even if nothing changes
-    if (asks.input_blocks != 0) given = result;
-  } else {
-    if (asks.input_blocks != 0) {
-      if (lists && method.divides && !out.is_none()) d.given_each = sources(x, asks.input_blocks);
-      given = d.given_each.empty() ? source(x) : together(d.given_each, "the input");
-      if (method.divides && d.given_each.empty()) check_divides(given, comm.size());
-    }
-    if (asks.output_blocks != 0) {
-      if (lists && asks.output_blocks == comm.size() && !out.is_none() && is_list(out)) {
-        d.result_each = targets(out, asks.output_blocks);
-        result = together(d.result_each, "out");
-      } else if (!out.is_none()) {
-        result = target(out);
-      } else if (given.there()) {
-        result = like(given, new_shape(given.shape(), method.result, comm.size()));
-      } else {
-        throw bad_buffer("this rank has no input to make an output from: give out=");
-      }
-    }
-  }
-  const Operand& known = given.there() ? given : result;
-  d.call.count = known.elements / (given.there() ? asks.input_blocks : asks.output_blocks);
-  d.call.type = known.type;
-  if ((method.takes & kOp) != 0) {
-    check_reducible(known);
-    if (d.call.op == model::ReduceOp::premulsum) {
-      d.operation = operation(op, known, comm.size(), comm.rank());
-      d.call.factor = parse_reduction(name_of(known.type), d.operation).factor();
-    }
-  }
-  if (given.there() && result.there()) {
-    const bool same = given.known && result.known ? given.type == result.type : given.dtype().equal(result.dtype());
-    if (!same) {
-      throw bad_buffer("out is of " + std::string(nb::str(result.dtype()).c_str()) + ", the input of " +
-                       nb::str(given.dtype()).c_str());
-    }
-    if (given.device != result.device) {
-      const bool apart = given.device == kHost || result.device == kHost;
-      throw bad_buffer(apart ? std::string("the input is on a device and out is not, or the reverse")
-                             : "one array is on device " + std::to_string(given.device) + ", another on " +
-                                   std::to_string(result.device));
-    }
-    if (result.elements != d.call.count * asks.output_blocks) {
-      throw bad_buffer("out has " + std::to_string(result.elements) + " elements, not " +
-                       std::to_string(d.call.count * asks.output_blocks));
-    }
-    // If the collective cannot be in place, because only the root would know it, the input is copied.
-    const bool is_listed = !d.given_each.empty() || !d.result_each.empty();
-    const bool one = method.kind == CollectiveKind::reduce && given.address == result.address;
-    if (!asks.alias && given.device == kHost && !is_listed && !one && overlap(given, result)) given = copy(given);
-  }
-  d.call.count *= known.units;
-  d.call.input = given.address;
-  d.call.output = result.address;
+  take_arrays(d, method, asks, comm.size(), x, out, lists);
+  if ((method.takes & kOp) != 0) take_reduction(d, comm, d.given.there() ? d.given : d.result, op);
+  check_types(d.given, d.result);
   d.call.input_at = addresses(d.given_each);
-  d.call.output_at = addresses(d.result_each);
+  if (lists != Lists::copied) d.call.output_at = addresses(d.result_each);
+  if (unwrap(comm::complete(d.call, asks, place(d.given), place(d.result)))) {
+    d.given = copy(d.given);
+    d.call.input = d.given.address;
+  }
+  if (lists == Lists::copied && !d.result_each.empty()) {
+    d.result = like(d.given, nb::make_tuple(d.result.elements));
+    d.call.output = d.result.address;
+  }
   return d;
 }
 

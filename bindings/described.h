@@ -44,6 +44,8 @@ struct Described {
   std::vector<Operand> given_each;  // of a list
   std::vector<Operand> result_each;
 
+  // After the call: copies its output to the list that the caller has given, if it was not used as it lies.
+  void copy_out() const;
   // What must exist until the call has ended.
   void keep_in(nanobind::list& all) const {
     const auto add = [&](const Operand& operand) {
@@ -59,16 +61,17 @@ struct Described {
 DiagnosticError bad_buffer(const std::string& why);
 std::uint32_t root_rank(nanobind::handle root, std::uint32_t size);
 
-// Lists of an array for each block: the output of a call, and the operand for all of a list.
-bool is_list(nanobind::handle x);
-std::vector<Operand> targets(nanobind::handle out, std::uint32_t blocks);
-Operand together(const std::vector<Operand>& each, const char* what);
+// What becomes of lists of an array for each block: all ranks have to know of those that are used as they lie.
+enum class Lists : std::uint8_t {
+  none,    // there are none
+  copied,  // the output of a gather is copied to them after the call
+  used,
+};
+Lists lists_of(const Method& method, bool is_waited_for);
 
-// Whether a call that is made alone may have lists of arrays: all ranks have to know that.
-bool takes_lists(const Method& method);
 // The only place where the arguments of a call are inspected.
 Described describe(const comm::Communicator& comm, const Method& method, nanobind::handle x, nanobind::handle op,
-                   nanobind::handle root, nanobind::handle out, bool lists);
+                   nanobind::handle root, nanobind::handle out, Lists lists);
 bool is_on_device(const Described& d);
 // What the caller gets.
 nanobind::object result_of(const Method& method, const comm::Communicator& comm, const Described& d);

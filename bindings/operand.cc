@@ -186,10 +186,8 @@ Operand like(const Operand& other, const nb::object& shape) {
 
 Operand copy(const Operand& other) { return of_numpy(known().array(other.array)); }
 
-bool overlap(const Operand& a, const Operand& b) {
-  const std::less<> before;  // of pointers into different buffers, too
-  return a.bytes() != 0 && b.bytes() != 0 && before(a.address, b.address + b.bytes()) &&
-         before(b.address, a.address + a.bytes());
+bool same_type(const Operand& a, const Operand& b) {
+  return a.known && b.known ? a.type == b.type : a.dtype().equal(b.dtype());
 }
 
 std::optional<model::ReduceOp> plain_reduction(nb::handle op) {

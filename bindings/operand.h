@@ -1,5 +1,4 @@
-// The description of an argument of a collective call: address, number of elements, type and device. It is made once
-// for each call.
+// An argument of a call, read once: what comm::Operand says of its memory, and the array that Python has.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,26 +8,18 @@
 #include <optional>
 
 #include "arrays.h"
+#include "gc3/comm/operand.h"
 #include "gc3/model/types.h"
 
 namespace gc3::bindings {
 
-inline constexpr int kHost = -1;
+using comm::kHost;
 
-// Contiguous memory. Elements of a type that the runtime does not know are moved as bytes.
-struct Operand {
-  nanobind::object array;  // a NumPy array, or a gc3.cuda.DeviceArray; null: this rank has no such buffer
-  std::uint8_t* address = nullptr;
-  std::size_t elements = 0;
-  model::DataType type = model::DataType::float32;  // of what is moved
-  std::size_t units = 1;                            // of `type`, in an element
-  bool known = true;                                // whether `type` is the type of the elements
-  bool writable = false;
-  int device = kHost;
+struct Operand : comm::Operand {
+  nanobind::object array;     // a NumPy array, or a gc3.cuda.DeviceArray; null: this rank has no such buffer
   std::uintptr_t stream = 0;  // of a device: the current stream of the array's library
 
   bool there() const { return array.is_valid(); }
-  std::size_t bytes() const { return elements * units * model::size_of(type); }
   nanobind::object dtype() const { return array.attr("dtype"); }
   // Its shape, as a tuple.
   nanobind::object shape() const;
@@ -46,8 +37,8 @@ Operand like(const Operand& other, const nanobind::object& shape);
 // A copy of a NumPy array.
 Operand copy(const Operand& other);
 
-// Whether their memory overlaps.
-bool overlap(const Operand& a, const Operand& b);
+// Whether their elements are of one type.
+bool same_type(const Operand& a, const Operand& b);
 
 // The reduction of which `op` is the name, as the same object; none: it may still name one, or be a premulsum.
 std::optional<model::ReduceOp> plain_reduction(nanobind::handle op);

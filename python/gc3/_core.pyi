@@ -1300,9 +1300,9 @@ class Joined:
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
         """Local: prepares a program."""
 
-    def run_plain(self, program: ProcessProgram, x: object, out: object, op: object) -> Any:
+    def run_plain(self, program: ProcessProgram | None, x: object, out: object, op: object) -> gc3.datatypes.Array | tuple[Any, Any]:
         """
-        Collective: runs the program on arrays that it can use as they are; else NotImplemented.
+        Collective: runs the program on arrays that it can use as they are; else a tuple of them.
         """
 
     def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:

@@ -51,6 +51,49 @@ def test_arrays_of_a_finished_call_are_released() -> None:
         assert watched() is None
 
 
+class Asked:
+    """An array that counts how often it is read."""
+
+    def __init__(self, elements: int = 4) -> None:
+        """Makes it of ones."""
+        self.x, self.times = np.ones(elements), 0
+
+    def __dlpack__(self, **how: object) -> object:
+        """Counts."""
+        self.times += 1
+        return self.x.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Is the host."""
+        return self.x.__dlpack_device__()
+
+
+def test_a_call_reads_its_arguments_once() -> None:
+    copies = gc3.SourceProgram("copies", "allreduce", ranks=1)
+    with copies:
+        gc3.chunk(0, "in", 0).copy(0, "out", 0)
+    program = gc3.compile(copies)
+    with gc3.init(rank=0, size=1, job="asked") as comm:
+        for call in (
+            lambda x, out: comm.all_reduce(x, out=out),
+            lambda x, out: comm.reduce_scatter_async(x, out=out).wait(),
+            lambda x, out: comm.gather(x, out=[out]),
+            lambda x, out: comm.run(program, x, out),
+            lambda x, out: comm.run(program, x, out),  # now it is prepared
+            lambda x, out: comm.run(program, x, out, gc3.PreMulSum(1)),
+            lambda x, out: comm.all_gather_v(x, [4], out=out),
+            lambda x, out: comm.sendrecv(x, 0, out, 0),
+        ):
+            x, out = Asked(), Asked()
+            call(x, out)
+            assert (out.x == 1).all()
+            assert (x.times, out.times) == (1, 1)
+        x, out = Asked(), Asked(3)
+        with pytest.raises(gc3.UserError, match="3"):
+            comm.run(program, x, out)
+        assert (x.times, out.times) == (1, 1)
+
+
 def test_split_two_communicators_and_threads() -> None:
     ranks.run(ranks.program("split_and_threads"), 4)
 

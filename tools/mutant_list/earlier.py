@@ -54,9 +54,9 @@ MUTANTS = (
     ),
     Mutant(
         "rooted-input-not-moved-away",
-        "bindings/described.cc",
-        "if (!asks.alias && given.device == kHost && !is_listed",
-        "if (!asks.alias && given.device != kHost && !is_listed",
+        "cpp/gc3/comm/operand.cc",
+        "asks.alias || given->device != kHost ||",
+        "asks.alias || given->device == kHost ||",
         ("tests/runtime/test_caller_memory.py -k rooted",),
     ),
     Mutant(

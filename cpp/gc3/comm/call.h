@@ -14,6 +14,14 @@ namespace gc3::comm {
 
 using model::CollectiveKind;
 
+// The buffers that a collective needs on one rank.
+struct Signature {
+  std::uint32_t input_blocks = 0;
+  std::uint32_t output_blocks = 0;
+  std::uint32_t largest_blocks = 0;                    // of the largest buffer of any rank
+  std::optional<model::Collective::Alias> alias = {};  // none: the collective cannot be in place
+};
+
 // A call of a built-in collective by this rank. `count`: elements per block, see model/collective.h.
 struct Call {
   CollectiveKind kind = CollectiveKind::allreduce;

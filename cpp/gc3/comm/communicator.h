@@ -41,14 +41,6 @@ using cpu::ProcessProgram;
 using Interrupted = cpu::Communicator::Interrupted;
 using Ready = std::shared_ptr<ProcessProgram>;
 
-// The buffers that a collective needs on one rank.
-struct Signature {
-  std::uint32_t input_blocks = 0;
-  std::uint32_t output_blocks = 0;
-  std::uint32_t largest_blocks = 0;                    // of the largest buffer of any rank
-  std::optional<model::Collective::Alias> alias = {};  // none: the collective cannot be in place
-};
-
 // Calls from several threads run one after the other. After a failure that concerns other ranks, all later calls fail
 // for the same reason.
 class Communicator {

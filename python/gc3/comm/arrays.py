@@ -41,15 +41,13 @@ def source(x: Any) -> AnyArray:
     return array if array.flags.c_contiguous else _made(np.ascontiguousarray, array)
 
 
-def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
-    """Returns the memory of `out` as an array to write to. It must have the type and device of the input `beside`."""
+def target(out: Any) -> AnyArray:
+    """Returns the memory of `out` as an array to write to."""
     on_device = device_arrays.find(out)
-    if beside is not None and isinstance(beside, DeviceArray) != (on_device is not None):
-        raise _apart()
     if on_device is not None:
         if not on_device.writeable:
             raise errors.error("BadBuffer", "out is read-only")
-        return _of_type(on_device, beside)
+        return on_device
     array = _shared(out)
     if array is None:
         raise errors.error("BadBuffer", f"out is a {type(out).__name__}, whose memory cannot be written to")
@@ -58,7 +56,17 @@ def target(out: Any, beside: AnyArray | None = None) -> AnyArray:
     if not array.flags.c_contiguous:
         raise errors.error("BadBuffer", "out is not contiguous")
     datatypes.movable(array.dtype)  # refuses types whose elements have no fixed size
-    return _of_type(array, beside)
+    return array
+
+
+def check_alike(given: AnyArray | None, result: AnyArray | None) -> None:
+    """Raises an error if an output has another type than its input, or is not on a device as well."""
+    if given is None or result is None:
+        return
+    if isinstance(given, DeviceArray) != isinstance(result, DeviceArray):
+        raise _apart()
+    if result.dtype != given.dtype:
+        raise errors.error("BadBuffer", f"out is of {result.dtype}, the input of {given.dtype}")
 
 
 def like(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
@@ -102,12 +110,6 @@ def offset(inner: AnyArray, outer: AnyArray) -> int | None:
     if not np.may_share_memory(inner, outer):
         return None
     return inner.ctypes.data - outer.ctypes.data
-
-
-def _of_type(array: AnyArray, beside: AnyArray | None) -> AnyArray:
-    if beside is not None and array.dtype != beside.dtype:
-        raise errors.error("BadBuffer", f"out is of {array.dtype}, the input of {beside.dtype}")
-    return array
 
 
 def _apart() -> errors.Gc3Error:

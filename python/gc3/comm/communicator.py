@@ -218,16 +218,13 @@ class Communicator(VForms):
             dtype: The type of the elements if this rank gives no array; None: float32.
         """
         try:  # as `told` does, which would take an eighth of a small call
-            return self._run(program, x, out, op, count, dtype)
+            plain = type(program) is Program and count is dtype is None
+            ready = self._prepared.get(program) if plain else None
+            found = self._joined.run_plain(ready, x, out, op)
+            return self._run_program(program, *found, op, count, dtype) if isinstance(found, tuple) else found
         except errors.UserError as problem:
             self._joined.refuse(problem.diagnostics[0])
             raise
-
-    def _run(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Array | None:
-        check_program(program)
-        ready = self._prepared.get(program) if count is dtype is None else None
-        result = NotImplemented if ready is None else self._joined.run_plain(ready, x, out, op)
-        return self._run_program(program, x, out, op, count, dtype) if result is NotImplemented else result
 
     def explain(
         self,
@@ -424,13 +421,21 @@ class Communicator(VForms):
         """Runs a call on device arrays. The core calls this, because the engines of devices are connected in Python."""
         self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
 
-    def _run_program(self, program: Program, x: Any, out: Any, op: datatypes.Op, count: int | None, dtype: Any) -> Any:
+    def _run_program(
+        self,
+        program: Program,
+        given: arrays.AnyArray | None,
+        result: arrays.AnyArray | None,
+        op: datatypes.Op,
+        count: int | None,
+        dtype: Any,
+    ) -> Any:
+        check_program(program)
         program.check_proven()
         model = program.collective
         if model.ranks != self.size:
             raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")
-        given = None if x is None else arrays.source(x)
-        result = None if out is None else arrays.target(out, given)
+        arrays.check_alike(given, result)
         typed = given if given is not None else result
         found = datatypes.movable(typed.dtype if typed is not None else "float32" if dtype is None else dtype)
         if not datatypes.element(found)[2] and collectives.reduces(model):

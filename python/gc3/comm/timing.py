@@ -37,5 +37,7 @@ def _ones(count: int, dtype: DTypeLike) -> Array:
 
 def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:
     """Returns the input and the output that the caller gives."""
-    source = None if given[0] is None else arrays.on_host(arrays.source(given[0]))
-    return source, None if given[1] is None else arrays.on_host(arrays.target(given[1], source))
+    source = None if given[0] is None else arrays.source(given[0])
+    target = None if given[1] is None else arrays.target(given[1])
+    arrays.check_alike(source, target)
+    return arrays.on_host(source), arrays.on_host(target)
