@@ -67,22 +67,6 @@ select::CallShape shape_of(const Joined& joined, std::string_view name, std::siz
   return unwrap(joined.body().shape(kind, count, type, in_place, root));
 }
 
-comm::VKnown known_counts(std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
-                          std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
-                          std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
-                          std::optional<double> timeout) {
-  const Reduction reduction = parse_reduction(dtype, op);
-  return {unwrap(model::parse_collective(name)),
-          reduction.type,
-          reduction.op,
-          root,
-          row,
-          std::move(input),
-          std::move(output),
-          room,
-          timeout};
-}
-
 comm::VCall v_call(std::string_view name, std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
                    const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op,
                    std::uint32_t root, std::optional<double> timeout) {
@@ -301,9 +285,12 @@ void bind_processes(nb::module_& m) {
       .def(
           "explain_call",
           [](Joined& j, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
-             std::uint32_t root, const std::optional<std::vector<std::uint64_t>>& counts, std::size_t arrays) {
+             std::uint32_t root, nb::handle of_blocks, std::size_t arrays) {
             const auto kind = unwrap(model::parse_collective(name));
             const auto type = parse_reduction(dtype).type;
+            std::optional<std::vector<std::uint64_t>> counts;
+            if (!of_blocks.is_none())
+              counts = unwrap(comm::all_counts(kind, *counts_of(of_blocks, "counts"), j.body().size()));
             if (counts) unwrap(j.body().check_v(kind, *counts, type, root));
             const select::CallShape shape = counts ? unwrap(j.body().v_shape(kind, *counts, type, in_place, root))
                                                    : shape_of(j, name, count, dtype, in_place, root);
@@ -329,30 +316,6 @@ void bind_processes(nb::module_& m) {
           "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
           "Collective: a verified program serves the calls of its collective from now on.")
       .def(
-          "agree_counts",
-          [](Joined& j, std::string_view name, std::string_view dtype, const Operation& op, std::uint32_t root,
-             std::uint64_t row, std::optional<std::vector<std::uint64_t>> input,
-             std::optional<std::vector<std::uint64_t>> output, std::optional<std::uint64_t> room,
-             std::optional<double> timeout) {
-            const comm::VKnown known =
-                known_counts(name, dtype, op, root, row, std::move(input), std::move(output), room, timeout);
-            comm::VCounts found = without_gil([&] { return j.body().agree(known, interrupted); });
-            return std::pair(std::move(found.counts), found.row);
-          },
-          "collective"_a, "dtype"_a, "op"_a, "root"_a, "row"_a, "input"_a.none(), "output"_a.none(), "room"_a.none(),
-          "timeout"_a.none(),
-          "Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.")
-      .def(
-          "run_v",
-          [](Joined& j, std::string_view name, std::vector<std::uint64_t> counts,
-             const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
-             std::string_view dtype, const Operation& op, std::uint32_t root, std::optional<double> timeout) {
-            const comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
-            without_gil([&] { return j.body().run(call, interrupted); });
-          },
-          "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "timeout"_a.none(),
-          "Collective: a call whose blocks have lengths of their own, in elements, at these addresses.")
-      .def(
           "time_v",
           [](Joined& j, ProcessProgram& program, std::string_view name, std::vector<std::uint64_t> counts,
              const std::vector<std::uintptr_t>& input, const std::vector<std::uintptr_t>& output,
@@ -362,27 +325,6 @@ void bind_processes(nb::module_& m) {
           },
           "program"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "warmup"_a, "iterations"_a,
           "Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.")
-      .def(
-          "start_v",
-          [](const Joined& j, nb::pointer_and_handle<Face> owner, std::string_view name,
-             std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
-             const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op, std::uint32_t root,
-             nb::object arrays, nb::object result, nb::handle done, std::optional<double> timeout) {
-            comm::VCall call = v_call(name, std::move(counts), input, output, dtype, op, root, timeout);
-            Handle handle{nb::borrow(owner.h), {}, std::move(result)};
-            comm::Communicator::Done notify = when_done(done);
-            handle.done = without_gil([&] { return j.body().start(std::move(call), std::move(notify)); });
-            owner.p->keep(handle.done, std::move(arrays));
-            return handle;
-          },
-          nb::sig(
-              "def start_v(self, owner: Communicator, collective: str, counts: collections.abc.Sequence[int], input: "
-              "collections.abc.Sequence[int], output: collections.abc.Sequence[int], dtype: str, op: Operation, "
-              "root: int, arrays: object, result: typing.Any, "
-              "done: collections.abc.Callable[[], object] | None, timeout: float | None) -> Handle[typing.Any]"),
-          "owner"_a, "collective"_a, "counts"_a, "input"_a, "output"_a, "dtype"_a, "op"_a, "root"_a, "arrays"_a,
-          "result"_a.none(), "done"_a.none(), "timeout"_a.none(),
-          "Starts such a call of `owner`, which keeps `arrays` until it is done.")
       .def(
           "split_off",
           [](Joined& j, std::optional<std::uint32_t> color, std::int64_t key) -> std::optional<Joined> {
@@ -438,6 +380,7 @@ void bind_processes(nb::module_& m) {
   bind_programs(joined);
   bind_collectives(m, communicator);
   bind_messages(m, communicator, joined);
+  bind_v_calls(joined);
   bind_calls(joined);
 }
 

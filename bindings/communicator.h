@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,11 @@ inline comm::Communicator::Done when_done(nanobind::handle done) {
   return [call = without_interpreter(done)](const Status&) { call(); };
 }
 
+// The counts that a caller gives for blocks of lengths of their own; none for None. `what` they are called.
+std::optional<comm::VGiven> counts_of(nanobind::handle given, const char* what);
+
+// Calls whose blocks have lengths of their own.
+void bind_v_calls(nanobind::class_<Joined>& joined);
 // Programs of the caller.
 void bind_programs(nanobind::class_<Joined>& joined);
 // The nine collectives: plain, asynchronous, and noted to be made at once.

@@ -33,8 +33,6 @@ void check_divides(const Operand& given, std::uint32_t ranks) {
                    std::to_string(ranks) + " ranks");
 }
 
-bool is_list(nb::handle x) { return nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x); }
-
 // An input that is a list of an array for each block. It may also be a list of numbers or of arrays that are to be one.
 std::vector<Operand> sources(nb::handle x, std::uint32_t blocks) {
   if (!is_list(x) || nb::len(x) != blocks) return {};
@@ -121,15 +119,17 @@ void take_reduction(Described& d, const comm::Communicator& comm, const Operand&
   d.call.factor = parse_reduction(name_of(operand.type), d.operation).factor();
 }
 
+}  // namespace
+
+DiagnosticError bad_buffer(const std::string& why) { return DiagnosticError({ErrorCode::BadBuffer, why}); }
+
+bool is_list(nb::handle x) { return nb::isinstance<nb::list>(x) || nb::isinstance<nb::tuple>(x); }
+
 void check_types(const Operand& given, const Operand& result) {
   if (!given.there() || !result.there() || same_type(given, result)) return;
   throw bad_buffer("out is of " + std::string(nb::str(result.dtype()).c_str()) + ", the input of " +
                    nb::str(given.dtype()).c_str());
 }
-
-}  // namespace
-
-DiagnosticError bad_buffer(const std::string& why) { return DiagnosticError({ErrorCode::BadBuffer, why}); }
 
 std::uint32_t root_rank(nb::handle root, std::uint32_t size) {
   if (PyIndex_Check(root.ptr()) != 0) {

@@ -59,6 +59,9 @@ struct Described {
 };
 
 DiagnosticError bad_buffer(const std::string& why);
+bool is_list(nanobind::handle x);
+// An output has the type of its input.
+void check_types(const Operand& given, const Operand& result);
 std::uint32_t root_rank(nanobind::handle root, std::uint32_t size);
 
 // What becomes of lists of an array for each block: all ranks have to know of those that are used as they lie.

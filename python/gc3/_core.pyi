@@ -1241,30 +1241,17 @@ class Joined:
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
         """The program that serves a call."""
 
-    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: Sequence[int] | None = None, arrays: int = 0) -> Explanation: ...
+    def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: object | None = None, arrays: int = 0) -> Explanation: ...
 
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
         """
         Collective: a verified program serves the calls of its collective from now on.
         """
 
-    def agree_counts(self, collective: str, dtype: str, op: Operation, root: int, row: int, input: Sequence[int] | None, output: Sequence[int] | None, room: int | None, timeout: float | None) -> tuple[list[int], int]:
-        """
-        Collective: all counts of a call, in rows, and the elements of a row, from what each rank knows of them.
-        """
-
-    def run_v(self, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, timeout: float | None) -> None:
-        """
-        Collective: a call whose blocks have lengths of their own, in elements, at these addresses.
-        """
-
     def time_v(self, program: ProcessProgram, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """
         Collective: the seconds of each of `iterations` such calls on this rank, each after a barrier.
         """
-
-    def start_v(self, owner: Communicator, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, root: int, arrays: object, result: Any, done: Callable[[], object] | None, timeout: float | None) -> Handle[Any]:
-        """Starts such a call of `owner`, which keeps `arrays` until it is done."""
 
     def split_off(self, color: int | None, key: int) -> Joined | None:
         """
@@ -1325,6 +1312,12 @@ class Joined:
 
     def run_messages(self, operations: Sequence[tuple[bool, Any, Any, Any]], timeout: float | None = None) -> list[Status | None]:
         """All of them at once: whether one sends, its array, rank and tag."""
+
+    @staticmethod
+    def call_v(owner: Communicator, collective: str, x: Any, counts: Any, expected: Any, op: gc3.datatypes.Op, root: Any, out: Any, timeout: float | None, later: bool, done: Callable[[], object] | None) -> Any:
+        """
+        Collective: a call whose blocks have lengths of their own. `later`: starts it, and returns a handle.
+        """
 
     def calls(self) -> object:
         """The table of C functions of gc3_calls.h, in a capsule."""

@@ -82,6 +82,7 @@ def test_a_call_reads_its_arguments_once() -> None:
             lambda x, out: comm.run(program, x, out),  # now it is prepared
             lambda x, out: comm.run(program, x, out, gc3.PreMulSum(1)),
             lambda x, out: comm.all_gather_v(x, [4], out=out),
+            lambda x, out: comm.reduce_scatter_v([x], out=out),
             lambda x, out: comm.sendrecv(x, 0, out, 0),
         ):
             x, out = Asked(), Asked()

@@ -341,15 +341,8 @@ Status Communicator::run(std::span<const Call> calls, const Interrupted& interru
 
 Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& interrupted) {
   GC3_ASSIGN(const Collective collective, v_collective(known.kind, known.root));
-  for (const model::Buffer buffer : {model::Buffer::input, model::Buffer::output}) {
-    const bool is_input = buffer == model::Buffer::input;
-    const auto& counts = is_input ? known.input : known.output;
-    const std::uint32_t blocks = is_input ? collective.input_blocks(rank()) : collective.output_blocks(rank());
-    if (!counts || counts->size() == blocks) continue;
-    return Diagnostic(ErrorCode::BadBuffer, std::to_string(counts->size()) + " counts for the " +
-                                                std::string(name_of(buffer)) + " of rank " + std::to_string(rank()) +
-                                                ", which has " + std::to_string(blocks) + " blocks");
-  }
+  GC3_CHECK(check_known(collective, rank(), known));
+  if (known.all) return VCounts{*known.all, known.row};
   core::CallRecord record;
   record.collective = known.kind;
   record.type = known.type;

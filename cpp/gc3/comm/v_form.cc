@@ -61,7 +61,145 @@ Span span_of(const Collective& collective, std::uint32_t rank, Buffer buffer, co
   return all;
 }
 
+Diagnostic bad(std::string text) { return Diagnostic(ErrorCode::BadBuffer, std::move(text)); }
+
+std::uint64_t sum_of(const std::vector<std::uint64_t>& rows) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t one : rows) all += std::min(one, 2 * kMostBytes - all);  // no more: no memory has so many
+  return all;
+}
+
+std::string text_of(const std::vector<std::uint64_t>& rows) {
+  std::string text;
+  for (const std::uint64_t one : rows) text += (text.empty() ? "" : ", ") + std::to_string(one);
+  return "[" + text + "]";
+}
+
+Status check_rows(const VBuffer& buffer, const std::vector<std::uint64_t>& rows) {
+  if (buffer.is_list ? buffer.rows == rows : sum_of(buffer.rows) == sum_of(rows)) return {};
+  if (buffer.is_list) return bad("arrays of " + text_of(buffer.rows) + " rows for counts of " + text_of(rows));
+  return bad("an array of " + std::to_string(sum_of(buffer.rows)) + " rows for counts of " +
+             std::to_string(sum_of(rows)) + " together");
+}
+
+std::string name_of_counts(CollectiveKind kind) { return kind == CollectiveKind::alltoall ? "send_counts" : "counts"; }
+
+// The one list that is given, with a number for each rank.
+Result<std::vector<std::uint64_t>> one_list(const VGiven& given, std::uint32_t ranks, const std::string& what) {
+  if (given.is_matrix) return bad(what + " has lists; expected a number for each rank");
+  const std::vector<std::uint64_t>& list = given.lists.at(0);
+  if (list.size() == ranks) return list;
+  return bad(what + " has " + std::to_string(list.size()) + " numbers for " + std::to_string(ranks) + " ranks");
+}
+
+// Whether a buffer is an empty part of another one: its address then does not say which part.
+bool is_nothing_in(const VBuffer* inner, const VBuffer* outer, std::uint64_t row_bytes) {
+  if (inner == nullptr || outer == nullptr || inner->at.size() != 1 || outer->is_list) return false;
+  const std::less<> before;  // of pointers into different buffers, too
+  const std::uint64_t whole = std::max<std::uint64_t>(outer->rows[0] * row_bytes, 1);
+  return inner->rows[0] * row_bytes == 0 && !before(inner->at[0], outer->at[0]) &&
+         before(inner->at[0], outer->at[0] + whole);
+}
+
 }  // namespace
+
+Result<std::vector<std::uint64_t>> all_counts(CollectiveKind kind, const VGiven& given, std::uint32_t ranks) {
+  if (kind != CollectiveKind::alltoall) return one_list(given, ranks, "counts");
+  const std::string size = std::to_string(ranks);
+  if (!given.is_matrix)
+    return bad("counts of an all-to-all: expected a list of " + size + " for each of " + size + " ranks");
+  std::vector<std::uint64_t> all;
+  for (const std::vector<std::uint64_t>& list : given.lists) {
+    GC3_ASSIGN(const std::vector<std::uint64_t> row, one_list({{list}}, ranks, "a row of send_counts"));
+    all.insert(all.end(), row.begin(), row.end());
+  }
+  if (given.lists.size() == ranks) return all;
+  return bad("send_counts has " + std::to_string(given.lists.size()) + " rows for " + size + " ranks");
+}
+
+Result<VKnown> known_of(VKnown known, std::uint32_t ranks, std::uint32_t rank, const std::optional<VGiven>& given,
+                        const std::optional<VGiven>& expected, const VBuffer* input, const VBuffer* output) {
+  const bool to_each = known.kind == CollectiveKind::alltoall;
+  const bool takes = to_each || (known.kind == CollectiveKind::scatter && known.root == rank);
+  if (given && (to_each ? given->is_matrix : !model::is_rooted(known.kind))) {
+    GC3_ASSIGN(known.all, all_counts(known.kind, *given, ranks));
+    if (to_each) known.input = given->lists[rank];
+  } else if (given && takes) {
+    GC3_ASSIGN(known.input, one_list(*given, ranks, name_of_counts(known.kind)));
+  } else if (input != nullptr && is_divided(known.kind) && !input->is_list) {
+    return bad("give " + name_of_counts(known.kind) + ", or x as a list of an array for each rank");
+  }
+  if (known.kind == CollectiveKind::reducescatter && !known.all) known.all = input->rows;
+  if (expected) {
+    GC3_ASSIGN(known.output, one_list(*expected, ranks, "recv_counts"));
+  }
+  if (input != nullptr && known.input) GC3_CHECK(check_rows(*input, *known.input));
+  if (input != nullptr && (input->is_list || !is_divided(known.kind))) known.input = input->rows;
+  if (output == nullptr) return known;
+  if (output->is_list && known.output) GC3_CHECK(check_rows(*output, *known.output));
+  if (output->is_list) {
+    known.output = output->rows;
+  } else {
+    known.room = output->rows[0];
+  }
+  return known;
+}
+
+Status check_known(const Collective& collective, std::uint32_t rank, const VKnown& known) {
+  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+    const auto& counts = buffer == Buffer::input ? known.input : known.output;
+    const std::uint32_t blocks =
+        buffer == Buffer::input ? collective.input_blocks(rank) : collective.output_blocks(rank);
+    if (!counts || counts->size() == blocks) continue;
+    return bad(std::to_string(counts->size()) + " counts for the " + std::string(name_of(buffer)) + " of " + who(rank) +
+               ", which has " + std::to_string(blocks) + " blocks");
+  }
+  return {};
+}
+
+std::vector<std::uint64_t> lengths_of(const Collective& collective, std::uint32_t rank, Buffer buffer,
+                                      const std::vector<std::uint64_t>& counts) {
+  const std::uint32_t blocks = buffer == Buffer::input ? collective.input_blocks(rank) : collective.output_blocks(rank);
+  std::vector<std::uint64_t> found;
+  for (std::uint32_t b = 0; b < blocks; ++b) found.push_back(counts[collective.v_count(rank, buffer, b)]);
+  return found;
+}
+
+Result<std::vector<std::uint64_t>> elements_of(const Collective& collective, model::DataType type,
+                                               const VCounts& counts) {
+  std::vector<std::uint64_t> elements;
+  for (const std::uint64_t rows : counts.counts) {
+    elements.push_back(rows > kMostBytes / std::max<std::uint64_t>(counts.row, 1) ? kMostBytes : rows * counts.row);
+  }
+  GC3_CHECK(check_counts(collective, type, elements));
+  return elements;
+}
+
+Status complete(VCall& call, const Collective& collective, std::uint32_t rank, const VKnown& known,
+                const VCounts& counts, const VBuffer* input, const VBuffer* output) {
+  GC3_ASSIGN(call.counts, elements_of(collective, call.type, counts));
+  const std::size_t elem_bytes = model::size_of(call.type);
+  for (const Buffer which : {Buffer::input, Buffer::output}) {
+    const VBuffer* const buffer = which == Buffer::input ? input : output;
+    if (buffer == nullptr) continue;
+    GC3_CHECK(check_rows(*buffer, lengths_of(collective, rank, which, counts.counts)));
+    (which == Buffer::input ? call.input : call.output) =
+        buffer->is_list ? buffer->at : consecutive(collective, rank, which, call.counts, elem_bytes, buffer->at[0]);
+  }
+  if (known.output) {
+    const std::vector<std::uint64_t> gets = lengths_of(collective, rank, Buffer::output, counts.counts);
+    if (gets != *known.output)
+      return bad("recv_counts are " + text_of(*known.output) + ", the others send " + text_of(gets));
+  }
+  const std::uint64_t row_bytes = counts.row * elem_bytes;
+  if (call.kind == CollectiveKind::allgather && is_nothing_in(input, output, row_bytes)) {
+    call.input = {call.output[rank]};
+  }
+  if (call.kind == CollectiveKind::reducescatter && is_nothing_in(output, input, row_bytes)) {
+    call.output = {call.input[rank]};
+  }
+  return {};
+}
 
 std::vector<std::uint64_t> words_of(const VKnown& known, std::uint32_t ranks) {
   std::vector<std::uint64_t> words(kHead + std::size_t{2} * ranks);
@@ -111,11 +249,7 @@ Result<VCounts> merge(const Collective& collective, model::DataType type, const 
     }
     found.counts.push_back(claims[number].rows);
   }
-  std::vector<std::uint64_t> elements;
-  for (const std::uint64_t rows : found.counts) {
-    elements.push_back(rows > kMostBytes / found.row ? kMostBytes : rows * found.row);
-  }
-  GC3_CHECK(check_counts(collective, type, elements));
+  GC3_CHECK(elements_of(collective, type, found));
   for (std::uint32_t r = 0; r < ranks; ++r) {
     const std::uint64_t* const own = words.data() + r * each;
     std::uint64_t all = 0;

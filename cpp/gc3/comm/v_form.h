@@ -39,6 +39,25 @@ struct VCall {
   }
 };
 
+// Whether the input has a block for each rank.
+constexpr bool is_divided(model::CollectiveKind kind) {
+  return kind == model::CollectiveKind::alltoall || kind == model::CollectiveKind::reducescatter ||
+         kind == model::CollectiveKind::scatter;
+}
+
+// A buffer as its caller gives it: blocks one after the other in one array, or an array for each.
+struct VBuffer {
+  std::vector<std::uint8_t*> at = {};    // where each array begins
+  std::vector<std::uint64_t> rows = {};  // of each array
+  bool is_list = false;
+};
+
+// The counts that a caller gives, in rows: a list of one for each rank, or such a list for each rank.
+struct VGiven {
+  std::vector<std::vector<std::uint64_t>> lists = {};
+  bool is_matrix = false;
+};
+
 // What one rank knows of the counts of a call, in rows.
 struct VKnown {
   model::CollectiveKind kind = model::CollectiveKind::alltoall;
@@ -50,6 +69,7 @@ struct VKnown {
   std::optional<std::vector<std::uint64_t>> output = {};  // of each block of its output
   std::optional<std::uint64_t> room = {};                 // of its whole output, which is there already
   std::optional<double> timeout_s = {};                   // of the exchange, see Call
+  std::optional<std::vector<std::uint64_t>> all = {};     // of all blocks: then no rank has to ask another
 };
 
 // What all of them know together.
@@ -57,6 +77,23 @@ struct VCounts {
   std::vector<std::uint64_t> counts;  // in rows
   std::uint64_t row = 1;
 };
+
+// The counts of all blocks, for which a caller gives a matrix of an all-to-all, else a number for each rank.
+Result<std::vector<std::uint64_t>> all_counts(model::CollectiveKind kind, const VGiven& given, std::uint32_t ranks);
+// What `rank` knows from its arguments; null: it has no such array. `expected`: of each block of its output.
+Result<VKnown> known_of(VKnown known, std::uint32_t ranks, std::uint32_t rank, const std::optional<VGiven>& given,
+                        const std::optional<VGiven>& expected, const VBuffer* input, const VBuffer* output);
+// Whether the counts of a rank are as many as its blocks.
+Status check_known(const model::Collective& collective, std::uint32_t rank, const VKnown& known);
+// The lengths of the blocks of a buffer, in whatever `counts` are.
+std::vector<std::uint64_t> lengths_of(const model::Collective& collective, std::uint32_t rank, model::Buffer buffer,
+                                      const std::vector<std::uint64_t>& counts);
+// The counts in elements of the type that is moved; an error as of `check_counts`.
+Result<std::vector<std::uint64_t>> elements_of(const model::Collective& collective, model::DataType type,
+                                               const VCounts& counts);
+// Completes a call on buffers of `known` that have these rows; an error if they have others.
+Status complete(VCall& call, const model::Collective& collective, std::uint32_t rank, const VKnown& known,
+                const VCounts& counts, const VBuffer* input, const VBuffer* output);
 
 // From what all ranks say: `words` is that of each, by rank. Every rank gets the same, or the same error.
 std::vector<std::uint64_t> words_of(const VKnown& known, std::uint32_t ranks);

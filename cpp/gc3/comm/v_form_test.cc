@@ -63,6 +63,79 @@ TEST_CASE("ranks that disagree are both named") {
   CHECK(has(refusal(known(1, Rows{1, 2}, {}, 9), known(1, Rows{3, 4}, {})), "the out of rank 0 has 9 rows; it gets 4"));
 }
 
+// What rank 0 of two knows from its arguments, of a row of one element.
+Result<VKnown> from(CollectiveKind kind, std::optional<VGiven> given, const VBuffer* input,
+                    const VBuffer* output = nullptr, std::optional<VGiven> expected = {}) {
+  VKnown known;
+  known.kind = kind;
+  known.row = 1;
+  return known_of(known, 2, 0, given, expected, input, output);
+}
+
+TEST_CASE("what a rank knows of the counts is what its caller gives, and what its arrays say") {
+  const VBuffer array{{nullptr}, {3}};
+  const VBuffer list{{nullptr, nullptr}, {1, 2}, true};
+  VKnown known = from(CollectiveKind::alltoall, VGiven{{{1, 2}}}, &array).value();
+  CHECK(known.input == Rows{1, 2});
+  CHECK(!known.all);
+  known = from(CollectiveKind::alltoall, VGiven{{{1, 2}, {3, 4}}, true}, &array, &list, VGiven{{{1, 2}}}).value();
+  CHECK(known.all == Rows{1, 2, 3, 4});
+  CHECK(known.output == Rows{1, 2});
+  CHECK(from(CollectiveKind::alltoall, {}, &list, &array).value().input == Rows{1, 2});
+  CHECK(from(CollectiveKind::alltoall, {}, &list, &array).value().room == 3);
+  CHECK(from(CollectiveKind::allgather, {}, &array).value().input == Rows{3});
+  CHECK(from(CollectiveKind::allgather, VGiven{{{3, 9}}}, &array).value().all == Rows{3, 9});
+  CHECK(from(CollectiveKind::reducescatter, {}, &list).value().all == Rows{1, 2});
+  CHECK(from(CollectiveKind::scatter, VGiven{{{2, 1}}}, &array).value().input == Rows{2, 1});
+}
+
+TEST_CASE("counts that do not fit the arrays are refused") {
+  const VBuffer array{{nullptr}, {3}};
+  const VBuffer list{{nullptr, nullptr}, {1, 2}, true};
+  const auto refusal = [](const Result<VKnown>& known) {
+    REQUIRE(!known.ok());
+    CHECK(known.error().code == ErrorCode::BadBuffer);
+    return known.error().message;
+  };
+  const auto of_all = [&](std::optional<VGiven> given, const VBuffer& input) {
+    return refusal(from(CollectiveKind::alltoall, std::move(given), &input));
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  CHECK(has(of_all({}, array), "give send_counts, or x as a list of an array for each rank"));
+  CHECK(has(of_all(VGiven{{{1}}}, array), "send_counts has 1 numbers for 2 ranks"));
+  CHECK(has(of_all(VGiven{{{1, 2}, {3, 4}, {5, 6}}, true}, array), "send_counts has 3 rows for 2 ranks"));
+  CHECK(has(of_all(VGiven{{{1}, {3}}, true}, array), "a row of send_counts has 1 numbers"));
+  CHECK(has(of_all(VGiven{{{1, 1}}}, array), "an array of 3 rows for counts of 2 together"));
+  CHECK(has(of_all(VGiven{{{2, 1}}}, list), "arrays of [1, 2] rows for counts of [2, 1]"));
+  CHECK(has(of_all(VGiven{{{4, ~std::uint64_t{0}}}}, array), "an array of 3 rows"));  // no sum overflows
+  CHECK(has(refusal(from(CollectiveKind::allgather, VGiven{{{1, 2}, {3, 4}}, true}, &array)), "counts has lists"));
+  CHECK(has(refusal(from(CollectiveKind::alltoall, {}, &list, &list, VGiven{{{2, 1}}})), "for counts of [2, 1]"));
+}
+
+TEST_CASE("a call has its blocks where the arrays have them") {
+  std::array<float, 8> memory{};
+  auto* const at = reinterpret_cast<std::uint8_t*>(memory.data());
+  const Collective gather = collective_of(CollectiveKind::allgather);
+  VCall call{CollectiveKind::allgather};
+  const VBuffer nothing{{at + 8}, {0}};  // between the parts of the output: it is the second one
+  const VBuffer output{{at}, {2}};
+  const VCounts counts{{2, 0}, 2};
+  CHECK(complete(call, gather, 1, {}, counts, &nothing, &output).ok());
+  CHECK(call.counts == Rows{4, 0});
+  CHECK(call.output == std::vector<std::uint8_t*>{at, at + 16});
+  CHECK(call.input == std::vector<std::uint8_t*>{at + 16});
+  const VBuffer apart{{at + 20, at}, {2, 0}, true};
+  CHECK(complete(call, gather, 1, {}, counts, &nothing, &apart).ok());
+  CHECK(call.output == apart.at);
+  CHECK(call.input == nothing.at);
+  VKnown expects;
+  expects.output = Rows{1, 1};
+  const Status status = complete(call, gather, 1, expects, counts, &nothing, &output);
+  REQUIRE(!status.ok());
+  CHECK(status.error().message.find("recv_counts are [1, 1], the others send [2, 0]") != std::string::npos);
+  CHECK(!complete(call, gather, 1, {}, counts, &output, &output).ok());
+}
+
 TEST_CASE("counts that no memory holds are refused") {
   const Collective gather = collective_of(CollectiveKind::allgather);
   CHECK(check_counts(gather, DataType::uint8, {1, 2}).ok());

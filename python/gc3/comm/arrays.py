@@ -69,11 +69,6 @@ def check_alike(given: AnyArray | None, result: AnyArray | None) -> None:
         raise errors.error("BadBuffer", f"out is of {result.dtype}, the input of {given.dtype}")
 
 
-def like(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    """Returns a new array of the same type, on the same device."""
-    return array.new(shape) if isinstance(array, DeviceArray) else _made(np.empty, shape, array.dtype)
-
-
 def result(array: AnyArray) -> Any:
     """Returns the object for the caller, from an array that a call has written."""
     return array.array if isinstance(array, DeviceArray) else array

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.comm import arrays, messages, objects, timing, v_calls
+from gc3.comm import arrays, messages, objects, timing
 from gc3.comm.devices import Devices
 from gc3.comm.v_forms import VForms, told
 from gc3.cuda.arrays import DeviceArray
@@ -251,8 +251,7 @@ class Communicator(VForms):
         many = [errors.whole(c, "count", 0, _MOST) for c in cast("Sequence[Any]", count)] if listed else []
         each = 0 if counts is not None else sum(many) if listed else count
         key = self._key(collective, cast("int", each), dtype, in_place=in_place, root=root)
-        blocks = None if counts is None else v_calls.of_all_ranks(key[0], counts, self.size)
-        found = self._joined.explain_call(*key, blocks, len(many))
+        found = self._joined.explain_call(*key, counts, len(many))
         found.devices = self._devices.explain()
         return found
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gc3 import _core, datatypes, errors
-from gc3.comm import v_calls
 from gc3.support.public import of_all_ranks
 
 Done = Callable[[], object] | None
@@ -61,7 +59,7 @@ class VForms(_core.Communicator):
             gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
             gc3.CommError: The ranks make different calls.
         """
-        return self._all_to_all_v(x, send_counts, recv_counts, out, later=False, timeout=timeout)
+        return _call(self, "alltoall", x, send_counts, out, timeout, expected=recv_counts)
 
     @of_all_ranks
     def all_gather_v(self, x: Any, counts: Any = None, *, out: Any = None, timeout: Timeout = None) -> Any:
@@ -77,7 +75,7 @@ class VForms(_core.Communicator):
             gc3.UserError: The counts do not fit the arrays; or, on every rank, two ranks disagree (GC3-R025).
             gc3.CommError: The ranks make different calls.
         """
-        return self._all_gather_v(x, counts, out, later=False, timeout=timeout)
+        return _call(self, "allgather", x, counts, out, timeout)
 
     @of_all_ranks
     def reduce_scatter_v(
@@ -96,7 +94,7 @@ class VForms(_core.Communicator):
             gc3.UserError: The counts do not fit the arrays.
             gc3.CommError: The ranks make different calls, or give different counts.
         """
-        return self._reduce_scatter_v(x, counts, op, out, later=False, timeout=timeout)
+        return _call(self, "reducescatter", x, counts, out, timeout, op=op)
 
     @of_all_ranks
     def gather_v(self, x: Any, root: int = 0, *, out: Any = None, timeout: Timeout = None) -> Any:
@@ -104,7 +102,7 @@ class VForms(_core.Communicator):
 
         `out` is the root's: an array, or a list of an array for each rank. Raises what `all_gather_v` does.
         """
-        return self._gather_v(x, root, out, later=False, timeout=timeout)
+        return _call(self, "gather", x, None, out, timeout, root=root)
 
     @of_all_ranks
     def scatter_v(
@@ -123,7 +121,7 @@ class VForms(_core.Communicator):
             gc3.UserError: The counts do not fit the arrays; or, on every rank, an `out` is not as long as its part.
             gc3.CommError: The ranks make different calls.
         """
-        return self._scatter_v(x, counts, root, out, later=False, timeout=timeout)
+        return _call(self, "scatter", x, counts, out, timeout, root=root)
 
     @of_all_ranks
     def all_to_all_v_async(
@@ -137,14 +135,14 @@ class VForms(_core.Communicator):
         timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `all_to_all_v`."""
-        return self._all_to_all_v(x, send_counts, recv_counts, out, later=True, done=done, timeout=timeout)
+        return _call(self, "alltoall", x, send_counts, out, timeout, expected=recv_counts, later=True, done=done)
 
     @of_all_ranks
     def all_gather_v_async(
         self, x: Any, counts: Any = None, *, out: Any = None, done: Done = None, timeout: Timeout = None
     ) -> _core.Handle[Any]:
         """Starts `all_gather_v`."""
-        return self._all_gather_v(x, counts, out, later=True, done=done, timeout=timeout)
+        return _call(self, "allgather", x, counts, out, timeout, later=True, done=done)
 
     @of_all_ranks
     def reduce_scatter_v_async(
@@ -158,14 +156,14 @@ class VForms(_core.Communicator):
         timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `reduce_scatter_v`."""
-        return self._reduce_scatter_v(x, counts, op, out, later=True, done=done, timeout=timeout)
+        return _call(self, "reducescatter", x, counts, out, timeout, op=op, later=True, done=done)
 
     @of_all_ranks
     def gather_v_async(
         self, x: Any, root: int = 0, *, out: Any = None, done: Done = None, timeout: Timeout = None
     ) -> _core.Handle[Any]:
         """Starts `gather_v`."""
-        return self._gather_v(x, root, out, later=True, done=done, timeout=timeout)
+        return _call(self, "gather", x, None, out, timeout, root=root, later=True, done=done)
 
     @of_all_ranks
     def scatter_v_async(
@@ -179,57 +177,21 @@ class VForms(_core.Communicator):
         timeout: Timeout = None,
     ) -> _core.Handle[Any]:
         """Starts `scatter_v`."""
-        return self._scatter_v(x, counts, root, out, later=True, done=done, timeout=timeout)
+        return _call(self, "scatter", x, counts, out, timeout, root=root, later=True, done=done)
 
-    @told
-    def _all_to_all_v(
-        self, x: Any, send_counts: Any, recv_counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None
-    ) -> Any:
-        known = v_calls.matrix_or_row(send_counts, self.size, self.rank)
-        if recv_counts is not None:
-            known = replace(known, output=v_calls.counts_of(recv_counts, self.size, "recv_counts"))
-        if known.input is None and not isinstance(x, (list, tuple)):
-            raise errors.error("BadBuffer", "give send_counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "alltoall", x, known, out=out, later=later, done=done, timeout=timeout)
 
-    @told
-    def _all_gather_v(self, x: Any, counts: Any, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
-        known = v_calls.Known(None if counts is None else v_calls.counts_of(counts, self.size, "counts"))
-        return v_calls.call(self, "allgather", x, known, out=out, later=later, done=done, timeout=timeout)
-
-    @told
-    def _reduce_scatter_v(
-        self, x: Any, counts: Any, op: datatypes.Op, out: Any, *, later: bool, timeout: Timeout, done: Done = None
-    ) -> Any:
-        parts = v_calls.lengths(x) if counts is None else v_calls.counts_of(counts, self.size, "counts")
-        if parts is None:
-            raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(
-            self, "reducescatter", x, v_calls.Known(parts), op=op, out=out, later=later, done=done, timeout=timeout
-        )
-
-    @told
-    def _gather_v(self, x: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None) -> Any:
-        return v_calls.call(
-            self,
-            "gather",
-            x,
-            v_calls.Known(),
-            root=root,
-            out=out if root == self.rank else None,
-            later=later,
-            done=done,
-            timeout=timeout,
-        )
-
-    @told
-    def _scatter_v(
-        self, x: Any, counts: Any, root: int, out: Any, *, later: bool, timeout: Timeout, done: Done = None
-    ) -> Any:
-        known = v_calls.Known()
-        if root == self.rank:
-            if counts is not None:
-                known = v_calls.Known(input=v_calls.counts_of(counts, self.size, "counts"))
-            elif not isinstance(x, (list, tuple)):
-                raise errors.error("BadBuffer", "give counts, or x as a list of an array for each rank")
-        return v_calls.call(self, "scatter", x, known, root=root, out=out, later=later, done=done, timeout=timeout)
+def _call(
+    comm: VForms,
+    collective: str,
+    x: Any,
+    counts: Any,
+    out: Any,
+    timeout: Timeout,
+    *,
+    expected: Any = None,
+    op: datatypes.Op = "sum",
+    root: Any = 0,
+    later: bool = False,
+    done: Done = None,
+) -> Any:
+    return _core.Joined.call_v(comm, collective, x, counts, expected, op, root, out, timeout, later, done)
