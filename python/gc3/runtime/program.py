@@ -232,7 +232,7 @@ class Program:
 
     def __eq__(self, other: object) -> bool:
         """Programs are equal if they do the same, wherever they were written."""
-        return isinstance(other, Program) and self.core == other.core
+        return other is self or (isinstance(other, Program) and self.core == other.core)
 
     def __hash__(self) -> int:
         """Consistent with equality."""
