@@ -138,8 +138,31 @@ struct Arguments {
   std::optional<double> timeout;
 };
 
-nb::object make(nb::pointer_and_handle<Face> owner, std::string_view name, const Arguments& of, bool later,
-                nb::handle done) {
+// The arrays of a call with so many blocks.
+std::pair<Blocks, Blocks> read_blocks(model::CollectiveKind kind, std::uint32_t inputs, std::uint32_t outputs,
+                                      const Arguments& of) {
+  Blocks given;
+  Blocks result;
+  if (inputs != 0) given = blocks_of(of.x, inputs, comm::is_divided(kind), "the input", source);
+  if (outputs != 0 && !of.out.is_none()) result = blocks_of(of.out, outputs, true, "out", target);
+  if (!given.there() && !result.there()) {
+    throw bad_buffer("this rank has no input to make an output from: give out=");
+  }
+  check_alike(given, result);
+  return {std::move(given), std::move(result)};
+}
+
+nb::object start_v(nb::pointer_and_handle<Face> owner, comm::VCall call, nb::object value, nb::object arrays,
+                   nb::handle done) {
+  Handle handle{nb::borrow(owner.h), {}, std::move(value)};
+  comm::Communicator::Done notify = when_done(done);
+  handle.done = without_gil([&] { return owner.p->body().start(std::move(call), std::move(notify)); });
+  owner.p->keep(handle.done, std::move(arrays));
+  return nb::cast(std::move(handle));
+}
+
+nb::object make_v(nb::pointer_and_handle<Face> owner, std::string_view name, const Arguments& of, bool later,
+                  nb::handle done) {
   comm::Communicator& comm = owner.p->body();
   unwrap(core::check_timeout(of.timeout));
   comm::VCall call;
@@ -153,14 +176,7 @@ nb::object make(nb::pointer_and_handle<Face> owner, std::string_view name, const
   const std::uint32_t outputs = collective.output_blocks(comm.rank());
   const std::optional<comm::VGiven> counts = counts_of(of.counts, exchanges ? "send_counts" : "counts");
   const std::optional<comm::VGiven> expected = counts_of(of.expected, "recv_counts");
-  Blocks given;
-  Blocks result;
-  if (inputs != 0) given = blocks_of(of.x, inputs, comm::is_divided(call.kind), "the input", source);
-  if (outputs != 0 && !of.out.is_none()) result = blocks_of(of.out, outputs, true, "out", target);
-  if (!given.there() && !result.there()) {
-    throw bad_buffer("this rank has no input to make an output from: give out=");
-  }
-  check_alike(given, result);
+  auto [given, result] = read_blocks(call.kind, inputs, outputs, of);
   const Blocks& typed = given.there() ? given : result;
   if (call.kind == model::CollectiveKind::reducescatter) check_reducible(typed.first());
   call.type = typed.first().type;
@@ -168,7 +184,8 @@ nb::object make(nb::pointer_and_handle<Face> owner, std::string_view name, const
   known.timeout_s = of.timeout;
   known = unwrap(
       comm::known_of(std::move(known), comm.size(), comm.rank(), counts, expected, given.place(), result.place()));
-  const comm::VCounts all = without_gil([&] { return comm.agree(known, interrupted); });
+  comm::VCounts all = without_gil([&] { return comm.agree(known, interrupted); });
+  all.row = known.row;  // for the others 0 says nothing, but here it is that of the arrays
   unwrap(comm::elements_of(collective, call.type, all));  // before there is an array for them
   const Rows rows = comm::lengths_of(collective, comm.rank(), model::Buffer::output, all.counts);
   const bool split = exchanges && given.memory.is_list && !result.there();
@@ -176,15 +193,9 @@ nb::object make(nb::pointer_and_handle<Face> owner, std::string_view name, const
   if (model::is_rooted(call.kind)) copy_apart(given, result);  // only the root would know that it is in place
   unwrap(comm::complete(call, collective, comm.rank(), known, all, given.place(), result.place()));
   nb::object value = value_of(result, rows, split);
-  if (!later) {
-    without_gil([&] { return comm.run(call, interrupted); });
-    return value;
-  }
-  Handle handle{nb::borrow(owner.h), {}, std::move(value)};
-  comm::Communicator::Done notify = when_done(done);
-  handle.done = without_gil([&] { return comm.start(std::move(call), std::move(notify)); });
-  owner.p->keep(handle.done, keep(given, result));
-  return nb::cast(std::move(handle));
+  if (later) return start_v(owner, std::move(call), std::move(value), keep(given, result), done);
+  without_gil([&] { return comm.run(call, interrupted); });
+  return value;
 }
 
 // A number of rows, or none for anything else.
@@ -241,7 +252,7 @@ void bind_v_calls(nb::class_<Joined>& joined) {
          nb::handle expected, nb::handle op, nb::handle root, nb::handle out, std::optional<double> timeout, bool later,
          nb::handle done) {
         return told(owner.p->body(), [&] {
-          return make(owner, collective, {x, counts, expected, op, root, out, timeout}, later, done);
+          return make_v(owner, collective, {x, counts, expected, op, root, out, timeout}, later, done);
         });
       },
       "owner"_a, "collective"_a, "x"_a.none(), "counts"_a.none(), "expected"_a.none(), "op"_a, "root"_a, "out"_a.none(),

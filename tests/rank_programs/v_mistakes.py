@@ -71,6 +71,9 @@ with gc3.init() as comm:
     # After all of this the communicator works.
     assert comm.all_to_all_v(x[:SIZE] + RANK, [ones] * SIZE).tolist() == [RANK + r for r in range(SIZE)]
     assert comm.all_gather_v(np.full((RANK, 2), RANK)).tolist() == [[r, r] for r in range(SIZE) for _ in range(r)]
+    around = np.full(99, 7)  # rows without elements touch nothing
+    comm.all_gather_v(np.zeros((RANK, 0), int), out=around[:0].reshape(SIZE * (SIZE - 1) // 2, 0))
+    assert (around == 7).all()
     rows = comm.all_to_all_v([np.full((d, 3), RANK) for d in range(SIZE)])
     assert [part.shape for part in rows] == [(RANK, 3)] * SIZE
     assert all((part == s).all() for s, part in enumerate(rows))

@@ -167,11 +167,11 @@ std::vector<std::uint64_t> lengths_of(const Collective& collective, std::uint32_
 
 Result<std::vector<std::uint64_t>> elements_of(const Collective& collective, model::DataType type,
                                                const VCounts& counts) {
+  const std::uint64_t row = std::max<std::uint64_t>(counts.row, 1);  // so that rows without elements are not endless
   std::vector<std::uint64_t> elements;
-  for (const std::uint64_t rows : counts.counts) {
-    elements.push_back(rows > kMostBytes / std::max<std::uint64_t>(counts.row, 1) ? kMostBytes : rows * counts.row);
-  }
+  for (const std::uint64_t rows : counts.counts) elements.push_back(rows > kMostBytes / row ? kMostBytes : rows * row);
   GC3_CHECK(check_counts(collective, type, elements));
+  if (counts.row == 0) std::ranges::fill(elements, 0);
   return elements;
 }
 

@@ -148,6 +148,15 @@ TEST_CASE("counts that no memory holds are refused") {
   CHECK(check_counts(gather, DataType::uint8, {kHalf, kHalf + 1}).error().code == ErrorCode::BadBuffer);
 }
 
+TEST_CASE("rows without elements are as many as others at most, and take no memory") {
+  const Collective gather = collective_of(CollectiveKind::allgather);
+  CHECK(elements_of(gather, DataType::uint8, {{3, 5}, 0}).value() == Rows{0, 0});
+  CHECK(elements_of(gather, DataType::uint8, {{3, 5}, 4}).value() == Rows{12, 20});
+  for (const std::uint64_t row : {0, 1, 4}) {
+    CHECK(elements_of(gather, DataType::uint8, {{kMostBytes, kMostBytes}, row}).error().code == ErrorCode::BadBuffer);
+  }
+}
+
 TEST_CASE("whether a call is in place follows from where its blocks are") {
   std::array<std::uint8_t, 16> memory{};
   const Collective gather = collective_of(CollectiveKind::allgather);
