@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gc3 import algorithms, compile, topologies
-from gc3.sim import Simulation, calibrate, platform, settings
-from gc3.sim.calibrate import Case
+from gc3.sim import Simulation, platform, settings
+from gc3.sim.fit import calibrate
+from gc3.sim.fit.calibrate import Case
 from gc3.sim.nccl import tuning
 from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.platform import Platform

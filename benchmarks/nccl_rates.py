@@ -14,8 +14,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gc3.sim import calibrate, platform
-from gc3.sim.minimize import minimize
+from gc3.sim import platform
+from gc3.sim.fit import calibrate
+from gc3.sim.fit.minimize import minimize
 from gc3.sim.nccl import rates
 from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.nccl.rates import Rates
@@ -24,7 +25,7 @@ from gc3.topologies import load
 # Of Simple nothing is fitted: rings of large messages are the links', and two sizes are left to tell the rest. Its rate
 # is NCCL's own constant or that of the preset, and its hop of 6 us from "Demystifying NCCL" (arXiv 2507.04786).
 FITTED = ("LL", "LL128")
-PRIOR = 0.002  # as in gc3.sim.calibrate
+PRIOR = 0.002  # as in gc3.sim.fit.calibrate
 EVALUATIONS = 400
 SPLITS = 5
 

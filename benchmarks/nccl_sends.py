@@ -17,8 +17,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gc3.sim import calibrate, platform
-from gc3.sim.minimize import minimize
+from gc3.sim import platform
+from gc3.sim.fit import calibrate
+from gc3.sim.fit.minimize import minimize
 from gc3.sim.nccl import sends
 from gc3.sim.nccl.baseline import Nccl
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from gc3.sim import chakra
-from gc3.sim.chakra import COLLECTIVE, COMPUTE, Node
+from gc3.sim.read import chakra
+from gc3.sim.read.chakra import COLLECTIVE, COMPUTE, Node
 
 PEAK = 312e12  # operations per second
 REACHED = 0.5

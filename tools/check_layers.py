@@ -70,6 +70,8 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "__init__": ("*",),
     "__main__": ("*", "cli"),
 }
+# Folders that the rest of their package may not import.
+APART = ("gc3.sim.fit",)
 FRONT_ENDS = ("cli", "report", "__init__", "__main__")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
@@ -174,6 +176,9 @@ def check_imports(root: Path) -> Iterator[str]:
                 target = "__init__"
             if target not in allowed:
                 yield f"{path.relative_to(root)}:{line}: layer {layer} may not import {name} (layer {target})"
+            for folder in APART:
+                if name.startswith(folder) and target == layer and not package.startswith(folder):
+                    yield f"{path.relative_to(root)}:{line}: the rest of {layer} may not import {folder}"
 
 
 def check_circles(root: Path) -> Iterator[str]:

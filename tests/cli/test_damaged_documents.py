@@ -20,7 +20,9 @@ from gc3.algorithms import load
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table
-from gc3.sim import calibrate, chakra, nccl_tests, preset_file, presets, pytorch_traces, v_counts
+from gc3.sim import preset_file, presets, v_counts
+from gc3.sim.fit import calibrate
+from gc3.sim.read import chakra, nccl_tests, pytorch_traces
 from gc3.synth.problem import custom
 from gc3.topologies import document
 from gc3.tune.record import Record

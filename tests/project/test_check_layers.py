@@ -69,6 +69,7 @@ def test_modules_that_import_each_other_are_found(tree: Path) -> None:
         ("python/gc3/lang/a.py", "from ..cli import main\n", "layer lang may not import gc3.cli"),
         ("python/gc3/lang/a.py", "def f():\n    from gc3.cli import main\n", "a.py:2: layer lang may not import"),
         ("python/gc3/lang/a.py", "from gc3 import compile\n", "layer lang may not import gc3.compile"),
+        ("python/gc3/sim/a.py", "from gc3.sim.fit import b\n", "the rest of sim may not import gc3.sim.fit"),
         ("python/gc3/__init__.py", "import gc3.report\n", "layer __init__ may not import gc3.report"),
         ("python/gc3/extra.py", "", "extra is no layer"),
         (

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gc3.sim import chakra
-from gc3.sim.chakra import COLLECTIVE, RECEIVE, SEND
+from gc3.sim.read import chakra
+from gc3.sim.read.chakra import COLLECTIVE, RECEIVE, SEND
 from torch_ranks import IN_CPP, IN_PYTHON, Tier, needs_torch, own_folder, run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 import gc3
 from gc3 import collectives
-from gc3.sim import nccl_tests
+from gc3.sim.read import nccl_tests
 from nccl_log import ALLREDUCE
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 import gc3
 from gc3.cli.main import main
-from gc3.sim import chakra, pytorch_traces
-from gc3.sim.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
+from gc3.sim.read import chakra, pytorch_traces
+from gc3.sim.read.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
 
 pytestmark = pytest.mark.python_only
 

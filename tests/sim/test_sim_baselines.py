@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import gc3
 from gc3 import sim, topologies
 from gc3.cli.main import main
-from gc3.sim import calibrate, settings
+from gc3.sim import settings
+from gc3.sim.fit import calibrate
 from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, tables, tuning
 from nccl_log import ALLREDUCE
 

@@ -13,9 +13,11 @@ from click.testing import CliRunner
 import gc3
 from gc3 import algorithms, collectives, sim, topologies
 from gc3.cli.main import main
-from gc3.sim import calibrate, cpu, nccl_tests, preset_file, settings
-from gc3.sim.minimize import minimize
+from gc3.sim import preset_file, settings
+from gc3.sim.fit import calibrate, cpu
+from gc3.sim.fit.minimize import minimize
 from gc3.sim.nccl import Nccl
+from gc3.sim.read import nccl_tests
 
 pytestmark = pytest.mark.python_only
 

@@ -18,10 +18,11 @@ from gc3.cli import calibrate_engine
 from gc3.cli.main import main
 from gc3.comm.world import WorldError
 from gc3.runtime import kept_files
-from gc3.sim import calibrate, cpu, cpu_samples, preset_file, presets, settings
-from gc3.sim.calibrate import Case
-from gc3.sim.cpu_samples import Sample, Timed, Times, measure
-from gc3.sim.least_squares import least_squares
+from gc3.sim import preset_file, presets, settings
+from gc3.sim.fit import calibrate, cpu, cpu_samples
+from gc3.sim.fit.calibrate import Case
+from gc3.sim.fit.cpu_samples import Sample, Timed, Times, measure
+from gc3.sim.fit.least_squares import least_squares
 from gc3.sim.parameters import Parameters
 
 pytestmark = pytest.mark.python_only

@@ -16,7 +16,8 @@ import gc3
 from gc3 import algorithms
 from gc3.cli.main import main
 from gc3.runtime import recording
-from gc3.sim import recorded, run_timeline
+from gc3.sim import run_timeline
+from gc3.sim.read import recorded
 from gc3.support.words import split_values
 
 

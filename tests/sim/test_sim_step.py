@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 import gc3
 from gc3 import algorithms, sim
 from gc3.cli.main import main
-from gc3.sim import chakra, step
-from gc3.sim.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
+from gc3.sim import step
+from gc3.sim.read import chakra
+from gc3.sim.read.chakra import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node
 from gc3.sim.step import Chosen
 
 pytestmark = pytest.mark.python_only

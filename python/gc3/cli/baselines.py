@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import errors
-from gc3.sim import nccl_tests
 from gc3.sim.nccl import Nccl
+from gc3.sim.read import nccl_tests
 
 if TYPE_CHECKING:
     from gc3 import _core

@@ -17,8 +17,9 @@ from gc3.comm.selection import Spec
 from gc3.comm.world import WorldError
 from gc3.runtime import kept_files
 from gc3.runtime.measure import cores
-from gc3.sim import cpu, preset_file, presets
-from gc3.sim.cpu_samples import SECONDS, SIZES, TRAINING, TURNS, UNSEEN, Sample, Timed, Times, measure
+from gc3.sim import preset_file, presets
+from gc3.sim.fit import cpu
+from gc3.sim.fit.cpu_samples import SECONDS, SIZES, TRAINING, TURNS, UNSEEN, Sample, Timed, Times, measure
 from gc3.support.files import write_text
 from gc3.support.words import counted
 from gc3.tune.timers import RankTimer, ThreadTimer

@@ -15,9 +15,11 @@ from gc3.cli.calibrate_engine import calibrate_engine
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option, split_preset
-from gc3.sim import calibrate as fitting
-from gc3.sim import cpu, nccl_tests, platform, preset_file, settings
+from gc3.sim import platform, preset_file, settings
+from gc3.sim.fit import calibrate as fitting
+from gc3.sim.fit import cpu
 from gc3.sim.nccl import Nccl
+from gc3.sim.read import nccl_tests
 from gc3.support.files import write_text
 from gc3.support.words import counted
 from gc3.topologies import load

@@ -6,7 +6,7 @@ import click
 
 from gc3.cli import options, output
 from gc3.cli.command import Command
-from gc3.sim import chakra, pytorch_traces
+from gc3.sim.read import chakra, pytorch_traces
 
 
 @click.command(

@@ -15,8 +15,9 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, chakra, step
+from gc3.sim import Simulation, step
 from gc3.sim.nccl import Nccl
+from gc3.sim.read import chakra
 from gc3.sim.step import MESSAGE, Chosen
 from gc3.sim.trust import trust
 from gc3.support.words import counted

@@ -14,7 +14,8 @@ from gc3.cli.machine import machine_option
 from gc3.report import lanes, svg
 from gc3.runtime.checking import Case
 from gc3.runtime.program import verify
-from gc3.sim import Simulation, recorded, run_timeline, timeline
+from gc3.sim import Simulation, run_timeline, timeline
+from gc3.sim.read import recorded
 from gc3.sim.run_timeline import Run
 from gc3.support.files import write_bytes
 

@@ -1,7 +1,7 @@
 """The presets of the simulator, by processor class.
 
 The constants of FIFOs are those of NCCL and MSCCL: Simple has 4 MiB in 8 steps, of which a slice takes two and a tile
-four; LL and LL128 have 8 slots. Calibrated numbers were fitted by `gc3.sim.calibrate` to the measurements that the
+four; LL and LL128 have 8 slots. Calibrated numbers were fitted by `gc3.sim.fit.calibrate` to the measurements that the
 evidence names. All others are estimated from the assumptions of NCCL's own tuning about the hardware.
 """
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gc3 import errors
-from gc3.sim import chakra
-from gc3.sim.chakra import COLLECTIVE, RECEIVE, SEND, Node, Trace
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
+from gc3.sim.read import chakra
+from gc3.sim.read.chakra import COLLECTIVE, RECEIVE, SEND, Node, Trace
 from gc3.sim.together import LONGEST, NEVER, Session, moment, picoseconds
 
 MESSAGE = "message"  # in place of a collective's name
@@ -127,7 +127,7 @@ def simulate(
 
     Args:
         on: The machine.
-        traces: Of each rank; see `gc3.sim.chakra.read_all`.
+        traces: Of each rank; see `gc3.sim.read.chakra.read_all`.
         choose: Names what executes a collective of several ranks.
         groups: The ranks of each group; None: of every group, the ranks whose traces name it.
         disturbance: Ranks that begin the step late, or whose compute and threadblocks take longer.

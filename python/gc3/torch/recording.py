@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
 
 from gc3 import errors
-from gc3.sim import chakra, pytorch_traces
+from gc3.sim.read import chakra, pytorch_traces
 
 # The end of a call runs in the step's thread or in the backend's, whichever comes last, so steps can differ by chance.
 _ATTEMPTS = 4

@@ -16,9 +16,10 @@ from itertools import combinations
 from gc3 import _core, datatypes, topologies
 from gc3.runtime import kept_files
 from gc3.runtime.measure import machine
-from gc3.sim import calibrate, preset_file, settings
-from gc3.sim.calibrate import Case
-from gc3.sim.least_squares import least_squares
+from gc3.sim import preset_file, settings
+from gc3.sim.fit import calibrate
+from gc3.sim.fit.calibrate import Case
+from gc3.sim.fit.least_squares import least_squares
 from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.sim.platform import Platform

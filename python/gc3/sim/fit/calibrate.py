@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from gc3 import errors
 from gc3.sim import settings
-from gc3.sim.minimize import minimize
+from gc3.sim.fit.minimize import minimize
 from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence
 from gc3.sim.platform import Platform

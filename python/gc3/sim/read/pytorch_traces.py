@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gc3 import errors
-from gc3.sim.chakra import BARRIER_BYTES, COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Trace
+from gc3.sim.read.chakra import BARRIER_BYTES, COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Trace
 from gc3.support import files, schema
 
 # An event with this name and that of a group, which gc3.torch.record puts into a call.

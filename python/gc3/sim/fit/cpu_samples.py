@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import algorithms, collectives, datatypes, errors, lang
 from gc3.runtime import kept_files
-from gc3.sim.calibrate import Case
+from gc3.sim.fit.calibrate import Case
 from gc3.support import files
 
 if TYPE_CHECKING:
