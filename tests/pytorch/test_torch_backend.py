@@ -146,7 +146,7 @@ def test_every_survivor_of_a_random_kill_names_the_victim(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("what", "own", "others"),
     [
-        ("order", "description of the group: tp", "description of the group: tp"),
+        slow("descriptions", "description of the group: of 1", "description of the group: of 1"),
         (
             "all_gather",
             "an array of 4 rows for counts of 3 together",
@@ -167,6 +167,13 @@ def test_what_differs_on_one_rank_is_told_to_all(
     assert told.startswith("GC3-R010 the ranks make different calls"), told
     assert others in told, told
     assert own in said, said
+
+
+@needs_torch
+@both
+def test_descriptions_tell_groups_apart(tmp_path: Path, tiers: Tier, tier: str) -> None:
+    for found in run("torch_groups", 2, tmp_path, tiers(tier), "order"):
+        assert found == (0, "no error\n")
 
 
 @needs_torch

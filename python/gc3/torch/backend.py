@@ -18,7 +18,7 @@ from gc3 import _core
 from gc3.torch import native
 from gc3.torch.joining import join
 from gc3.torch.lane import Lane
-from gc3.torch.operations import Operations, Tensors, only
+from gc3.torch.operations import Operations, Tensors, compare_descriptions, only
 from gc3.torch.tensors import Target, flat
 from gc3.torch.work import All, Done, Moving, Started, fork_error, told
 
@@ -29,7 +29,7 @@ NAME = "gc3"  # of the backend, and of its events in the profiler
 
 # The backend of each process group. PyTorch keeps the part that is in C++, and needs the Python object at every call.
 _open: dict[Operations, Any] = {}
-_world: Communicator | None = None  # of the default group; groups of some of its ranks are made from it
+_world: Operations | None = None  # of the default group; groups of some of its ranks are made from it
 
 
 def create(options: Any, backend_options: object) -> Any:
@@ -39,15 +39,15 @@ def create(options: Any, backend_options: object) -> Any:
     members = list(options.global_ranks_in_group)
     with told:
         built = native.load(rank)  # before the ranks wait for each other, because it may take a minute
-        if members and _world is not None and _world.usable:
-            comm = _world.group(members, name=options.group_id, timeout=timeout)
+        if members and _world is not None and _world.communicator.usable:
+            comm, store = _world.part(members, options.store, options.group_id, timeout)
         else:
-            comm = join(options.store, rank, size, timeout)
-            if not members:
-                _world = comm
-    made = _made(comm, options.store, timeout, built.module, options.group_id)
-    if members:
-        next(reversed(_open)).described = options.process_group
+            comm, store = join(options.store, rank, size, timeout), options.store
+            if members:
+                compare_descriptions(comm)
+    made = _made(comm, store, timeout, built.module, options.group_id)
+    if not members:
+        _world = next(reversed(_open))
     return made
 
 
@@ -87,7 +87,8 @@ def _leave(operations: Operations) -> None:
     """Closes the communicator, and makes no more groups from it."""
     global _world  # noqa: PLW0603 - as in `create`
     _open.pop(operations, None)
-    if operations.leave() is _world:
+    operations.leave()
+    if operations is _world:
         _world = None
 
 
@@ -122,7 +123,8 @@ class Described(Operations):
 
     def split(self, store: Any, ranks: Sequence[int], options: Any) -> Any:
         """Returns the backend of a group of some of the ranks, of which this rank is one."""
-        return _made(self.part(ranks, options), store, self._timeout, self._module, options.group_name)
+        comm, store = self.part(ranks, store, options.group_name, self._timeout)
+        return _made(comm, store, self._timeout, self._module, options.group_name)
 
     def shutdown(self) -> None:
         """Leaves; no call is running any more."""
@@ -193,7 +195,8 @@ class Gc3Backend(Operations, c10d.Backend):
                 f"split_group: rank {self.rank()} is in none of split_ranks, which the backend gc3 in Python does not "
                 "support: give it a group of its own, or call new_group, or run `python -m gc3.torch build`"
             )
-        return _made(self.part(ranks, options), store, self._timeout, None, options.group_name)
+        comm, store = self.part(ranks, store, options.group_name, self._timeout)
+        return _made(comm, store, self._timeout, None, options.group_name)
 
     def shutdown(self) -> None:
         """Waits for started calls, and leaves."""
@@ -288,8 +291,6 @@ class Gc3Backend(Operations, c10d.Backend):
         return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
 
     def _run(self, name: str, run: Callable[[], None]) -> None:
-        if self.described is not None:
-            self.tell_description()
         with told:
             if torch.autograd._profiler_enabled():
                 with torch.profiler.record_function(f"{NAME}:{name}"):

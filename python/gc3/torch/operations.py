@@ -6,15 +6,17 @@ Both backends use it: the one in Python for every operation, the one in C++ for 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import numpy as np
 import torch
-from torch.distributed import DistBackendError
+from torch.distributed import DistBackendError, PrefixStore, distributed_c10d
 
 from gc3 import _core, datatypes, errors
 from gc3.torch.tensors import Target, array, as_nccl, contiguous, flat, operation
@@ -53,9 +55,9 @@ class Operations:
         self._store = store
         self._timeout = timeout
         self.group = ""  # the name of the process group
-        self.described: Any = None  # that group, until it is used
         self.calls = 0
         self._barriers = itertools.count()
+        self._parts: Counter[tuple[Any, ...]] = Counter()  # how many groups have a description and ranks
 
     @property
     def communicator(self) -> Communicator:
@@ -89,22 +91,11 @@ class Operations:
 
         return self._call(name, finished, options, target.tensors)
 
-    def leave(self) -> Communicator | None:
-        """Closes the communicator, and returns it if it was open."""
+    def leave(self) -> None:
+        """Closes the communicator."""
         comm, self._comm = self._comm, None
         if comm is not None:
             comm.close()
-        return comm
-
-    def tell_description(self) -> None:
-        """Before the first call: tells the other ranks how the script describes the group.
-
-        PyTorch's own names of groups only count them, so that ranks that make them in other orders mix them up.
-        """
-        group, self.described = self.described, None
-        if group is not None and group.group_desc != "undefined":
-            with told:
-                _core.Joined.of(self.communicator).describe(group.group_desc)
 
     def refused(self, name: str, problem: Exception, options: Any) -> Any:
         """In place of a call: tells the other ranks that its arguments are wrong here, and raises `problem`."""
@@ -121,10 +112,22 @@ class Operations:
         """Raises the error of a call in a fork."""
         raise fork_error()
 
-    def part(self, ranks: Sequence[int], options: Any) -> Communicator:
-        """Returns a communicator of some of the ranks, of which this rank is one."""
+    def part(self, ranks: Sequence[int], store: Any, name: str, timeout: float) -> tuple[Communicator, Any]:
+        """Returns a communicator of some of the ranks, of which this rank is one, and the store of these ranks.
+
+        PyTorch's names of groups only count them, so ranks that make groups in other orders would mix them up. The
+        script's descriptions tell them apart. Between hosts, where the ranks meet now, they have to be the same.
+        """
+        comm, described = self.communicator, _description()
         with told:
-            return self.communicator.group(list(ranks), name=getattr(options, "group_name", ""), timeout=self._timeout)
+            if described and not comm.transport:
+                alike = (described, *ranks)
+                self._parts[alike] += 1
+                name = f"{described} {self._parts[alike]}"
+                return comm.group(ranks, name=name, timeout=timeout), PrefixStore(f"{name} of {ranks}", self._store)
+            made = comm.group(ranks, name=name, timeout=timeout)
+            compare_descriptions(made)
+        return made, store
 
     def abort(self) -> None:
         """Makes running calls and all later ones fail, on all ranks."""
@@ -401,6 +404,22 @@ class Operations:
             f"rank {source} has sent {count} elements with tag {tag} where rank {self.rank()} receives {expected}: "
             "send and recv must have tensors of one size"
         )
+
+
+def _description() -> str:
+    """Returns how the script describes the group that PyTorch is making; PyTorch itself tells that when it is made."""
+    frame = inspect.currentframe()
+    while frame and not (frame.f_globals is vars(distributed_c10d) and "group_desc" in frame.f_locals):
+        frame = frame.f_back
+    found = frame and frame.f_locals["group_desc"]
+    return "" if found in (None, "undefined") else str(found)
+
+
+def compare_descriptions(made: Communicator) -> None:
+    """Compares the script's descriptions of a group whose ranks meet now; a difference is an error on all of them."""
+    if described := _description():
+        _core.Joined.of(made).describe(described)
+        made.barrier()
 
 
 def only(given: Sequence[Any], call: str) -> Any:

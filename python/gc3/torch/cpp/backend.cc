@@ -402,9 +402,6 @@ class Backend : public c10d::Backend {
   // Makes a call here if the caller waits for it and no other is waiting, else in its turn.
   template <class Run>
   WorkPtr launch(OpType type, const char* name, bool later, const Tensors& inputs, const Tensors& outputs, Run run) {
-    if (is_unused_.exchange(false)) {
-      return launch(type, name, later, inputs, outputs, after(operations_, "tell_description", std::move(run)));
-    }
     std::string title;
     const bool traced = at::hasCallbacks();
     if (traced) title = name_ + ":" + name;
@@ -476,7 +473,6 @@ class Backend : public c10d::Backend {
   std::string name_;
   std::shared_ptr<Lane> lane_ = std::make_shared<Lane>();
   std::atomic<std::uint64_t> calls_ = 0;
-  std::atomic<bool> is_unused_ = true;
 };
 
 }  // namespace

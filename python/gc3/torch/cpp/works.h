@@ -45,18 +45,6 @@ inline Held held(py::object object) {
   });
 }
 
-// `run` after a method of an object, which has no arguments.
-template <class Run>
-std::function<void(bool)> after(Held object, const char* method, Run run) {
-  return [object = std::move(object), method, run = std::move(run)](bool here) mutable {
-    {
-      const py::gil_scoped_acquire acquire;
-      object->attr(method)();
-    }
-    run(here);
-  };
-}
-
 // What a signal handler of Python has raised in this thread while a call waited.
 class __attribute__((visibility("hidden"))) Interrupted : public py::error_already_set {};
 
