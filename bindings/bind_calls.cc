@@ -152,7 +152,8 @@ gc3_outcome barrier(void* comm, int waits_here, const gc3_errors* errors) {
 gc3_message* start_message(void* comm, int sends, void* data, std::uint64_t bytes, std::int32_t type, std::int64_t peer,
                            std::int32_t tag, const gc3_errors* errors) {
   const std::uint32_t other = peer < 0 ? p2p::kAnySource : static_cast<std::uint32_t>(peer);
-  const std::uint8_t of_elements = type < 0 ? 0 : p2p::type_of(static_cast<model::DataType>(type));
+  const std::uint32_t of_elements =
+      type < 0 ? static_cast<std::uint32_t>(type) : p2p::type_of(static_cast<model::DataType>(type));
   const auto operation = sends != 0 ? p2p::send_of(data, bytes, other, tag, of_elements)
                                     : p2p::receive_of(data, bytes, other, tag, of_elements);
   const Result<p2p::Messenger*> messages = of(comm).messages();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,13 +62,21 @@ constexpr std::array<Method, 9> kMethods = {{
 
 using Timeout = std::optional<double>;
 
-// Reads the arguments of a call.
-Described described(const comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
+// The type of elements that are moved as bytes, which the other ranks are told before the call.
+std::optional<std::string> untold_type(const Described& d) {
+  const Operand& typed = d.given.there() ? d.given : d.result;
+  if (typed.known || typed.device != kHost) return {};
+  return typed.type_text();
+}
+
+// Reads the arguments of a call that is made next.
+Described described(comm::Communicator& comm, const Method& method, nb::handle x, nb::handle op, nb::handle root,
                     nb::handle out, const Timeout& timeout, bool is_waited_for) {
   unwrap(core::check_timeout(timeout));
   Described d = describe(comm, method, x, op, root, out, lists_of(method, is_waited_for));
   if (timeout && is_on_device(d)) throw bad_buffer("an array on a device; timeout= is for calls on arrays of the host");
   d.call.timeout_s = timeout;
+  if (const auto type = untold_type(d)) without_gil([&] { return comm.describe(*type, true); });
   return d;
 }
 
@@ -146,18 +155,19 @@ class Coalesced {
     unwrap(comm.usable());
     calls_.push_back(d.call);
     calls_.back().timeout_s = timeout_;
+    if (auto type = untold_type(d)) types_[calls_.size() - 1] = std::move(*type);
     d.keep_in(arrays_);
     nb::object result = result_of(method, comm, d);
     results_.append(result);
     return result;
   }
   nb::list run() {
-    const auto [calls, arrays, results] = taken();
+    const auto [calls, arrays, results] = told_and_taken();
     without_gil([&] { return face().body().run(std::span<const Call>(calls), interrupted); });
     return results;
   }
   Handle start(nb::handle done) {
-    const auto [calls, arrays, results] = taken();
+    const auto [calls, arrays, results] = told_and_taken();
     Handle handle{owner_, {}, results};
     comm::Communicator::Done notify = when_done(done);
     handle.done = without_gil([&] { return face().body().start(std::span<const Call>(calls), std::move(notify)); });
@@ -173,7 +183,17 @@ class Coalesced {
     nb::list arrays;
     nb::list results;
   };
+  Taken told_and_taken() {
+    std::string text;
+    for (std::size_t i = 0; i < calls_.size() && !types_.empty(); ++i) {
+      const auto type = types_.find(i);
+      text += (i == 0 ? "" : ", ") + (type != types_.end() ? type->second : std::string(name_of(calls_[i].type)));
+    }
+    if (!text.empty()) without_gil([&] { return face().body().describe(text, true); });
+    return taken();
+  }
   Taken taken() {
+    types_.clear();
     Taken all{std::exchange(calls_, {}), std::move(arrays_), std::move(results_)};
     arrays_ = nb::list();
     results_ = nb::list();
@@ -183,6 +203,7 @@ class Coalesced {
   nb::object owner_;
   Timeout timeout_;
   std::vector<Call> calls_;
+  std::map<std::size_t, std::string> types_;  // of those whose elements are moved as bytes
   nb::list arrays_;
   nb::list results_;
 };

@@ -93,7 +93,7 @@ Message describe(const comm::Communicator& comm, bool sends, nb::handle array, n
                  d.operand.bytes(),
                  rank_of(comm, peer, !sends),
                  tag_of(tag, !sends),
-                 d.operand.known ? p2p::type_of(d.operand.type) : std::uint8_t{0}};
+                 d.operand.known ? p2p::type_of(d.operand.type) : d.operand.number};
   return d;
 }
 
@@ -124,7 +124,7 @@ nb::tuple recv_whole(const Joined& joined, nb::handle source, nb::handle tag, co
   const p2p::WaitLimits limits = limits_of(timeout);
   const std::uint32_t from = rank_of(joined.body(), source, true);
   const std::int32_t with = tag_of(tag, true);
-  const std::uint8_t type = p2p::type_of(model::DataType::uint8);
+  const std::uint32_t type = p2p::type_of(model::DataType::uint8);
   p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, type); });
   std::uint8_t* const at = message.data.release();
   const nb::capsule owner(at, [](void* held) noexcept { delete[] static_cast<std::uint8_t*>(held); });

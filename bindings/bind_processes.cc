@@ -343,8 +343,13 @@ void bind_processes(nb::module_& m) {
           "ranks"_a, "name"_a, "timeout"_a.none(), "place"_a,
           "Collective among `ranks` only: a communicator of these ranks.")
       .def(
-          "describe", [](Joined& j, const std::string& text) { without_gil([&] { return j.body().describe(text); }); },
-          "text"_a, "In the order of calls: ranks whose texts differ learn it with their next call.")
+          "describe",
+          [](Joined& j, const std::string& text, bool elements) {
+            without_gil([&] { return j.body().describe(text, elements); });
+          },
+          "text"_a, "elements"_a = false,
+          "In the order of calls: ranks whose texts differ learn it with their next call. `elements`: the text is the\n"
+          "type of its elements, which are moved as bytes.")
       .def(
           "refuse", [](Joined& j, const Diagnostic& problem) { refuse(j.body(), problem); }, "problem"_a,
           "In the order of calls: that this rank does not make a call, because its arguments are wrong.")

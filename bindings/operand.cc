@@ -48,6 +48,7 @@ struct Known {
   nb::object device_array;
   nb::object type_name;
   nb::object element;
+  nb::object identity;
   nb::object op;
   nb::object operation;
   std::array<nb::object, kTypes> types;
@@ -65,6 +66,7 @@ struct Known {
     device_array = nb::module_::import_("gc3.cuda.arrays").attr("DeviceArray");
     type_name = datatypes.attr("name");
     element = datatypes.attr("element");
+    identity = datatypes.attr("identity");
     op = datatypes.attr("op");
     operation = datatypes.attr("operation");
     const nb::object dtypes = datatypes.attr("DTYPES");
@@ -106,10 +108,11 @@ void set_type(Operand& operand, nb::handle dtype) {
     return;
   }
   // For a type that equals a known one, or is moved as bytes; otherwise it raises.
-  const auto [name, units, is_known] = nb::cast<std::tuple<std::string, std::size_t, bool>>(k.element(dtype));
+  const auto [name, units, number] = nb::cast<std::tuple<std::string, std::size_t, std::int32_t>>(k.element(dtype));
   operand.type = *model::parse_data_type(name);
   operand.units = units;
-  operand.known = is_known;
+  operand.known = number == 0;
+  operand.number = static_cast<std::uint32_t>(number);
 }
 
 bool is_numpy(nb::handle x) {
@@ -160,6 +163,8 @@ nb::object Operand::shape() const {
   for (int i = 0; i < a.dimensions; ++i) PyTuple_SetItem(made.ptr(), i, PyLong_FromSsize_t(a.shape[i]));
   return made;
 }
+
+std::string Operand::type_text() const { return nb::cast<std::string>(bindings::known().identity(dtype())); }
 
 nb::object Operand::result() const { return device == kHost ? array : nb::object(array.attr("array")); }
 

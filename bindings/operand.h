@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "arrays.h"
 #include "gc3/comm/operand.h"
@@ -23,6 +24,8 @@ struct Operand : comm::Operand {
   nanobind::object dtype() const { return array.attr("dtype"); }
   // Its shape, as a tuple.
   nanobind::object shape() const;
+  // The name of a type that is not known.
+  std::string type_text() const;
   // The object that the caller gets as the result.
   nanobind::object result() const;
 };

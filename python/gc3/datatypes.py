@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -101,15 +103,33 @@ def moved(count: int, dtype: DType) -> tuple[int, str]:
     return (count, known) if known else (count * dtype.itemsize, "uint8")
 
 
-def element(spec: npt.DTypeLike) -> tuple[str, int, bool]:
-    """Returns as what an element is moved: name of a type, how many of them, whether it is the element's own.
+@functools.lru_cache
+def identity(dtype: DType) -> str:
+    """Returns a text that is the same for the same types on all ranks, whether the runtime has them or not.
 
-    >>> element(np.dtype("int32")), element(np.dtype("datetime64[s]"))
-    (('int32', 1, True), ('uint8', 8, False))
+    >>> identity(np.dtype([("a", "i4"), ("b", "M8[s]", 2)]))
+    '(a int32 at 0, b datetime64[s](2,) at 4) of 20 bytes'
+    """
+    if dtype.subdtype is not None:
+        return f"{identity(dtype.subdtype[0])}{dtype.subdtype[1]}"
+    if dtype.names is None:
+        return str(dtype)
+    fields = cast("Any", dtype).fields
+    parts = [f"{name} {identity(fields[name][0])} at {fields[name][1]}" for name in dtype.names]
+    return f"({', '.join(parts)}) of {dtype.itemsize} bytes"
+
+
+def element(spec: npt.DTypeLike) -> tuple[str, int, int]:
+    """Returns as what an element is moved: name of a type, how many of them, a number if it is not the element's own.
+
+    >>> element(np.dtype("int32")), element(np.dtype("V3"))
+    (('int32', 1, 0), ('uint8', 3, -1906037731))
     """
     dtype = movable(spec)
     units, name = moved(1, dtype)
-    return name, units, dtype in _NAMES
+    if dtype in _NAMES:
+        return name, units, 0
+    return name, units, -1 - (zlib.crc32(identity(dtype).encode()) & 0x7FFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)

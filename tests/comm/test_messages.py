@@ -137,13 +137,11 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
         comm.barrier()
         if comm.rank == 0:
             comm.send(np.ones(5), other, 6)
-            comm.send(np.zeros(7, "S1"), other, 7)
         else:
-            for tag, out in ((6, x), (7, np.zeros(4, "S8"))):
-                try:
-                    comm.recv(out, other, tag)
-                except gc3.UserError as problem:
-                    said.append(f"{problem.code} {problem.message}")
+            try:
+                comm.recv(x, other, 6)
+            except gc3.UserError as problem:
+                said.append(f"{problem.code} {problem.message}")
         assert comm.sendrecv(x, other, np.zeros(4)).count == 4
         return said
 
@@ -161,16 +159,24 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
     assert second[13].startswith("GC3-R026")
     assert "has sent 40 bytes with tag 6" in second[13]
     assert "receives at most 32" in second[13]
-    assert second[14].startswith("GC3-R001")
-    assert "no whole number of elements of 8 bytes" in second[14]
 
 
 @pytest.mark.parametrize("count", [2, 1_000_000])  # a copy in shared memory; one that stays with the sender
-@pytest.mark.parametrize("sent", [np.int32, np.int64, "S4"])
-def test_a_message_of_another_type_is_an_error_of_both_ranks(count: int, sent: Any) -> None:
+@pytest.mark.parametrize(
+    ("sent", "received", "names"),
+    [
+        (np.int32, np.float32, ("int32", "float32")),
+        (np.int64, np.float32, ("int64", "float32")),
+        ("S4", np.float32, ("a type that GC3 does not have", "float32")),
+        ("M8[s]", "M8[ns]", ("a type that GC3 does not have", "another type that GC3 does not have")),
+    ],
+)
+def test_a_message_of_another_type_is_an_error_of_both_ranks(
+    count: int, sent: Any, received: Any, names: tuple[str, str]
+) -> None:
     def body(comm: gc3.Communicator) -> list[str]:
         other = 1 - comm.rank
-        x, out = np.ones(count, sent), np.zeros(2 * count, np.float32)
+        x, out = np.ones(count, sent), np.zeros(2 * count, received)
         # As bytes, on purpose.
         if comm.rank == 0:
             comm.send(x.view(np.uint8), other)
@@ -194,9 +200,8 @@ def test_a_message_of_another_type_is_an_error_of_both_ranks(count: int, sent: A
         for text in said:
             assert text.startswith("GC3-R010")
             assert "rank 0 (process" in text
-            name = "a type that GC3 does not have" if sent == "S4" else np.dtype(sent).name
-            assert f"sends {name}, and rank 1 (process" in text
-            assert "receives float32" in text
+            assert f"sends {names[0]}, and rank 1 (process" in text
+            assert f"receives {names[1]}" in text
             assert "views of uint8 on both sides" in text
 
 

@@ -146,6 +146,7 @@ def test_every_survivor_of_a_random_kill_names_the_victim(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("what", "own", "others"),
     [
+        ("types", "GC3 does not have: float8_e4m3fnuz", "GC3 does not have: float8_e5m2fnuz"),
         slow("descriptions", "description of the group: of 1", "description of the group: of 1"),
         (
             "all_gather",

@@ -48,9 +48,11 @@ def descriptions() -> None:
     dist.new_group(range(SIZE), backend="gc3", group_desc=f"of {RANK}")
 
 
+own = torch.float8_e5m2fnuz if RANK else torch.float8_e4m3fnuz  # types that GC3 moves as bytes
 call = {
     "order": order,
     "descriptions": descriptions,
+    "types": lambda: dist.all_gather([torch.zeros(3).to(own)] * SIZE, torch.ones(3).to(own)),
     "all_gather": lambda: dist.all_gather([torch.zeros(3)] * SIZE, torch.ones(3 + RANK)),
     "two tensors": lambda: dist.reduce_scatter(torch.ones(2), [torch.ones(2)] * (SIZE + RANK)),
     "all_to_all_single": lambda: dist.all_to_all_single(torch.ones(2), torch.ones(2 + RANK), [1] * SIZE, None),

@@ -425,22 +425,20 @@ Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std:
   return make(std::move(core), selection(), adaptation_.options(), interrupted);
 }
 
-Status Communicator::describe(std::string_view text) {
-  core::CallRecord record{.kind = core::CallKind::named};
+Status Communicator::describe(std::string_view text, bool elements) {
+  GC3_CHECK(usable());
+  GC3_CHECK(core_->check_thread());
+  core::CallRecord record{.kind = core::CallKind::named, .root = elements ? 1U : 0U};
   const Digest digest = sha256(text);
   std::memcpy(&record.count, digest.data(), sizeof record.count);
-  return in_turn({}, [&] { return core_->note(record, text); });
+  return note(record, std::string(text));
 }
 
 void Communicator::refuse(const Diagnostic& problem) {
   if (error_info(problem.code).kind != ErrorKind::User || size() == 1 || !usable().ok() || !core_->check_thread().ok())
     return;
-  const core::CallRecord record{.kind = core::CallKind::refused, .count = static_cast<std::uint64_t>(problem.code)};
-  auto note = [this, record, text = problem.message] { return core_->note(record, text); };
-  if (busy())
-    progress_.start(std::move(note));
-  else
-    static_cast<void>(note());
+  static_cast<void>(
+      note({.kind = core::CallKind::refused, .count = static_cast<std::uint64_t>(problem.code)}, problem.message));
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,

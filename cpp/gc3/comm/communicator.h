@@ -21,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -155,8 +156,9 @@ class Communicator {
   std::vector<Adaptation::Learned> learned() const { return adaptation_.learned(); }
 
   // In the order of calls, so that ranks that differ learn it with their next call: what the caller knows of this
-  // communicator; an error in a call's arguments, for which the others wait.
-  Status describe(std::string_view text);
+  // communicator, or of the type of elements that its next call moves as bytes; an error in a call's arguments, for
+  // which the others wait.
+  Status describe(std::string_view text, bool elements = false);
   void refuse(const Diagnostic& problem);
 
   // Whether a started call has not finished yet.
@@ -215,6 +217,13 @@ class Communicator {
                                                     const Interrupted& interrupted);
   select::Selection selection() const;
   bool here() const;
+  // Says something in the order of calls, without a wait for those that were started.
+  Status note(const core::CallRecord& record, std::string text) {
+    auto said = [this, record, text = std::move(text)] { return core_->note(record, text); };
+    if (!busy()) return said();
+    progress_.start(std::move(said));
+    return {};
+  }
   // A call of a v-form whose checks have passed, which look at all blocks of all ranks; the same is often made again.
   struct Checked {
     VCall call;

@@ -22,6 +22,7 @@ struct Operand {
   model::DataType type = model::DataType::float32;  // of what is moved
   std::size_t units = 1;                            // of `type`, in an element
   bool known = true;                                // whether `type` is the type of the elements
+  std::uint32_t number = 0;                         // of another type, as in messages
   bool writable = false;
   int device = kHost;
 

@@ -398,6 +398,10 @@ class Operations:
         tensor = only(tensors, call)
         return contiguous(tensor) if call == "send" else Target([tensor]).memory[0]
 
+    def number_of(self, tensor: torch.Tensor) -> int:
+        """Returns the number of the type of contiguous memory in a message, if it is not the runtime's own."""
+        return datatypes.element(flat(tensor).dtype)[2]
+
     def wrong_size(self, source: int, count: int, tag: int, expected: int) -> str:
         """Returns the text of the error for a message of another size than the tensor that receives it."""
         return (

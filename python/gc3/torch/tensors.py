@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -88,6 +90,13 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     raise as_torch(errors.error("BadBuffer", wrong))
 
 
+@functools.cache
+def _bytes_of(dtype: torch.dtype) -> datatypes.DType:
+    """Returns a type of NumPy for elements that are only moved: that of ml_dtypes, or bytes with the type's name."""
+    name = str(dtype).removeprefix("torch.")
+    return np.dtype(getattr(ml_dtypes, name, [(name, f"V{dtype.itemsize}")]))
+
+
 def array(tensor: torch.Tensor) -> Array:
     """Returns the memory of a tensor that `contiguous` has returned, with one axis at least."""
     shared_as = _SHARED_AS.get(tensor.dtype)
@@ -96,8 +105,8 @@ def array(tensor: torch.Tensor) -> Array:
     else:
         try:
             found = tensor.numpy()
-        except TypeError:  # a type that NumPy does not have: its elements are bytes of no type
-            found = tensor.reshape(*tensor.shape, 1).view(torch.uint8).numpy().view(f"V{tensor.itemsize}")[..., 0]
+        except TypeError:  # a type that NumPy does not have
+            found = tensor.reshape(*tensor.shape, 1).view(torch.uint8).numpy().view(_bytes_of(tensor.dtype))[..., 0]
     return found.reshape(1) if found.ndim == 0 else found
 
 

@@ -28,7 +28,7 @@ std::string CallRecord::describe() const {
     case CallKind::learn:
       return "exchange of the times of calls";
     case CallKind::named:
-      return "description of the group";
+      return root == 0 ? "description of the group" : "elements of a type that GC3 does not have";
     case CallKind::refused:
       return "a call with wrong arguments";
     case CallKind::load:

@@ -11,7 +11,7 @@ namespace gc3::core {
 
 // v_form: a collective of blocks that differ in length; counts: the exchange of their lengths before it. many: several
 // calls of a collective in one; learn: the exchange of the times of earlier calls. named, refused: no calls, but what a
-// rank says, see Group::note.
+// rank says, see Group::note; named with a root: of the elements that its next call moves as bytes.
 enum class CallKind : std::uint8_t { collective, barrier, load, split, counts, v_form, many, learn, named, refused };
 
 struct CallRecord {

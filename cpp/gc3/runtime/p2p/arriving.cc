@@ -14,9 +14,11 @@ bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
   return (receive.peer == source || receive.peer == kAnySource) && (receive.tag == tag || receive.tag == kAnyTag);
 }
 
-std::string type_named(std::uint64_t type) {
-  if (type == 0 || type > model::kDataTypes.size()) return "a type that GC3 does not have";
-  return std::string(model::kDataTypes[type - 1].name);
+// `other`: that of the message, where it differs.
+std::string type_named(std::uint64_t type, std::uint64_t other = 1) {
+  const auto has = [](std::uint64_t t) { return t != 0 && t < kTypesInWord; };
+  if (type != 0 && type <= model::kDataTypes.size()) return std::string(model::kDataTypes[type - 1].name);
+  return has(other) ? "a type that GC3 does not have" : "another type that GC3 does not have";
 }
 
 }  // namespace
@@ -313,7 +315,8 @@ bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& req
   if (head.type != request.call.type) {
     Diagnostic reason(ErrorCode::CallsDiffer, "a message with tag " + std::to_string(head.tag) + ": " +
                                                   group_.who(source) + " sends " + type_named(head.type) + ", and " +
-                                                  group_.who(rank_) + " receives " + type_named(request.call.type));
+                                                  group_.who(rank_) + " receives " +
+                                                  type_named(request.call.type, head.type));
     reason.note("to move the bytes as they are, pass views of uint8 on both sides");
     fail(request, group_.give_up(reason));
     return false;

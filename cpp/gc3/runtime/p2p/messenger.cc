@@ -9,9 +9,11 @@
 namespace gc3::p2p {
 namespace {
 
-// What a message takes of the ring.
-std::uint64_t room_of(std::uint64_t bytes) {
-  return bytes <= kPayload ? length_of(bytes) : (bytes + kPayload - 1) / kPayload * length_of(kMostInRecord);
+// Whether a message is one record without a head.
+bool is_short(const Operation& call) { return call.bytes <= kPayload && call.type < kTypesInWord; }
+// What it takes of the ring, at most.
+std::uint64_t room_of(const Operation& call) {
+  return is_short(call) ? length_of(call.bytes) : (call.bytes / kPayload + 1) * length_of(kMostInRecord);
 }
 constexpr std::uint64_t kHeadRoom = length_of(sizeof(MessageHead));
 
@@ -132,7 +134,7 @@ void Messenger::begin_receive(Request& request) {
 // Sends a short message to another rank if nothing is in its way. Then no request is needed.
 bool Messenger::send_at_once(const Operation& call) {
   Outgoing& out = out_[call.peer];
-  if (!out.pipe.is_open() || !out.waiting.empty() || call.bytes > std::min(out.eager, kPayload)) return false;
+  if (!out.pipe.is_open() || !out.waiting.empty() || call.bytes > out.eager || !is_short(call)) return false;
   const std::uint64_t cost = cost_of(call.bytes);
   if (!out.pipe.afford(cost, kMostHeld) || !out.pipe.has_room(length_of(call.bytes))) return false;
   out.pipe.spend(cost);
@@ -162,12 +164,13 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
 bool Messenger::leave(Outgoing& out, Request& request) {
   const Operation& call = request.call;
   if (call.bytes <= out.eager && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
-    if (!out.pipe.has_room(room_of(call.bytes))) return false;
+    if (!out.pipe.has_room(room_of(call))) return false;
     out.pipe.spend(cost_of(call.bytes));
-    if (call.bytes <= kPayload) {
+    if (is_short(call)) {
       out.pipe.put(RecordKind::message, call.tag, call.data, call.bytes, call.type);
     } else {
-      out.pipe.put(RecordKind::first, {call.tag, 0, call.bytes, 0, call.type}, call.data, kPayload);
+      out.pipe.put(RecordKind::first, {call.tag, 0, call.bytes, 0, call.type}, call.data,
+                   std::min(call.bytes, kPayload));
       for (std::uint64_t sent = kPayload; sent < call.bytes; sent += kPayload) {
         out.pipe.put(RecordKind::more, call.tag, call.data + sent, std::min(call.bytes - sent, kPayload));
       }

@@ -53,12 +53,12 @@ class Messenger final : public core::Pending::Work {
   // From any thread. After a failure that concerns the group every later call fails for the same reason. `type`: of
   // Operation.
   Status send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag, const WaitLimits& limits = {},
-              std::uint8_t type = 0);
+              std::uint32_t type = 0);
   Result<Envelope> receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                           const WaitLimits& limits = {}, std::uint8_t type = 0);
+                           const WaitLimits& limits = {}, std::uint32_t type = 0);
   // The same of a message that may be of any length.
   Result<Whole> receive_whole(std::uint32_t source, std::int32_t tag, const WaitLimits& limits = {},
-                              std::uint8_t type = 0);
+                              std::uint32_t type = 0);
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
   Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 

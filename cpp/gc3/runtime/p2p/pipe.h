@@ -30,7 +30,7 @@ inline std::atomic_ref<std::uint64_t> word(std::uint64_t& of) { return std::atom
 enum class RecordKind : std::uint8_t {
   none,
   skip,     // the next record is at the beginning of the ring
-  message,  // a whole message; its tag and type are in the word
+  message,  // a whole message; its tag and type are in the word, where the type has room
   first,    // a head, and the beginning of a message
   more,     // the next part of it, in the records that follow
   offer,    // a head: a message in the sender's memory
@@ -69,6 +69,7 @@ struct alignas(64) Slot {
 };
 
 // The word of a record. Five bits of it are the type of a `message`: no record has 2^19 bytes.
+inline constexpr std::uint32_t kTypesInWord = 32;
 inline constexpr std::uint64_t word_of(RecordKind kind, std::int32_t tag, std::uint64_t bytes, std::uint64_t type = 0) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(tag)) << 32U | type << 27U | bytes << 8U |
          static_cast<std::uint64_t>(kind);

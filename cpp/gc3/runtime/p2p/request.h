@@ -15,6 +15,7 @@
 #include "gc3/base/result.h"
 #include "gc3/model/types.h"
 #include "gc3/runtime/core/waiting/wait_policy.h"
+#include "gc3/runtime/p2p/pipe.h"
 
 namespace gc3::p2p {
 
@@ -28,20 +29,21 @@ struct Operation {
   std::uint64_t bytes = 0;       // of a receive: at most so many
   std::uint32_t peer = 0;        // or kAnySource
   std::int32_t tag = 0;          // 0 or more, or kAnyTag
-  std::uint8_t type = 0;         // of the elements, as type_of() gives it
+  std::uint32_t type = 0;        // of the elements, see type_of()
   bool whole = false;            // of a receive: its message gets memory when it has come, as much as it needs
 };
 
-// 0 is a type that the engine does not have.
-inline std::uint8_t type_of(model::DataType type) { return static_cast<std::uint8_t>(1 + static_cast<int>(type)); }
-static_assert(model::kDataTypes.size() < 32, "the word of a record has five bits for it");
+// Types that the engine does not have have numbers that do not fit into the word of a record, which the caller makes of
+// their names; 0 is one without a name.
+inline std::uint32_t type_of(model::DataType type) { return 1 + static_cast<std::uint32_t>(type); }
+static_assert(model::kDataTypes.size() < kTypesInWord - 1);
 
 inline Operation send_of(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
-                         std::uint8_t type = 0) {
+                         std::uint32_t type = 0) {
   return {Operation::Kind::send, static_cast<std::uint8_t*>(const_cast<void*>(data)), bytes, to, tag, type};
 }
 inline Operation receive_of(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                            std::uint8_t type = 0) {
+                            std::uint32_t type = 0) {
   return {Operation::Kind::receive, static_cast<std::uint8_t*>(data), bytes, source, tag, type};
 }
 

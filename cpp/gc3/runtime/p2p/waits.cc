@@ -98,7 +98,7 @@ class Messenger::Watch : public core::Waiter::Check {
 Messenger::~Messenger() { close(); }
 
 Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
-                       const WaitLimits& limits, std::uint8_t type) {
+                       const WaitLimits& limits, std::uint32_t type) {
   const Operation operation = send_of(data, bytes, to, tag, type);
   Envelope sent;
   if (at_once(operation, sent)) return {};
@@ -115,7 +115,7 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
 }
 
 Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32_t source, std::int32_t tag,
-                                    const WaitLimits& limits, std::uint8_t type) {
+                                    const WaitLimits& limits, std::uint32_t type) {
   const Operation operation = receive_of(data, bytes, source, tag, type);
   Envelope got;
   if (at_once(operation, got)) return got;
@@ -141,7 +141,7 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
 }
 
 Result<Whole> Messenger::receive_whole(std::uint32_t source, std::int32_t tag, const WaitLimits& limits,
-                                       std::uint8_t type) {
+                                       std::uint32_t type) {
   Operation operation = receive_of(nullptr, 0, source, tag, type);
   operation.whole = true;
   GC3_CHECK(check(operation));

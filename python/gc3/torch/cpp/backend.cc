@@ -446,15 +446,18 @@ class Backend : public c10d::Backend {
   }
   WorkPtr message(OpType type, const char* name, Tensors& tensors, int peer, int tag) {
     Tensor memory;
+    std::int32_t number = 0;  // of a type that the engine does not have
     if (tensors.size() == 1 && is_plain(tensors[0])) {
       memory = tensors[0];
     } else {
       const py::gil_scoped_acquire acquire;
       memory = operations_->attr("memory_of")(tensors, name).cast<Tensor>();
+      number = operations_->attr("number_of")(memory).cast<std::int32_t>();
     }
+    if (number == 0) number = numbers_.type(memory);
     const std::string title = at::hasCallbacks() ? name_ + ":" + name : std::string();
     return c10::make_intrusive<Message>(caller_, rank_, type, title.empty() ? nullptr : title.c_str(), tensors[0],
-                                        memory, numbers_.type(memory), peer, tag, wrong_size_);
+                                        memory, number, peer, tag, wrong_size_);
   }
   void stop() {
     if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {

@@ -86,8 +86,8 @@ typedef struct gc3_calls {
                        const gc3_errors* errors);
   gc3_outcome (*barrier)(void* comm, int waits_here, const gc3_errors* errors);
   // Starts to send to a rank, or to receive from it; peer and tag -1 of a receive: any. `type`: the number of that
-  // of the elements, or -1 for one without a number. Null: it failed. The buffer belongs to the message until it is
-  // done.
+  // of the elements; for one that the engine does not have, a negative number that is its own. Null: it failed. The
+  // buffer belongs to the message until it is done.
   gc3_message* (*start)(void* comm, int sends, void* data, uint64_t bytes, int32_t type, int64_t peer, int32_t tag,
                         const gc3_errors* errors);
   int (*test)(void* comm, gc3_message* message);  // whether it is done, successfully or not
