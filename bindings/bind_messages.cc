@@ -118,14 +118,13 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
                 d.element());
 }
 
-// The bytes of a message of any length.
+// The bytes of an object, of any length.
 nb::tuple recv_whole(const Joined& joined, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
   Messenger& messages = messages_of(joined.body());
   const p2p::WaitLimits limits = limits_of(timeout);
   const std::uint32_t from = rank_of(joined.body(), source, true);
   const std::int32_t with = tag_of(tag, true);
-  const std::uint32_t type = p2p::type_of(model::DataType::uint8);
-  p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, type); });
+  p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, p2p::kObject); });
   std::uint8_t* const at = message.data.release();
   const nb::capsule owner(at, [](void* held) noexcept { delete[] static_cast<std::uint8_t*>(held); });
   return nb::make_tuple(got_of(message.got, 1),

@@ -22,6 +22,7 @@ DType: TypeAlias = "np.dtype[Any]"
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
 # The operations that need only a name; premulsum also needs a factor.
 OPS = tuple(op.name for op in _core.reduce_ops() if op.name != "premulsum")
+OBJECT: DType = np.dtype([("gc3 object", "u1")])  # of the bytes of a pickled object that is sent
 PROTOCOLS = ("Simple", "LL", "LL128", "Pull", "Copy")
 FORMATS = PROTOCOLS[:3]  # of messages; what is pulled or copied has the first
 
@@ -122,14 +123,16 @@ def identity(dtype: DType) -> str:
 def element(spec: npt.DTypeLike) -> tuple[str, int, int]:
     """Returns as what an element is moved: name of a type, how many of them, a number if it is not the element's own.
 
-    >>> element(np.dtype("int32")), element(np.dtype("V3"))
-    (('int32', 1, 0), ('uint8', 3, -1906037731))
+    The numbers of types are negative; that of `OBJECT` is kObject of the core.
+
+    >>> element(np.dtype("int32")), element(OBJECT)
+    (('int32', 1, 0), ('uint8', 1, 31))
     """
     dtype = movable(spec)
     units, name = moved(1, dtype)
     if dtype in _NAMES:
         return name, units, 0
-    return name, units, -1 - (zlib.crc32(identity(dtype).encode()) & 0x7FFFFFFF)
+    return name, units, 31 if dtype == OBJECT else -1 - (zlib.crc32(identity(dtype).encode()) & 0x7FFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)

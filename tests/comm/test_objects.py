@@ -72,15 +72,26 @@ def test_threads_of_one_tag_send_and_receive_whole_objects() -> None:
 
         with futures.ThreadPoolExecutor(4) as threads:
             found = sorted(number for moved in threads.map(move, range(4)) for number in moved)
-        if comm.rank == 0:
-            comm.send(np.zeros(1, np.uint8), 1, tag=4)
-        else:
-            with pytest.raises(gc3.UserError, match=r"GC3-R023 .* rank 0 with tag 4 is none of send_object"):
-                comm.recv_object(0)
         return found
 
     first, second = gc3.spawn(body, 2)
     assert first == second == [(thread, turn) for thread in range(4) for turn in range(50)]
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_an_object_is_no_array_of_bytes(as_object: bool) -> None:
+    def body(comm: gc3.Communicator) -> str:
+        if comm.rank == 0:
+            comm.send_object("an object", 1) if as_object else comm.send(np.zeros(1000, np.uint8), 1)
+        receive = (lambda: comm.recv(np.empty(1000, np.uint8))) if as_object else comm.recv_object
+        with pytest.raises(gc3.CommError, match="GC3-R010") as found:
+            receive() if comm.rank > 0 else comm.barrier()
+        return str(found.value)
+
+    sent, received = ("an object", "uint8") if as_object else ("uint8", "an object")
+    for text in gc3.spawn(body, 2):
+        assert f"sends {sent}, and rank 1 (process" in text, text
+        assert f"receives {received}\n" in text, text
 
 
 def test_what_mpi_has_and_gc3_has_not() -> None:

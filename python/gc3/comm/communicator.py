@@ -437,7 +437,7 @@ class Communicator(VForms):
         arrays.check_alike(given, result)
         typed = given if given is not None else result
         found = datatypes.movable(typed.dtype if typed is not None else "float32" if dtype is None else dtype)
-        if datatypes.element(found)[2] and collectives.reduces(model):
+        if (unknown := datatypes.element(found)[2]) and collectives.reduces(model):
             datatypes.dtype(found)  # raises the error that lists the types that can be reduced
         if dtype is not None and datatypes.movable(dtype) != found:
             raise errors.error("BadBuffer", f"an array is of {found}, but dtype is {dtype}")
@@ -454,7 +454,7 @@ class Communicator(VForms):
         bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
         how = operation(op, model, bound.dtype, self.rank)
         ready = self._prepared[program] = self._joined.prepare(program.core)
-        if datatypes.element(found)[2]:
+        if unknown:
             self._joined.describe(datatypes.identity(found), elements=True)
         self._joined.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
         return bound.finish()[0]
@@ -465,8 +465,7 @@ class Communicator(VForms):
 
     def _exchange(self, own: bytes) -> list[bytes]:
         """Returns the bytes that all ranks give at the same point of their calls; all have the same length."""
-        everyone = self.all_gather(np.frombuffer(own, np.uint8))
-        return [part.tobytes() for part in np.split(everyone, self.size)]
+        return [part.tobytes() for part in np.split(self.all_gather(np.frombuffer(own, np.uint8)), self.size)]
 
 
 def seconds(timeout: Any) -> float:

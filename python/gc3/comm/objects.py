@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from gc3 import _core, errors
+from gc3 import _core, datatypes, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gc3.datatypes import Array
 
-_MARK = b"gc3 obj."  # begins the message of an object to one rank
 _FAILED = -1  # instead of a length: there is no object
 _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
 
-def pickled(obj: Any, mark: bytes = b"") -> bytes:
-    """Returns the pickle of `obj`, after `mark`: functions and classes of a script or a notebook are in it by value."""
+def pickled(obj: Any) -> bytes:
+    """Returns the pickle of `obj`: functions and classes of a script or a notebook are in it by value."""
     file = io.BytesIO()
-    file.write(mark)
     _Pickler(file).dump(obj)  # pyright: ignore[reportUnknownMemberType]
     return file.getvalue()
 
@@ -59,11 +57,11 @@ class _Pickler(cloudpickle.Pickler):
 class _Pickled:
     """An object as bytes, or the reason why it cannot be pickled."""
 
-    def __init__(self, obj: Any, mark: bytes = b"") -> None:
+    def __init__(self, obj: Any) -> None:
         self.bytes = np.empty(0, np.uint8)
         self.problem = ""
         try:
-            self.bytes = np.frombuffer(pickled(obj, mark), np.uint8)
+            self.bytes = np.frombuffer(pickled(obj), np.uint8)
         except Exception as problem:
             self.problem = f"{type(obj).__name__}: {problem}"
 
@@ -117,18 +115,15 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
 
 def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float | None) -> None:
     """Implements `Communicator.send_object`. It is one message, so that threads may take each other's whole objects."""
-    own = _Pickled(obj, _MARK)
+    own = _Pickled(obj)
     _agreed(_lengths([own], 1), [own], [comm.rank])
-    comm.send(own.bytes, to, tag, timeout)
+    comm.send(np.frombuffer(own.bytes, datatypes.OBJECT), to, tag, timeout)
 
 
 def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout: float | None) -> Any:
     """Implements `Communicator.recv_object`."""
     got, part = _core.Joined.of(comm).recv_whole(source, tag, timeout)
-    if part[: len(_MARK)].tobytes() != _MARK:
-        what = f"the message of rank {got.source} with tag {got.tag} is none of send_object"
-        raise errors.error("BadObject", what)
-    return _read(comm, part[len(_MARK) :], got.source)
+    return _read(comm, part, got.source)
 
 
 def _lengths(own: Sequence[_Pickled], number: int) -> Array:

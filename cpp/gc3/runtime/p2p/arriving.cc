@@ -15,8 +15,9 @@ bool suits(const Operation& receive, std::uint32_t source, std::int32_t tag) {
 }
 
 // `other`: that of the message, where it differs.
-std::string type_named(std::uint64_t type, std::uint64_t other = 1) {
+std::string type_named(std::uint64_t type, std::uint64_t other = kObject) {
   const auto has = [](std::uint64_t t) { return t != 0 && t < kTypesInWord; };
+  if (type == kObject) return "an object";
   if (type != 0 && type <= model::kDataTypes.size()) return std::string(model::kDataTypes[type - 1].name);
   return has(other) ? "a type that GC3 does not have" : "another type that GC3 does not have";
 }
@@ -317,7 +318,9 @@ bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& req
                                                   group_.who(source) + " sends " + type_named(head.type) + ", and " +
                                                   group_.who(rank_) + " receives " +
                                                   type_named(request.call.type, head.type));
-    reason.note("to move the bytes as they are, pass views of uint8 on both sides");
+    if (head.type != kObject && request.call.type != kObject) {
+      reason.note("to move the bytes as they are, pass views of uint8 on both sides");
+    }
     fail(request, group_.give_up(reason));
     return false;
   }

@@ -33,10 +33,11 @@ struct Operation {
   bool whole = false;            // of a receive: its message gets memory when it has come, as much as it needs
 };
 
-// Types that the engine does not have have numbers that do not fit into the word of a record, which the caller makes of
-// their names; 0 is one without a name.
+// A pickled object has kObject, as in gc3.datatypes. Types that the engine does not have have numbers that do not fit
+// into the word of a record, which the caller makes of their names; 0 is one without a name.
+inline constexpr std::uint32_t kObject = kTypesInWord - 1;
 inline std::uint32_t type_of(model::DataType type) { return 1 + static_cast<std::uint32_t>(type); }
-static_assert(model::kDataTypes.size() < kTypesInWord - 1);
+static_assert(model::kDataTypes.size() < kObject);
 
 inline Operation send_of(const void* data, std::uint64_t bytes, std::uint32_t to, std::int32_t tag,
                          std::uint32_t type = 0) {
