@@ -1261,9 +1261,10 @@ class Joined:
     def group_of(self, ranks: Sequence[int], name: str, timeout: float | None, place: str) -> Joined:
         """Collective among `ranks` only: a communicator of these ranks."""
 
-    def describe(self, text: str) -> None:
+    def describe(self, text: str, elements: bool = False) -> None:
         """
-        In the order of calls: ranks whose texts differ learn it with their next call.
+        In the order of calls: ranks whose texts differ learn it with their next call. `elements`: the text is the
+        type of its elements, which are moved as bytes.
         """
 
     def refuse(self, problem: Diagnostic) -> None:

@@ -31,12 +31,18 @@ def test_a_type_that_gc3_does_not_have_is_not_another_one(types: tuple[str, str]
     def body(comm: gc3.Communicator) -> list[str]:
         x = np.zeros(4, types[comm.rank])
         said: list[str] = []
+
+        def together(group: gc3.Communicator) -> None:
+            with group.coalesce() as calls:
+                calls.all_gather(np.zeros(1))
+                calls.all_gather(x)
+
         for i, call in enumerate(
             (
                 lambda group: group.all_gather(x),
                 lambda group: group.broadcast(x),
                 lambda group: group.gather_async(x).wait(),
-                lambda group: group.all_gather_many([np.zeros(1), x]),
+                together,
                 lambda group: group.all_gather_v(x, [len(x)] * 2),
                 lambda group: group.run(program, x),
             )
