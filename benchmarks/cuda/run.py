@@ -185,9 +185,8 @@ def copies(sizes: list[int], clock: Clock) -> dict[str, Any]:
     found: dict[str, Any] = {"ranks": ranks, "devices": devices}
     for name, protocol in itertools.product(("direct_allgather", "direct_alltoall"), ("Simple", "Copy")):
         command = [sys.executable, "-m", "gc3", "bench", f"{name}:R={ranks},protocol={protocol}", "--json"]
-        command += ["--engine", f"cuda:devices={'+'.join(map(str, range(devices)))}"]
-        # The host checks the results, for seconds from 64 MiB on.
-        command += ["-b", str(max(sizes[0], 64 * KIB)), "-e", str(min(sizes[-1], 64 * MIB)), "-f", "16"]
+        command += ["--engine", f"cuda:devices={'+'.join(map(str, range(devices)))}", "-f", "16"]
+        command += ["-b", str(max(sizes[0], 64 * KIB)), "-e", str(min(sizes[-1], 64 * MIB))]  # the host checks them
         status, said, problem = execute(command, clock)
         rows = json.loads(said) if status == 0 else {"failed": (said + problem).strip()[-2000:]}
         found[f"{name} {protocol}"] = {"said": problem.strip()[-200:], "times": rows}
@@ -263,18 +262,8 @@ def tests(clock: Clock) -> dict[str, Any]:
     workers = ["-p", "xdist.plugin", "-n", str(WORKERS)] if importlib.util.find_spec("xdist") else []
     found: dict[str, Any] = {"ok": True}
     for names, extra in ((TESTS_ALONE, []), (TESTS_TOGETHER, workers)):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-m",
-            "gpu",
-            "--durations=10",
-            "--timeout=100",
-            *plugins,
-            *extra,
-            *(f"tests/cuda/{name}" for name in names),
-        ]
+        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--durations=10", "--timeout=100", *plugins, *extra]
+        command += [f"tests/cuda/{name}" for name in names]
         status, said, problem = execute(command, clock, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
         print(said, problem[-1000:], flush=True)
         found["ok"] = found["ok"] and status == 0
