@@ -85,6 +85,13 @@ inline Reduction parse_reduction(std::string_view type, const Operation& asked =
   return made;
 }
 
+// A whole number; -1, which none is, for anything else. An array has __index__ too, which raises.
+inline std::int64_t whole_number(nanobind::handle given) {
+  const Py_ssize_t found = PyIndex_Check(given.ptr()) != 0 ? PyNumber_AsSsize_t(given.ptr(), nullptr) : -1;  // clipped
+  if (found == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
+  return found;
+}
+
 inline void check_size(const char* which, std::uint32_t rank, std::size_t given, std::size_t wanted) {
   if (given == wanted) return;
   throw DiagnosticError({ErrorCode::BadBuffer, "the " + std::string(which) + " of rank " + std::to_string(rank) +

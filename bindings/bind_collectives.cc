@@ -167,9 +167,9 @@ class Coalesced {
     return results;
   }
   Handle start(nb::handle done) {
+    comm::Communicator::Done notify = when_done(done);
     const auto [calls, arrays, results] = told_and_taken();
     Handle handle{owner_, {}, results};
-    comm::Communicator::Done notify = when_done(done);
     handle.done = without_gil([&] { return face().body().start(std::span<const Call>(calls), std::move(notify)); });
     face().keep(handle.done, arrays);
     return handle;

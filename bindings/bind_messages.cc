@@ -48,11 +48,8 @@ Messenger& messages_of(const comm::Communicator& comm) { return *unwrap(comm.mes
 // A whole number from 0 on, or `any` for None.
 std::int64_t number(nb::handle given, std::int64_t most, std::int64_t any, ErrorId code, const std::string& what) {
   if (given.is_none() && any >= -1) return any;
-  if (PyIndex_Check(given.ptr()) != 0) {
-    const Py_ssize_t found = PyNumber_AsSsize_t(given.ptr(), nullptr);  // clipped
-    if (found == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (found >= 0 && found <= most) return found;
-  }
+  const std::int64_t found = whole_number(given);
+  if (found >= 0 && found <= most) return found;
   throw DiagnosticError(
       {code, what + " " + nb::repr(given).c_str() + "; expected a whole number from 0 to " + std::to_string(most)});
 }
@@ -151,8 +148,7 @@ nb::list run(const Joined& joined, const std::vector<nb::tuple>& operations, con
 
 std::function<void(const p2p::Request&)> notifier(nb::handle done) {
   if (done.is_none()) return {};
-  if (PyCallable_Check(done.ptr()) == 0) throw nb::next_overload();  // there is none: the call does not fit
-  return [call = without_interpreter(done)](const p2p::Request&) { call(); };
+  return [call = when_done(done)](const p2p::Request&) { call({}); };
 }
 
 Transfer start_transfer(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {

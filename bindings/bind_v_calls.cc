@@ -153,9 +153,8 @@ std::pair<Blocks, Blocks> read_blocks(model::CollectiveKind kind, std::uint32_t 
 }
 
 nb::object start_v(nb::pointer_and_handle<Face> owner, comm::VCall call, nb::object value, nb::object arrays,
-                   nb::handle done) {
+                   comm::Communicator::Done notify) {
   Handle handle{nb::borrow(owner.h), {}, std::move(value)};
-  comm::Communicator::Done notify = when_done(done);
   handle.done = without_gil([&] { return owner.p->body().start(std::move(call), std::move(notify)); });
   owner.p->keep(handle.done, std::move(arrays));
   return nb::cast(std::move(handle));
@@ -164,6 +163,7 @@ nb::object start_v(nb::pointer_and_handle<Face> owner, comm::VCall call, nb::obj
 nb::object make_v(nb::pointer_and_handle<Face> owner, std::string_view name, const Arguments& of, bool later,
                   nb::handle done) {
   comm::Communicator& comm = owner.p->body();
+  comm::Communicator::Done notify = when_done(done);  // before any exchange
   unwrap(core::check_timeout(of.timeout));
   comm::VCall call;
   call.kind = unwrap(model::parse_collective(name));
@@ -197,15 +197,14 @@ nb::object make_v(nb::pointer_and_handle<Face> owner, std::string_view name, con
   if (model::is_rooted(call.kind)) copy_apart(given, result);  // only the root would know that it is in place
   unwrap(comm::complete(call, collective, comm.rank(), known, all, given.place(), result.place()));
   nb::object value = value_of(result, rows, split);
-  if (later) return start_v(owner, std::move(call), std::move(value), keep(given, result), done);
+  if (later) return start_v(owner, std::move(call), std::move(value), keep(given, result), std::move(notify));
   without_gil([&] { return comm.run(call, interrupted); });
   return value;
 }
 
 // A number of rows, or none for anything else.
 std::optional<std::uint64_t> rows_in(nb::handle given) {
-  const Py_ssize_t number = PyIndex_Check(given.ptr()) != 0 ? PyNumber_AsSsize_t(given.ptr(), nullptr) : -1;  // clipped
-  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+  const std::int64_t number = whole_number(given);
   if (number < 0 || static_cast<std::uint64_t>(number) > comm::kMostBytes) return {};
   return static_cast<std::uint64_t>(number);
 }

@@ -4,10 +4,10 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
-#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -104,25 +104,26 @@ auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
   }
 }
 
-// A function of Python that a thread without the interpreter may call and drop.
-inline std::function<void()> without_interpreter(nanobind::handle function) {
+// A user's function of no arguments, which a thread without the interpreter may call and drop; none for None.
+inline comm::Communicator::Done when_done(nanobind::handle done) {
+  if (done.is_none()) return {};
+  if (PyCallable_Check(done.ptr()) == 0) throw nanobind::next_overload();  // there is none: the call does not fit
+  const nanobind::object why = nanobind::module_::import_("gc3.support.public").attr("misfit")(done);
+  if (nanobind::len(why) != 0) {
+    throw DiagnosticError(
+        {ErrorCode::BadArgument, std::string("done is called without arguments: ") + nanobind::str(why).c_str()});
+  }
   const auto drop = [](PyObject* held) {
     const nanobind::gil_scoped_acquire acquire;
     Py_DECREF(held);
   };
-  const std::shared_ptr<PyObject> held(nanobind::borrow(function).release().ptr(), drop);
-  return [held] {
+  const std::shared_ptr<PyObject> held(nanobind::borrow(done).release().ptr(), drop);
+  return [held](const Status&) {
     const nanobind::gil_scoped_acquire acquire;
     PyObject* const result = PyObject_CallNoArgs(held.get());
     if (result == nullptr) PyErr_WriteUnraisable(held.get());
     Py_XDECREF(result);
   };
-}
-
-inline comm::Communicator::Done when_done(nanobind::handle done) {
-  if (done.is_none()) return {};
-  if (PyCallable_Check(done.ptr()) == 0) throw nanobind::next_overload();  // there is none: the call does not fit
-  return [call = without_interpreter(done)](const Status&) { call(); };
 }
 
 // The counts that a caller gives for blocks of lengths of their own; none for None. `what` they are called.

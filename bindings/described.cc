@@ -132,13 +132,11 @@ void check_types(const Operand& given, const Operand& result) {
 }
 
 std::uint32_t root_rank(nb::handle root, std::uint32_t size) {
-  if (PyIndex_Check(root.ptr()) != 0) {
-    const Py_ssize_t given = PyNumber_AsSsize_t(root.ptr(), nullptr);  // clipped
-    if (given >= 0 && given < static_cast<Py_ssize_t>(size)) return static_cast<std::uint32_t>(given);
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  }
-  throw DiagnosticError({ErrorCode::RankOutOfRange,
-                         "root " + std::string(nb::repr(root).c_str()) + " of " + std::to_string(size) + " ranks"});
+  const std::int64_t given = whole_number(root);
+  if (given >= 0 && given < std::int64_t{size}) return static_cast<std::uint32_t>(given);
+  throw DiagnosticError({ErrorCode::RankOutOfRange, "root=" + std::string(nb::repr(root).c_str()) +
+                                                        "; expected a whole number from 0 to " +
+                                                        std::to_string(size - 1)});
 }
 
 Lists lists_of(const Method& method, bool is_waited_for) {

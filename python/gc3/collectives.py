@@ -285,7 +285,7 @@ def custom(
     except errors.UserError as problem:
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
-        if caller is None or caller.f_globals.get("__package__", "").partition(".")[0] == __package__:
+        if caller is None or str(caller.f_globals.get("__package__")).partition(".")[0] == __package__:
             raise
         raise errors.placed(problem, caller.f_code.co_filename, caller.f_lineno) from None
 
@@ -386,7 +386,15 @@ def _bad(name: str, why: str) -> errors.Gc3Error:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, SupportsIndex) and 0 <= operator.index(value) < 1 << 32
+    return _is_whole(value) and 0 <= operator.index(cast("SupportsIndex", value)) < 1 << 32
+
+
+def _is_whole(value: object) -> bool:
+    try:
+        operator.index(cast("SupportsIndex", value))
+    except TypeError:  # also of an array, which has __index__
+        return False
+    return True
 
 
 def _is_place(value: object) -> bool:
@@ -400,7 +408,7 @@ def _is_chunk(value: object) -> bool:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return False
     parts = cast("Sequence[object]", value)
-    return len(parts) == 2 and all(isinstance(part, SupportsIndex) for part in parts)  # noqa: PLR2004
+    return len(parts) == 2 and all(_is_whole(part) for part in parts)  # noqa: PLR2004
 
 
 def _terms(name: str, rank: int, index: int, wanted: Expected) -> list[InputChunk]:

@@ -51,14 +51,22 @@ MISTAKES: list[tuple[Callable[[Any], object], str, str]] = [
     (lambda c: c.all_reduce(MASKED), "GC3-R001", "mask would be lost"),
     (lambda c: c.all_reduce(np.ones(2), out=MASKED), "GC3-R001", "mask would be lost"),
     (lambda c: c.all_reduce(HUGE), "GC3-R006", "Unable to allocate"),
-    (lambda c: c.broadcast(np.ones(1), root=0.5), "GC3-L007", "root 0.5 of 1 ranks"),
-    (lambda c: c.reduce(np.ones(1), root="0"), "GC3-L007", "root '0' of 1 ranks"),
+    (lambda c: c.broadcast(np.ones(1), root=0.5), "GC3-L007", "root=0.5; expected a whole number from 0 to 0"),
+    (lambda c: c.reduce(np.ones(1), root="0"), "GC3-L007", "root='0'"),
     (lambda c: c.split("red"), "GC3-L017", "color='red'"),
     (lambda c: c.split(-1), "GC3-L017", "color=-1"),
     (lambda c: c.split(0, 2**64), "GC3-L017", "key=18446744073709551616"),
     (lambda c: c.explain("gossip", 3), "GC3-M001", "gossip"),
     (lambda c: c.explain("allreduce", 1.5), "GC3-L017", "count=1.5"),
-    (lambda c: c.explain("broadcast", 1, root=1), "GC3-L007", "root 1 of 1 ranks"),
+    (lambda c: c.explain("broadcast", 1, root=1), "GC3-L007", "root=1"),
+    # An array has __index__, which raises.
+    (lambda c: c.reduce(np.ones(1), root=READ_ONLY), "GC3-L007", "root=array("),
+    (lambda c: c.explain("broadcast", 1, root=READ_ONLY), "GC3-L007", "root=array("),
+    (lambda c: c.broadcast_object(1, root=READ_ONLY), "GC3-L007", "root=array("),
+    (lambda c: c.scatter_object([1], root="0"), "GC3-L007", "root='0'"),
+    (lambda c: c.send_object(1, READ_ONLY), "GC3-L007", "to array("),
+    (lambda c: c.recv_object(READ_ONLY), "GC3-L007", "source array("),
+    (lambda c: c.recv_object(0, READ_ONLY), "GC3-L017", "tag array("),
     (lambda c: c.load(7), "GC3-L017", "7 is not a program"),
     (lambda c: c.load("x.gc3", min_size=2, max_size=1), "GC3-L017", "max_size=1"),
     (lambda c: c.run("x.gc3", [1.0]), "GC3-L017", "'x.gc3' is not a program"),
@@ -151,6 +159,16 @@ def test_mistakes_of_asynchronous_calls_are_reported_at_once(comm: Any) -> None:
     ):
         with pytest.raises(errors.UserError):
             start()
+    for done in (lambda handle: handle, errors.shown, [].append):  # of one argument
+        for start in (
+            lambda: comm.all_reduce_async([1.0], done=done),  # noqa: B023 - called here
+            lambda: comm.all_gather_v_async([1.0], done=done),  # noqa: B023 - called here
+            lambda: comm.coalesce().start(done),  # noqa: B023 - called here
+            lambda: comm.isend([1.0], 0, done=done),  # noqa: B023 - called here
+            lambda: comm.irecv(np.ones(1), done=done),  # noqa: B023 - called here
+        ):
+            with pytest.raises(errors.UserError, match=r"GC3-L017 .*: done is called without arguments: "):
+                start()
     with pytest.raises(errors.UserError, match="missing a required argument: 'x'"):
         comm.all_reduce()
     with pytest.raises(errors.UserError, match="given int, list"):
@@ -239,6 +257,8 @@ CALLS: dict[str, Callable[[Any, bool], object]] = {
     "started counts": lambda c, wrong: c.all_gather_v_async(np.ones(1), [2, 2] if wrong else [1, 1]).wait(),
     "parts": lambda c, wrong: c.reduce_scatter_v(np.ones(2), None if wrong else [1, 1]),
     "a v root": lambda c, wrong: c.gather_v(np.ones(2), 7 if wrong else 0),
+    "what it calls": lambda c, wrong: c.all_reduce_async(np.ones(2), done=print if not wrong else lambda x: x).wait(),
+    "the root of an object": lambda c, wrong: c.broadcast_object(1, np.arange(2) if wrong else 0),
     "a time-out": lambda c, wrong: c.barrier(-1.0 if wrong else None),
     "a color": lambda c, wrong: c.split("red" if wrong else 0),
     "a program": lambda c, wrong: c.run(3, np.ones(2)) if wrong else c.all_reduce(np.ones(2)),

@@ -107,7 +107,10 @@ def test_custom_alias_both_ways() -> None:
         ({"inputs": [1], "outputs": [1], "expect": {}, "alias": lambda a, b: a + b}, "of rank: missing a required"),
     ],
 )
-def test_custom_mistakes_are_reported(arguments: dict[str, object], message: str) -> None:
+def test_custom_mistakes_are_reported(
+    arguments: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "__package__", None)  # as in a script
     with pytest.raises(UserError, match=message) as caught:
         custom("mine", **arguments)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.file) == ("GC3-M001", __file__)

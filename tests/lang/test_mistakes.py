@@ -232,6 +232,8 @@ def test_bad_arguments_of_verify(changes: dict[str, Any]) -> None:
     [
         {"inputs": ["a"]},
         {"inputs": [2**40]},
+        {"inputs": [np.arange(2)]},
+        {"expect": {(0, 0): (np.arange(2), 0)}},
         {"expect": {0: (0, 0)}},
         {"expect": {(0, 0): 5}},
         {"expect": None},

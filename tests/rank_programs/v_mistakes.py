@@ -51,7 +51,7 @@ with gc3.init() as comm:
         (lambda: comm.reduce_scatter_v(x), "give counts, or x as a list"),
         (lambda: comm.reduce_scatter_v(x, [3] * SIZE, op="band"), "GC3-M003"),
         (lambda: comm.reduce_scatter_v(x, [3] * SIZE, op=gc3.PreMulSum(2.0)), "multiply the input before the call"),
-        (lambda: comm.gather_v(x, root=SIZE), f"root {SIZE} of {SIZE} ranks"),
+        (lambda: comm.gather_v(x, root=SIZE), f"root={SIZE}; expected a whole number from 0 to"),
         (lambda: comm.all_gather_v(x, [len(x)] * SIZE, out=np.empty(len(x) * SIZE, int)), "out is of int64"),
         (lambda: comm.all_gather_v(x, [len(x) + 1] * SIZE), "rows for counts of"),
     ):

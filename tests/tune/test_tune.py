@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -120,6 +121,9 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     # So does one that looked at a single size.
     (only,) = ranges(points[:1], sizes[:1])
     assert (only.first, only.end) == (724, 1448)
+    for wrong in ("", "a", [], [2, 1], [-1], [np.ones(2)]):
+        with pytest.raises(errors.UserError, match=r"GC3-L017 bad argument: (sizes?=|ranges\(\): sizes is 'a')"):
+            ranges([], wrong)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import operator
 import os
 import sys
 import weakref
@@ -140,7 +139,7 @@ class Communicator(VForms):
             gc3.UserError: `obj` cannot be pickled, or its copy cannot be made here. The communicator stays usable.
             gc3.CommError: The root could not pickle it, or a rank is of another user.
         """
-        return objects.broadcast(self, obj, root)
+        return objects.broadcast(self, obj, self._root(root))
 
     @of_all_ranks
     def all_gather_object(self, obj: Any) -> list[Any]:
@@ -153,12 +152,12 @@ class Communicator(VForms):
 
         Raises the errors of `broadcast_object`.
         """
-        return objects.all_gather(self, obj, root)
+        return objects.all_gather(self, obj, self._root(root))
 
     @of_all_ranks
     def scatter_object(self, objs: Sequence[Any] | None = None, root: int = 0) -> Any:
         """Returns the root's ``objs[r]`` on rank r; raises the errors of `broadcast_object`. Other ranks give None."""
-        return objects.scatter(self, objs, root)
+        return objects.scatter(self, objs, self._root(root))
 
     def send_object(self, obj: Any, to: int, tag: int = 0, timeout: float | None = None) -> None:
         """Sends an object to rank `to`, which calls `recv_object`; raises the errors of `send` and of pickle."""
@@ -286,7 +285,7 @@ class Communicator(VForms):
         else:
             program.check_proven(options.slots)
             ready = self._joined.prepare(program.core, options.slots, options.slot_bytes, thresholds)
-        model = collectives.get(collective).model(self.size, root=root, in_place=in_place)
+        model = collectives.get(collective).model(self.size, root=key[-1], in_place=in_place)
         if buffers is None:
             typed = datatypes.dtype(dtype)
             given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
@@ -396,14 +395,16 @@ class Communicator(VForms):
         with contextlib.suppress(errors.Gc3Error):
             self._joined.shrunk(self._timeout, problem)
 
+    @told
+    def _root(self, root: Any) -> int:
+        return errors.whole(root, "root", 0, self.size - 1, name="RankOutOfRange")
+
     def _key(
         self, collective: str, count: int, dtype: Any, *, in_place: bool, root: Any
     ) -> tuple[str, int, str, bool, int]:
         """The arguments by which the core finds the program of a call."""
         errors.whole(count, "count", 0, _MOST)
-        at = operator.index(root) if hasattr(root, "__index__") else -1
-        if not 0 <= at < self.size:
-            raise errors.error("RankOutOfRange", f"root {root!r} of {self.size} ranks")
+        at = errors.whole(root, "root", 0, self.size - 1, name="RankOutOfRange")
         return collectives.get(collective).name, count, datatypes.name(datatypes.dtype(dtype)), in_place, at
 
     def _run_on_device(

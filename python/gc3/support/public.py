@@ -109,6 +109,9 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
 
 def misfit(function: Any, /, *given: Any, **named: Any) -> str:
     """Says why a user's function cannot be called with these; "" if it can, or if it does not say what it takes."""
+    code = None if given or named else getattr(function, "__code__", None)  # without arguments it is to be quick
+    if code is not None and (code.co_argcount, code.co_kwonlyargcount) == (isinstance(function, types.MethodType), 0):
+        return ""
     try:
         inspect.signature(function).bind(*given, **named)
     except TypeError as problem:

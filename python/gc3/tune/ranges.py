@@ -111,7 +111,7 @@ def _serves(point: Measured, spec: Spec) -> bool:
 
 
 def ranges(
-    points: Iterable[Measured],
+    points: Sequence[Measured],
     sizes: Sequence[int],
     *,
     change: float = CHANGE,
@@ -127,7 +127,8 @@ def ranges(
     the default table serves them.
     """
     found: list[Range] = []
-    points = list(points)
+    if not sizes or any(a >= errors.whole(b, "size", 0, 2**63 - 1) for a, b in pairwise([-1, *sizes])):
+        raise errors.error("BadArgument", f"sizes={sizes!r}; expected at least one size, ascending")
     smaller = math.isqrt(sizes[0] ** 3 // sizes[1]) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 // 2)
     larger = math.isqrt(sizes[-1] ** 3 // max(sizes[-2], 1)) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 * 2)
     skews: dict[tuple[str, int], set[float]] = {}
@@ -142,7 +143,7 @@ def ranges(
             served = tuple(point for point, _ in members)
             last = served[-1].size
             known = [point.size for point in measured if point.size > last]
-            after = known[:1] or sizes[sizes.index(last) + 1 :][:1]
+            after = known[:1] or [size for size in sizes if size > last][:1]
             end = math.isqrt(last * after[0]) if after else larger
             mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
             found.append(Range(collective, ranks, first, end, mode, spec, served, between))
