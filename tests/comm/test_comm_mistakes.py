@@ -99,7 +99,10 @@ def test_mistakes_are_reported(comm: Any, call: Callable[[Any], object], code: s
 def test_hints_lead_to_what_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("GC3_RENDEZVOUS", "nowhere"), ("RANK", "0"), ("WORLD_SIZE", "2"), ("GC3_SECRET", "ab" * 32)):
         monkeypatch.setenv(name, value)
-    with pytest.raises(errors.UserError, match="'nowhere': expected host:port") as caught:
+    with pytest.raises(errors.UserError, match="GC3_RENDEZVOUS='nowhere' in the environment: expected host:port"):
+        gc3.init()
+    monkeypatch.setenv("GC3_RENDEZVOUS", "a name:5")
+    with pytest.raises(errors.UserError, match=r"'a name:5' \(of GC3_RENDEZVOUS, or MASTER_ADDR\): ") as caught:
         gc3.init()
     assert caught.value.code == "GC3-R002"
     assert "`gc3 env`" in caught.value.hint

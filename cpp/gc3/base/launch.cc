@@ -110,6 +110,13 @@ constexpr std::uint32_t kPorts = 10000;
 Status find_rank0(Launch& launch, const Environment& environment) {
   const std::string by_hand(text(environment, "GC3_RENDEZVOUS"));
   if (!by_hand.empty()) {
+    const std::size_t colon = std::min(by_hand.rfind(':'), by_hand.size());
+    const Result<std::uint32_t> port =
+        number(std::string_view(by_hand).substr(std::min(colon + 1, by_hand.size())), "");
+    if (colon == 0 || !port.ok() || port.value() == 0 || port.value() >= 1U << 16U) {
+      return Diagnostic(ErrorCode::BadOption, "GC3_RENDEZVOUS='" + by_hand + "' in the environment: expected " +
+                                                  "host:port with a port from 1 to 65535");
+    }
     launch.address = by_hand;
     return {};
   }

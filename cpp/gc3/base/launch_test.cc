@@ -81,6 +81,11 @@ TEST_CASE("ranks of several hosts know their place on theirs, and where rank 0 i
   CHECK(found.value().address == "node0:101");
   CHECK(with(hand, {{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1"}, {"GC3_PORT", "7"}}).value().address == "node0:7");
   CHECK(with(hand, {{"GC3_RENDEZVOUS", "a:5"}, {"MASTER_ADDR", "b"}, {"MASTER_PORT", "1"}}).value().address == "a:5");
+  for (const char* const wrong : {"a", "a:", ":5", "a:0", "a:65536", "a:5 ", "5"}) {
+    const Result<Launch> bad = with(hand, {{"GC3_RENDEZVOUS", wrong}});
+    REQUIRE_FALSE(bad.ok());
+    CHECK(bad.error().str().find("GC3_RENDEZVOUS='" + std::string(wrong) + "'") != std::string::npos);
+  }
   found = with(hand, {{"MASTER_ADDR", "b"}, {"MASTER_PORT", "1"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   CHECK(found.value().way == Launch::Way::store);
   CHECK(found.value().store == "b:1");

@@ -55,7 +55,7 @@ def find_rank0(launch: _core.Launch, set_up: knobs.Knobs, job: str, ordinal: int
 def _port(address: str) -> int:
     port = address.rpartition(":")[2]
     if not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise errors.error("BadOption", f"the address of rank 0, {address!r}: expected host:port")
+        raise errors.error("BadOption", f"the address of rank 0, {address!r}: expected a port of at most 65535")
     return int(port)
 
 

@@ -171,7 +171,8 @@ void Endpoint::set_scope(const Endpoint& own) {
 
 Result<std::vector<Endpoint>> resolve(const std::string& text) {
   const auto bad = [&](const std::string& why) {
-    return Diagnostic(ErrorCode::BadOption, "the address of rank 0's host, " + in_quotes(text) + ": " + why);
+    return Diagnostic(ErrorCode::BadOption, "the address of rank 0's host, " + in_quotes(text) +
+                                                " (of GC3_RENDEZVOUS, or MASTER_ADDR): " + why);
   };
   const std::optional<Parts> parts = parts_of(text);
   if (!parts || parts->port == 0) return bad("expected host:port with a port from 1 to 65535");
