@@ -42,6 +42,10 @@ Group::Group(std::shared_ptr<Job> job, std::vector<std::uint32_t> members, std::
 
 std::unique_ptr<Group> Group::child(std::vector<std::uint32_t> members, std::uint32_t rank, double timeout_s) const {
   std::unique_ptr<Group> made(new Group(job_, std::move(members), rank, timeout_s));
+  for (const std::uint32_t member : made->members_) {
+    const auto at = static_cast<std::uint32_t>(std::ranges::find(members_, member) - members_.begin());
+    made->numbers_.push_back(numbers_.empty() ? at : numbers_[at]);
+  }
   made->wait_mode_ = wait_mode_;
   made->single_copy_ = single_copy_;
   return made;

@@ -177,7 +177,8 @@ class Group {
   // Whether a rank will take no more part: it has left the group, or has ended without that.
   enum class Presence : std::uint8_t { here, left, ended };
   Presence presence(std::uint32_t rank) const;
-  std::string who(std::uint32_t rank) const;  // "rank 2 (process 4711)"
+  // "rank 2 (process 4711)"; "rank 1 of the group, rank 2 of the job (process 4711)" if the numbers differ.
+  std::string who(std::uint32_t rank) const;
   // For calls of which the group does not know. Why one that needs all ranks will not end, if the group has been given
   // up, or a rank has ended or is on a lost host; then the group is given up.
   std::optional<Diagnostic> lost();
@@ -264,6 +265,7 @@ class Group {
 
   std::shared_ptr<Job> job_;
   std::vector<std::uint32_t> members_;  // ranks in the job
+  std::vector<std::uint32_t> numbers_;  // of the ranks of a group, in the communicator that all were split from
   Placement placement_;
   std::uint32_t rank_ = 0;
   double timeout_s_ = 0;

@@ -111,7 +111,11 @@ std::string Group::who(std::uint32_t rank) const {
     const Hosts& hosts = job_->hosts();
     process = std::to_string(hosts.process(members_[rank])) + " on " + hosts.all()[hosts.of(members_[rank])].name;
   }
-  return "rank " + std::to_string(rank) + " (process " + process + ")";
+  std::string number = std::to_string(rank);
+  if (!numbers_.empty() && numbers_[rank] != rank) {
+    number += " of the group, rank " + std::to_string(numbers_[rank]) + " of the job";
+  }
+  return "rank " + number + " (process " + process + ")";
 }
 
 std::optional<Diagnostic> Group::difference() const {

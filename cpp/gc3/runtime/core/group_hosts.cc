@@ -169,6 +169,7 @@ Result<std::unique_ptr<Group>> Group::extend(const Meeting& meeting, double time
   std::vector<std::uint32_t> everybody(meeting.size);
   std::iota(everybody.begin(), everybody.end(), 0U);
   std::unique_ptr<Group> group = child(std::move(everybody), meeting.rank, timeout_s);
+  group->numbers_.clear();  // it has all ranks of the job
   Extent control;
   if (leads) {
     GC3_ASSIGN(control, job_->allocate(group->control_bytes(), "a communicator"));

@@ -64,6 +64,27 @@ TEST_CASE("if a rank does not make a group, only the group is given up on the ot
   });
 }
 
+TEST_CASE("a lost rank of a group is named by its number in the group and its number in the job") {
+  run_ranks(
+      4,
+      [](Group& world) {
+        const auto odd = world.split(world.rank() % 2, 0, {});
+        if (!odd.ok()) return false;
+        const auto turned = odd.value()->subgroup({1, 0}, "", {}, {});
+        if (!turned.ok()) return false;
+        if (world.rank() == 3) return raise(SIGKILL) == 0;
+        if (world.rank() != 1) return true;
+        for (const auto* const group : {&odd.value(), &turned.value()}) {
+          const auto lost = call(**group, CallKind::barrier, 0);
+          const std::string number = group == &odd.value() ? "rank 1" : "rank 0";
+          if (lost.ok() || lost.error().code != ErrorCode::RankLost) return false;
+          if (lost.error().message.find(number + " of the group, rank 3 of the job (process ") != 0) return false;
+        }
+        return true;
+      },
+      3);
+}
+
 TEST_CASE("groups with names are made, and first used, in any order, also by two threads") {
   run_ranks(2, [](Group& world) {
     const std::uint32_t rank = world.rank();
