@@ -147,6 +147,8 @@ def test_predictions_are_of_proven_programs(tmp_path: Path) -> None:
     [
         ('"allgather", ranks=lambda R: "x"', "'mine': ranks='x'; expected a whole number"),
         ('"gather", root="x"', "'mine': root='x'; expected a whole number"),
+        ('"gather", root=7', "'mine': root=7; expected a whole number from 0 to 1"),
+        ('"gather", chunks=0', "'mine': chunks=0; expected a whole number from 1 to"),
     ],
 )
 def test_a_mistake_of_the_decorator_is_none_of_the_command_line(decorator: str, message: str, tmp_path: Path) -> None:

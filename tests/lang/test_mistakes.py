@@ -91,7 +91,8 @@ def test_a_program_without_an_algorithm_is_placed_where_it_begins() -> None:
     ("record", "text"),
     [
         ({"collective": "allgathr"}, "no collective 'allgathr'"),
-        ({"collective": "broadcast", "root": 7}, "root 7"),
+        ({"collective": "broadcast", "root": 7}, "root=7; expected a whole number from 0 to 2"),
+        ({"chunks": 0}, "chunks=0"),
         ({"collective": lambda: None}, "collective=None"),
         ({"ranks": lambda R: R / 2}, "ranks=1.5"),
         ({"ranks": lambda R: f"{R}"}, "ranks='3'"),

@@ -384,10 +384,15 @@ def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
         assert nccl["speedup"] == pytest.approx(us / nccl["time_us"])
 
 
-def test_a_baseline_that_is_nothing_is_refused() -> None:
+def test_a_baseline_that_is_nothing_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", "--baseline", "ncccl"])
     assert result.exit_code == 1
     assert "GC3-L017" in result.stderr
+    table = tmp_path / "times.csv"
+    table.write_text("bytes,nccl_us\n1024,5\n")
+    told = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", "--baseline", str(table)]).stderr
+    assert "it has no line with the columns size, time, algbw and busbw" in told
+    assert "give the output of an nccl-tests program, or to gc3 sim calibrate --column a CSV file" in told
     assert "'ncccl' is neither nccl, nccl:VERSION, nor a file with a log: did you mean nccl?" in result.stderr
 
 

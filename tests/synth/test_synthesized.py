@@ -224,6 +224,9 @@ MISTAKES: list[tuple[Any, str]] = [
     (f'{{"msccl_type": {"9" * 5000}}}', r"4300.* digits"),  # Python 3.10 words it differently
     ('{"msccl_type": "topology"}', "msccl_type is 'topology', not 'algorithm'"),
     ('{"7-Flows": []}', "algorithms of SCCL and MSCCL are read; it looks like a schedule of TE-CCL"),
+    ('{"rows": [], "average_busbw": 0}', "it looks like what gc3 bench --json prints: its --compare reads it"),
+    ('{"format": "gc3-selection-1", "rows": []}', "it looks like a selection table of gc3"),
+    ('{"preset": {}, "rows": []}', "it looks like what a command of gc3 prints with --json"),
     (edited("Allgather", "steps", to=...), "the file has no 'steps'"),
     (edited("Allgather", "steps", to={}), "steps is an object, not a list"),
     (edited("Allgather", "steps", 0, "sends", 0, to=[0, 1]), "has 2 numbers"),

@@ -132,12 +132,13 @@ class Algorithm:
         """
         values = self.complete(given)
         written_for = bool(in_place) if self.in_place is None else self.in_place
+        ranks = self._number("ranks", self.ranks, values)
         return SourceProgram(
             name or self.name,
             self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
-            ranks=self._number("ranks", self.ranks, values),
+            ranks=ranks,
             chunks=self._number("chunks", self.chunks, values),
-            root=self._number("root", self.root, values),
+            root=self._number("root", self.root, values, ranks if ranks and ranks > 0 else 1 << 31),
             in_place=written_for,
             as_in_place=in_place,
             protocol=protocol,
@@ -207,11 +208,13 @@ class Algorithm:
             raise self._error(f"'{self.name}' has no parameter '{missing[0]}', which its record refers to")
         return number(**{name: values[name] for name in wanted})
 
-    def _number(self, what: str, number: Any, values: Mapping[str, int]) -> Any:
-        """A number of the decorator; one that is none is no mistake of who gives the parameters."""
+    def _number(self, what: str, number: Any, values: Mapping[str, int], end: int = 1 << 31) -> Any:
+        """A number of the decorator; a constant or what is none is no mistake of who gives the parameters."""
         found = self._evaluate(number, values)
-        if found is not None and not isinstance(found, Integral):
-            raise self._error(f"'{self.name}': {what}={found!r}; expected a whole number")
+        low = 0 if what in ("root", "gpus_per_node") else 1
+        fits = isinstance(found, Integral) and (callable(number) or low <= found < end)
+        if found is not None and not fits:
+            raise self._error(f"'{self.name}': {what}={found!r}; expected a whole number from {low} to {end - 1}")
         return found
 
     def _error(self, message: str) -> errors.Gc3Error:
