@@ -228,7 +228,16 @@ TEST_CASE("memory beyond the limit on the size of a file is refused by the name 
     const rlimit most{1 << 20, 1 << 20};
     setrlimit(RLIMIT_FSIZE, &most);
     const auto part = alone()->job()->allocate(2 << 20, "a test");
-    const bool named = !part.ok() && part.error().str().find("1048576 bytes (`ulimit -f` raises") != std::string::npos;
+    bool named = !part.ok() && part.error().str().find("1048576 bytes (`ulimit -f` raises") != std::string::npos;
+    for (const rlim_t bytes : {8192, 4096, 1024, 0}) {  // too few for a job
+      const rlimit fewer{bytes, 1 << 20};
+      setrlimit(RLIMIT_FSIZE, &fewer);
+      Meeting meeting;
+      meeting.job = "a limit on files " + std::to_string(getpid());
+      const auto none = Group::world(meeting, {kTimeout, false, false});
+      named = named && !none.ok() && none.error().code == ErrorCode::SystemRefused &&
+              none.error().str().find(" bytes (`ulimit -f` raises") != std::string::npos;
+    }
     _exit(named ? 0 : 1);
   }
   int status = 0;

@@ -35,8 +35,12 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 std::uint64_t addresses() {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SharedMemory::kMostAddresses;
-  return std::max(std::min<std::uint64_t>(SharedMemory::kMostAddresses, limit.rlim_cur) / kPage, std::uint64_t{1}) *
-         kPage;
+  return std::min<std::uint64_t>(SharedMemory::kMostAddresses, limit.rlim_cur) / kPage * kPage;
+}
+
+Diagnostic too_large(const std::string& what, std::uint64_t most) {
+  return Diagnostic(ErrorCode::SystemRefused, what + ": it is a file, of which this process may have " +
+                                                  std::to_string(most) + " bytes (`ulimit -f` raises that)");
 }
 
 }  // namespace
@@ -58,6 +62,7 @@ Result<SharedMemory> SharedMemory::create() {
   FileDescriptor file(descriptor);
   if (!file.valid()) return refused("memfd_create");
   const std::uint64_t size = addresses();
+  if (size == 0) return too_large("shared memory", size);
   if (ftruncate(file.get(), static_cast<off_t>(size)) != 0) return refused("ftruncate of shared memory");
   if (fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) return refused("F_ADD_SEALS");
   return SharedMemory(std::move(file), size);
@@ -94,6 +99,8 @@ Status SharedMemory::afford(std::uint64_t bytes, const std::string& purpose) {
 
 Status SharedMemory::reserve(Extent extent, const std::string& purpose) const {
   GC3_CHECK(afford(extent.bytes, purpose));
+  if (!contains(extent))
+    return too_large(std::to_string(extent.bytes) + " bytes of shared memory for " + purpose, size_);
   // Now, because later a lack of memory could only be reported by a signal.
   int error = EINTR;
   while (error == EINTR) {
