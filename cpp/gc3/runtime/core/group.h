@@ -234,8 +234,17 @@ class Group {
   Status meet(Group& made, const Making& making, bool idle, std::string_view place);
   // Why some of them never will, as far as that can be seen; `differs`: it is known that they have not.
   Status check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs = false);
-  // The ranks of this group in one that a rank waits for, if this rank has not made that; empty: it is none.
-  std::vector<std::uint32_t> other_group(std::uint32_t rank, const Group& made) const;
+  // A group without a name, or one after a loss, that a rank waits for, by ranks of this group.
+  struct Awaited {
+    Id id{};  // no other group ever has it
+    std::vector<std::uint32_t> ranks;
+    std::vector<std::uint32_t> missing;  // those that have not made it
+    std::optional<std::string> place;    // where the rank makes it
+  };
+  std::optional<Awaited> awaited(std::uint32_t rank) const;
+  // Ranks from `next` to this one of which each waits for a group that the one after it has not made, as this one does
+  // for `next`; so none of them ever gets on. Empty: there are none that lead there.
+  std::vector<std::uint32_t> cycle(std::uint32_t next) const;
   // Fails if this group has been given up, unless a group is made after that.
   Status check_making(const Making& making) const;
   // Those that have neither ended nor left.

@@ -35,6 +35,10 @@ std::string names_of(const std::vector<std::uint32_t>& ranks) {
   return text + (ranks.size() > kMaxListed ? ", ..." : "");
 }
 
+std::string group_at(const std::vector<std::uint32_t>& ranks, const std::optional<std::string>& place) {
+  return "group of ranks " + names_of(ranks) + (place ? ", made at " + *place : "");
+}
+
 // The same on all ranks that mean the same group.
 template <class... Parts>
 std::array<std::uint64_t, 2> key_of(const Parts&... parts) {
@@ -132,9 +136,13 @@ Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, co
       group.give_up(reason.note("rank " + std::to_string(rank_) + ": " + what));
       return *refused;
     }
+    group.own_->say(1, "shrink()");
     GC3_CHECK(group.begin({CallKind::split}));
-    GC3_ASSIGN(const bool met, group.all_posted(*this, making));
-    if (!met) continue;
+    store(own_->making, group.extents_.front().offset, std::memory_order_release);  // for who waits for this rank
+    const Result<bool> met = group.all_posted(*this, making);
+    store(own_->making, 0);
+    if (!met.ok()) return met.error();
+    if (!met.value()) continue;
     group.finish();
     group.choose_waiting();
     return made;
@@ -319,17 +327,24 @@ Status Group::meet(Group& made, const Making& making, bool idle, std::string_vie
     return same ? Status() : check_order(made, making.ranks, idle, true);
   }
   GC3_CHECK(check());  // a rank that has given this group up may have ended since
-  return met.error();
+  Diagnostic problem = met.error();
+  for (std::uint32_t i = 0; problem.code == ErrorCode::Timeout && i < made.size(); ++i) {
+    const RankBlock& of = block(making.ranks[i]);
+    const std::uint64_t begun = load(of.begun, std::memory_order_acquire);
+    if (load(made.block(i).begun) != 0 || load(of.finished) == begun) continue;
+    const std::string what = called(making.ranks[i], begun).value_or("which is over");
+    problem.note("rank " + std::to_string(making.ranks[i]) + " is in call " + std::to_string(begun) +
+                 " of the communicator, " + what);
+  }
+  return problem;
 }
 
 Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs) {
   GC3_CHECK(check());
-  std::map<std::string, std::string> said;
-  const auto say = [&](std::uint32_t r, const std::string& what) {
-    said[what] += (said[what].empty() ? "" : ", ") + std::to_string(r);
-  };
+  std::map<std::uint32_t, std::string> does;  // by rank
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     const std::uint32_t r = ranks[i];
+    const auto arrived = [&] { return load(made.block(i).begun, std::memory_order_acquire) != 0; };
     // acquire, and in this order: what a rank has done before it left, or waited elsewhere, is seen.
     const bool left = load(block(r).left, std::memory_order_acquire) != 0;
     const std::uint64_t begun = load(block(r).begun, std::memory_order_acquire);
@@ -339,29 +354,35 @@ Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& r
     const bool waits = load(block(r).waits) != 0 && load(block(r).finished, std::memory_order_acquire) < begun;
     const bool ahead = idle && begun >= next && (waits || refused);
     const std::uint64_t other_call = refused ? next : begun;
-    const std::vector<std::uint32_t> other = r == rank_ ? std::vector<std::uint32_t>() : other_group(r, made);
-    if (load(made.block(i).begun, std::memory_order_acquire) != 0) {
-      const std::optional<std::string> place = made.block(i).said(1);
-      say(r, "group of ranks " + names_of(ranks) + (place ? ", made at " + *place : ""));
+    const std::vector<std::uint32_t> stuck = arrived() ? std::vector<std::uint32_t>() : cycle(r);
+    if (arrived()) {
+      does.emplace(r, group_at(ranks, made.block(i).said(1)));
     } else if (left) {
       return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator");
-    } else if (!other.empty()) {
-      say(r, "group of ranks " + names_of(other));
+    } else if (!stuck.empty()) {
+      does[rank_] = group_at(ranks, made.own_->said(1)) + ", awaits rank " + std::to_string(r);
+      for (std::size_t at = 0; at + 1 < stuck.size(); ++at) {
+        const std::optional<Awaited> other = awaited(stuck[at]);
+        if (!other) continue;
+        does[stuck[at]] = group_at(other->ranks, other->place) + ", awaits rank " + std::to_string(stuck[at + 1]);
+      }
       differs = true;
     } else if (const std::optional<std::string> what = called(r, other_call); ahead && what) {
-      say(r, "call " + std::to_string(other_call) + " of the communicator, " + *what);
+      does.emplace(r, "call " + std::to_string(other_call) + " of the communicator, " + *what);
       differs = true;
     }
   }
   if (!differs) return {};
+  std::map<std::string, std::string> said;
+  for (const auto& [r, what] : does) said[what] += (said[what].empty() ? "" : ", ") + std::to_string(r);
   Diagnostic reason(ErrorCode::CallsDiffer, "some make a group");
   for (const auto& [what, whose] : said) reason.note("rank " + whose + ": " + what);
   return give_up(reason);
 }
 
-std::vector<std::uint32_t> Group::other_group(std::uint32_t rank, const Group& made) const {
+std::optional<Group::Awaited> Group::awaited(std::uint32_t rank) const {
   const std::uint64_t offset = load(block(rank).making, std::memory_order_acquire);
-  if (offset == 0 || offset == made.extents_.front().offset) return {};
+  if (offset == 0) return {};
   const auto* const other = reinterpret_cast<const Header*>(job_->place(offset, kHeaderBytes));
   const auto size = static_cast<std::uint32_t>(other == nullptr ? 0 : load(other->ranks));
   if (size == 0 || size > job_->size()) return {};
@@ -369,17 +390,45 @@ std::vector<std::uint32_t> Group::other_group(std::uint32_t rank, const Group& m
   if (memory == nullptr) return {};
   const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + group_blocks::control_bytes(size, false));
   const auto* const blocks = reinterpret_cast<const RankBlock*>(memory + kHeaderBytes);
-  std::vector<std::uint32_t> found;
-  bool missed = false;
+  Awaited found{{load(other->id[0]), load(other->id[1])}, {}, {}, {}};
   for (std::uint32_t i = 0; i < size; ++i) {
     const auto at = std::ranges::find(members_, members[i]);
     if (at == members_.end()) return {};
-    found.push_back(static_cast<std::uint32_t>(at - members_.begin()));
-    missed = missed || (found.back() == rank_ && load(blocks[i].begun, std::memory_order_acquire) == 0);
+    found.ranks.push_back(static_cast<std::uint32_t>(at - members_.begin()));
+    const bool made = load(blocks[i].begun, std::memory_order_acquire) != 0;
+    if (!made) found.missing.push_back(found.ranks.back());
+    if (made && found.ranks.back() == rank) found.place = blocks[i].said(1);
   }
   // The memory was that group's all the time if the rank still waits for it.
   std::atomic_thread_fence(std::memory_order_acquire);
-  return missed && load(block(rank).making) == offset ? found : std::vector<std::uint32_t>();
+  const bool same = load(other->id[0]) == found.id[0] && load(other->id[1]) == found.id[1];
+  if (!same || load(block(rank).making) != offset) return {};
+  return found;
+}
+
+std::vector<std::uint32_t> Group::cycle(std::uint32_t next) const {
+  std::map<std::uint32_t, std::pair<std::uint32_t, Id>> from;  // by rank: who waits for it, and for which group
+  std::vector<std::uint32_t> open{next};
+  while (!open.empty() && !from.contains(rank_)) {
+    const std::uint32_t r = open.back();
+    open.pop_back();
+    const std::optional<Awaited> group = is_here(r) ? awaited(r) : std::nullopt;
+    if (!group) continue;
+    for (const std::uint32_t missing : group->missing) {
+      if (missing != next && from.emplace(missing, std::pair(r, group->id)).second) open.push_back(missing);
+    }
+  }
+  if (!from.contains(rank_)) return {};
+  // Each was seen to wait at another time. If each still waits for the same group, all of them did at once.
+  std::vector<std::uint32_t> found{rank_};
+  while (found.back() != next) {
+    const auto& [r, id] = from.at(found.back());
+    const std::optional<Awaited> group = awaited(r);
+    if (!group || group->id != id || std::ranges::find(group->missing, found.back()) == group->missing.end()) return {};
+    found.push_back(r);
+  }
+  std::ranges::reverse(found);
+  return found;
 }
 
 }  // namespace gc3::core

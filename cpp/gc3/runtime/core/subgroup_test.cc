@@ -112,8 +112,11 @@ TEST_CASE("groups with names are made, and first used, in any order, also by two
 
 TEST_CASE("ranks that make other groups without names, or call something else, learn at once what all do") {
   using Ranks = std::vector<std::uint32_t>;
-  const std::vector<std::vector<Ranks>> mistakes = {
-      {{0, 1, 2}, {0, 1, 2}, {0, 2}}, {{0, 1, 2}, {2, 1, 0}, {0, 1, 2}}, {{0, 1}, {0, 1, 2}, {1, 2}}, {{0, 1}, {}, {}}};
+  const std::vector<std::vector<Ranks>> mistakes = {{{0, 1}, {1, 2}, {0, 2}},
+                                                    {{0, 1, 2}, {0, 1, 2}, {0, 2}},
+                                                    {{0, 1, 2}, {2, 1, 0}, {0, 1, 2}},
+                                                    {{0, 1}, {0, 1, 2}, {1, 2}},
+                                                    {{0, 1}, {}, {}}};
   for (const std::vector<Ranks>& lists : mistakes) {
     run_ranks(3, [&](Group& world) {
       const Ranks& own = lists[world.rank()];
@@ -131,6 +134,26 @@ TEST_CASE("ranks that make other groups without names, or call something else, l
              (!lists[1].empty() || said.find("rank 1: call 2 of the communicator, barrier") != std::string::npos);
     });
   }
+}
+
+TEST_CASE("ranks of which each waits for the next, and one that shrinks, are told who waits for what") {
+  run_ranks(3, [](Group& world) {
+    const std::uint32_t rank = world.rank();
+    const std::vector<std::vector<std::uint32_t>> lists = {{0, 1}, {1, 2}, {0, 2}};
+    const auto made = world.subgroup(lists[rank], "", {}, {}, true, "a.py:" + std::to_string(rank));
+    const std::string said = made.ok() ? "" : made.error().str();
+    return said.find("rank 0: group of ranks 0, 1, made at a.py:0, awaits rank 1") != std::string::npos &&
+           said.find("rank 1: group of ranks 1, 2, made at a.py:1, awaits rank 2") != std::string::npos &&
+           said.find("rank 2: group of ranks 0, 2, made at a.py:2, awaits rank 0") != std::string::npos;
+  });
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 0) {
+      const auto made = world.subgroup({0, 1}, "", {}, {});
+      const std::string said = made.ok() ? "" : made.error().str();
+      if (said.find("rank 1: group of ranks 0, 1, made at shrink(), awaits rank 0") == std::string::npos) return false;
+    }
+    return world.shrink({}, {}).ok();
+  });
 }
 
 TEST_CASE("groups without names of the same ranks are told apart by the places where they are made") {
@@ -174,6 +197,19 @@ TEST_CASE("a group without a name waits for a rank whose started call, or whose 
     }
     if (!world.subgroup({0, 1}, "", {}, {}).ok()) return false;
     return world.rank() == 1 ? started.get().ok() : barrier().ok();
+  });
+}
+
+TEST_CASE("the time-out of a group without a name tells of the call in which another rank is") {
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 1) return call(world, CallKind::barrier, 0).ok();
+    for (;;) {  // until that has begun
+      const auto made = world.subgroup({0, 1}, "", 0.1, {}, false);
+      if (made.ok() || made.error().code != ErrorCode::Timeout) return false;
+      const std::string said = made.error().str();
+      if (said.find("rank 1 is in call 2 of the communicator, barrier") != std::string::npos) break;
+    }
+    return call(world, CallKind::barrier, 0).ok();
   });
 }
 
