@@ -44,6 +44,11 @@ void bind_model(nb::module_& m) {
   m.def(
       "data_types", [] { return std::vector<model::DataTypeInfo>(model::kDataTypes.begin(), model::kDataTypes.end()); },
       "The table of data types.");
+  m.def(
+      "protocols",
+      [] { return std::vector<std::string_view>(model::kProtocolNames.begin(), model::kProtocolNames.end()); },
+      "The names of the protocols, first of those with a format of messages of their own.");
+  m.attr("FORMATS") = model::kFormats;
   nb::class_<model::ReduceOpInfo>(m, "ReduceOpInfo", "A row of the table of reductions.")
       .def_ro("name", &model::ReduceOpInfo::name)
       .def_ro("doc", &model::ReduceOpInfo::doc)

@@ -103,6 +103,9 @@ void bind_select(nb::module_& m) {
         return ThresholdChanges().set(name, value.value_or(Thresholds::kNever));
       },
       "name"_a, "value"_a.none(), "Why there is no such threshold, or it cannot have the value; \"\": it can.");
+  m.def(
+      "transports", [] { return std::vector<std::string_view>(kTransports.begin() + 1, kTransports.end()); },
+      "What can carry messages between hosts.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
            "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none(),

@@ -324,6 +324,13 @@ class DataTypeInfo:
 def data_types() -> list[DataTypeInfo]:
     """The table of data types."""
 
+def protocols() -> list[str]:
+    """
+    The names of the protocols, first of those with a format of messages of their own.
+    """
+
+FORMATS: int = 3
+
 class ReduceOpInfo:
     """A row of the table of reductions."""
 
@@ -1025,6 +1032,9 @@ def check_threshold(name: str, value: int | None) -> str:
     """
     Why there is no such threshold, or it cannot have the value; "": it can.
     """
+
+def transports() -> list[str]:
+    """What can carry messages between hosts."""
 
 class Row:
     """A row of a selection table: calls, and the program that serves them."""

@@ -20,11 +20,12 @@ DType: TypeAlias = "np.dtype[Any]"
 
 # NumPy has these types under the same names, except those of ml_dtypes.
 DTYPES: dict[str, DType] = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in _core.data_types()}
+EXTENSIONS = tuple(name for name in DTYPES if hasattr(ml_dtypes, name))  # to NumPy's own types
 # The operations that need only a name; premulsum also needs a factor.
 OPS = tuple(op.name for op in _core.reduce_ops() if op.name != "premulsum")
 OBJECT: DType = np.dtype([("gc3 object", "u1")])  # of the bytes of a pickled object that is sent
-PROTOCOLS = ("Simple", "LL", "LL128", "Pull", "Copy")
-FORMATS = PROTOCOLS[:3]  # of messages; what is pulled or copied has the first
+PROTOCOLS = tuple(_core.protocols())
+FORMATS = PROTOCOLS[: _core.FORMATS]  # of messages; what is pulled or copied has the first
 
 _KINDS = {t.name: t for t in _core.data_types()}
 _REDUCTIONS = {op.name: op for op in _core.reduce_ops()}

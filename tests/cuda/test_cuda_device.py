@@ -9,11 +9,11 @@ import pytest
 import gc3
 from gc3 import cuda, datatypes
 from gc3.algorithms import catalogue
+from gc3.datatypes import FORMATS
 from gc3.errors import UserError
 from gc3.runtime.checking import Case
 
 BY_NAME = catalogue()
-PROTOCOLS = ("Simple", "LL", "LL128")
 SMALL = (0, 1, 1009)  # of every type
 LARGE = (65537, 262144)  # of one type in turn: most of their time is spent in the comparison on the host
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", FORMATS)
 def test_every_type_and_odd_sizes(name: str, protocol: str) -> None:
     names = [p.name for p in BY_NAME[name].parameters]
     sizes = (
         [{"R": r} for r in (2, 3, 4, 8)] if "R" in names else [{"N": n, "G": g} for n, g in ((1, 2), (2, 2), (2, 4))]
     )
     ops = itertools.cycle(datatypes.OPS)
-    turn = list(BY_NAME).index(name) + PROTOCOLS.index(protocol)
+    turn = list(BY_NAME).index(name) + FORMATS.index(protocol)
     for size, in_place in itertools.product(sizes, (False, True)):
         program = gc3.compile(BY_NAME[name], protocol=protocol, in_place=in_place, **size)
         engine = cuda.Engine(program)

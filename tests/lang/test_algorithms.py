@@ -19,6 +19,7 @@ import pytest
 import gc3
 from gc3 import Algorithm, _core, collectives
 from gc3.algorithms import catalogue
+from gc3.datatypes import FORMATS
 from gc3.lang.build import DEFAULT_SLOTS
 from gc3.runtime.checking import POISON, Case
 
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.python_only
 
 RANKS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 NODES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (5, 2), (8, 2))
-PROTOCOLS = ("Simple", "LL", "LL128")
 INSTANCES = (1, 2, 4)
 COUNTS = (1, 1009, 6, 0, 120, 2477)  # fewer elements than chunks, short last chunks, none, several tiles
 TYPES = ("int32", "uint8", "float16", "int64", "bfloat16")
@@ -201,7 +201,7 @@ def test_every_size_mode_number_of_instances_and_protocol(name: str, share: bool
     algorithm = BY_NAME[name]
     workers = itertools.cycle(WORKERS)
     for number, (size, in_place) in enumerate(itertools.product(sizes(algorithm), (False, True))):
-        traces = [algorithm.write(protocol=p, in_place=in_place, **size).trace() for p in PROTOCOLS]
+        traces = [algorithm.write(protocol=p, in_place=in_place, **size).trace() for p in FORMATS]
         checks: list[Check] = []
         for turn, instances in enumerate(INSTANCES):
             # The same as gc3.compile without tracing, which serves all instances.
@@ -209,10 +209,10 @@ def test_every_size_mode_number_of_instances_and_protocol(name: str, share: bool
             if not checks:
                 model = programs[0].collective
                 checks = [Check.of(model, *count_and_type(number, more)) for more in range(1 if share else 3)]
-            if not share or turn == number // len(PROTOCOLS) % len(INSTANCES):
+            if not share or turn == number // len(FORMATS) % len(INSTANCES):
                 check_cost(algorithm, size, programs[0])
-            for i, (program, protocol) in enumerate(zip(programs, PROTOCOLS, strict=True)):
-                if share and (turn + i + number) % len(PROTOCOLS):
+            for i, (program, protocol) in enumerate(zip(programs, FORMATS, strict=True)):
+                if share and (turn + i + number) % len(FORMATS):
                     continue
                 assert program.verify().ok
                 assert (program.protocol, program.in_place) == (protocol, in_place)
@@ -259,7 +259,7 @@ def test_nodes_that_do_not_divide_the_ranks_are_refused() -> None:
 @pytest.mark.parametrize("name", [name for name, a in BY_NAME.items() if any(further(a))])
 def test_further_parameters_and_roots(name: str, share: bool) -> None:
     """In and out of place (a share: in turn), with one instance and with several; other options vary."""
-    turns = itertools.cycle(itertools.product(PROTOCOLS, INSTANCES[1:], (True, False)))
+    turns = itertools.cycle(itertools.product(FORMATS, INSTANCES[1:], (True, False)))
     data = itertools.cycle(itertools.product(COUNTS, TYPES))
     for number, (given, in_place) in enumerate(itertools.product(further(BY_NAME[name]), (False, True))):
         protocol, instances, many = next(turns)

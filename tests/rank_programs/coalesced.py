@@ -9,8 +9,8 @@ from here import RANK, SIZE, at_once
 from library import compilers
 
 import gc3
+from gc3.datatypes import FORMATS
 
-PROTOCOLS = ("Simple", "LL", "LL128")
 SIZES = [
     [3, 1, 4, 1, 5],
     [0, 7, 0],
@@ -80,7 +80,7 @@ def together(comm: gc3.Communicator, name: str, xs: list[np.ndarray], rest: dict
 def library(kind: str) -> list[gc3.Program]:
     """Every algorithm of a collective."""
     return [
-        build(instances=1 + i % 2, in_place=kind == "broadcast", protocol=PROTOCOLS[i % 3])
+        build(instances=1 + i % 2, in_place=kind == "broadcast", protocol=FORMATS[i % 3])
         for i, build in enumerate(compilers(kind))
     ]
 

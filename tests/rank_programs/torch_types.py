@@ -15,6 +15,7 @@ REDUCED = {getattr(torch, name): name for name in datatypes.DTYPES}
 FACTOR, COUNT = 3.0, 4
 OPS = {"sum": Op.SUM, "avg": Op.AVG, "prod": Op.PRODUCT, "min": Op.MIN, "max": Op.MAX, "band": Op.BAND, "bor": Op.BOR}
 OPS |= {"bxor": Op.BXOR, "premulsum": dist._make_nccl_premul_sum(FACTOR)}
+assert OPS.keys() == {*datatypes.OPS, "premulsum"}, "a reduction is not called"
 FOLDS = {"prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "band": torch.bitwise_and}
 FOLDS |= {"bor": torch.bitwise_or, "bxor": torch.bitwise_xor}
 BOOLEAN = {"sum": torch.logical_or, "prod": torch.logical_and, "min": torch.logical_and, "max": torch.logical_or}

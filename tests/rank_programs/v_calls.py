@@ -8,10 +8,10 @@ from here import RANK, SIZE
 from library import compilers
 
 import gc3
+from gc3.datatypes import FORMATS
 
 KINDS = ("alltoall", "allgather", "reducescatter", "gather", "scatter")
 TYPES = ("int32", "uint8", "float32", "int64")
-PROTOCOLS = ("Simple", "LL", "LL128")
 INSTANCES = [int(i) for i in os.environ.get("INSTANCES", "1,2").split(",")]
 
 
@@ -99,7 +99,7 @@ def programs(kind: str, inplace: bool) -> list[gc3.Program]:
     found = []
     for build in compilers(kind):
         for instances in INSTANCES:
-            found.append(build(instances=instances, in_place=inplace, protocol=PROTOCOLS[len(found) % 3]))
+            found.append(build(instances=instances, in_place=inplace, protocol=FORMATS[len(found) % 3]))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import errors
+from gc3 import datatypes, errors
 from gc3.cli import target, variants
 from gc3.report.advice import Trial
 from gc3.report.svg import time_text
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gc3.sim import Platform
 
 _MOST_TRIED = 50_000  # instructions of a program that is compiled in other ways, too
-_PROTOCOLS = ("Simple", "LL", "LL128")
 _TIMES = (1, 2, 4, 8)
 _DIVIDING = ("channels", "chunks")
 _MOST = 3  # lines of advice
@@ -52,7 +51,7 @@ def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Tria
         except (errors.Gc3Error, click.UsageError):
             return  # for example, more threadblocks than the GPU holds
 
-    ways = [(p, n * instances) for n in _TIMES for p in _PROTOCOLS if p in on.parameters.protocols]
+    ways = [(p, n * instances) for n in _TIMES for p in datatypes.FORMATS if p in on.parameters.protocols]
     labels = {f"protocol={p},instances={n}": (p, n) for p, n in ways if (p, n) != (program.protocol, instances)}
     for label, (protocol, number) in labels.items():
         look(label, protocol, number, {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AnyArray: TypeAlias = "Array | DeviceArray"
 
-_SMALL_FLOATS = ("torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2")
+_SMALL_FLOATS = tuple(f"torch.{name}" for name in datatypes.EXTENSIONS)
 
 
 def source(x: Any) -> AnyArray:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
-TRANSPORTS = ("tcp", "ucx")  # between hosts
+TRANSPORTS = tuple(_core.transports())  # between hosts
 _ROW_KEYS = _PLACES | {
     "transport",
     "collective",

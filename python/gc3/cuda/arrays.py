@@ -23,25 +23,14 @@ _ELSEWHERE = {np.ndarray, str, int, float, list, type(None)}  # known without as
 _CUDA = 2  # DLPack's number of the kind of device
 _LEAST_VERSION = 2  # of __cuda_array_interface__
 _NO_SYNCHRONIZATION = -1  # DLPack: the caller orders its work itself
-# DLPack's kinds of types: (kind, bits) -> name.
-DLPACK_TYPES = {
-    (0, 8): "int8",
-    (0, 16): "int16",
-    (0, 32): "int32",
-    (0, 64): "int64",
-    (1, 8): "uint8",
-    (1, 16): "uint16",
-    (1, 32): "uint32",
-    (1, 64): "uint64",
-    (2, 16): "float16",
-    (2, 32): "float32",
-    (2, 64): "float64",
-    (4, 16): "bfloat16",
-    (5, 64): "complex64",
-    (5, 128): "complex128",
-    (6, 8): "bool",
-    (10, 8): "float8_e4m3fn",
-    (12, 8): "float8_e5m2",
+# DLPack's numbers of kinds of types; those that NumPy does not have are kinds of their own.
+_DLPACK_KINDS = {
+    **{"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "boolean": 6},
+    **{"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12},
+}
+DLPACK_TYPES = {  # (kind, bits) -> name
+    (_DLPACK_KINDS[t.name if t.name in datatypes.EXTENSIONS else t.kind], 8 * t.bytes): t.name
+    for t in _core.data_types()
 }
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import ml_dtypes
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
@@ -20,35 +21,9 @@ from gc3 import _core, collectives, datatypes, errors
 if TYPE_CHECKING:
     from gc3.datatypes import Array, DType
 
-# All whole numbers up to here are exact. uint8 stays below POISON.
-_EXACT = {
-    "float8_e4m3fn": 2**4,
-    "float8_e5m2": 2**3,
-    "float16": 2**11,
-    "bfloat16": 2**8,
-    "float32": 2**24,
-    "float64": 2**53,
-    "complex64": 2**24,
-    "complex128": 2**53,
-    "int8": 127,
-    "uint8": 127,
-    "int16": 2**15 - 1,
-    "uint16": 2**15 - 1,
-}
 _WIDE = 2**31 - 1
 _LARGEST = 100
 _FEWEST_DRAWS = 16  # elements of a chunk, of all runs together
-# Powers of two with exponents up to this, of either sign, are exact; bfloat16 avoids POISON, which is -2**-126.
-_EXPONENT = {
-    "float8_e4m3fn": 6,
-    "float8_e5m2": 14,
-    "float16": 14,
-    "bfloat16": 120,
-    "float32": 120,
-    "float64": 1000,
-    "complex64": 120,
-    "complex128": 1000,
-}
 _LARGEST_EXPONENT = 3
 _FACTORS = 256  # of wide integers
 # Outputs are filled with this byte before a run. No reference result contains it, so an unwritten place is found. As an
@@ -268,7 +243,7 @@ def _part(inputs: Sequence[Array | None], rank: int, where: slice) -> Array:
 def _reduce(parts: Sequence[Array], op: str) -> Array:
     dtype = parts[0].dtype
     # NumPy is slow in the small floats; the values are exact in float32, too.
-    narrow = datatypes.name(dtype) in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+    narrow = datatypes.kind(dtype) == "float" and dtype.itemsize < np.dtype(np.float32).itemsize
     wide = np.dtype(np.float32) if narrow else dtype
     total = reduce(_FUNCTIONS[op], (part.astype(wide, copy=False) for part in parts))
     if op == "avg":
@@ -326,11 +301,15 @@ def _drawing(model: _core.Collective, dtype: DType, op: str) -> _Drawing:
     return _Drawing(choices, choices)
 
 
+def _limits(dtype: DType) -> Any:
+    return cast("Any", ml_dtypes.finfo)(dtype)
+
+
 def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
-    name = datatypes.name(dtype)
-    if datatypes.kind(dtype) == "boolean":
+    kind = datatypes.kind(dtype)
+    if kind == "boolean":
         return _Drawing(np.array([True]), np.array([False, True]), terms)
-    if name not in _EXPONENT:
+    if kind not in ("float", "complex"):
         # Products of odd numbers lose no information when they wrap around. Numbers that are their own inverse are left
         # out.
         if dtype.itemsize == 1:
@@ -340,7 +319,8 @@ def _factors(model: _core.Collective, terms: int, dtype: DType) -> _Drawing:
             factors = np.arange(3, 3 + 2 * _FACTORS, 2).astype(dtype)
         return _Drawing(factors, factors)
     # Powers of two, as large as the type can hold in the product of all terms; else of some of the terms at a time.
-    exponent = _EXPONENT[name]
+    # Exponents of either sign are exact down to that of the least normal number; bfloat16 avoids POISON, -2**-126.
+    exponent = -int(_limits(dtype).minexp) - (datatypes.name(dtype) == "bfloat16")
     most = min(exponent // terms, _LARGEST_EXPONENT)
     powers = [sign * 2.0**e for sign in (-1, 1) for n in range(1, max(most, 1) + 1) for e in (-n, n)]
     large = np.array(powers).astype(dtype)
@@ -363,7 +343,8 @@ def _summands(terms: int, dtype: DType, op: str) -> Array:
         return np.arange(0, 128).astype(dtype)
     floating = kind == "float"
     signed = kind != "unsigned"
-    exact = _EXACT.get(name, _WIDE)
+    # All whole numbers up to here are exact. uint8 stays below POISON.
+    exact = 2 << int(_limits(dtype).nmant) if floating else min(2 ** (8 * dtype.itemsize - 1) - 1, _WIDE)
     adds = op in ("sum", "avg") and terms > 1
     unit = 1
     if adds:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # Types that NumPy has only with ml_dtypes: an integer type of the same size, as which PyTorch shares them.
 _SHARED_AS = {
-    torch.bfloat16: (torch.int16, datatypes.DTYPES["bfloat16"]),
-    torch.float8_e4m3fn: (torch.uint8, datatypes.DTYPES["float8_e4m3fn"]),
-    torch.float8_e5m2: (torch.uint8, datatypes.DTYPES["float8_e5m2"]),
+    getattr(torch, name): (getattr(torch, f"int{8 * dtype.itemsize}"), dtype)
+    for name, dtype in datatypes.DTYPES.items()
+    if name in datatypes.EXTENSIONS
 }
 _REDUCED = {getattr(torch, name) for name in datatypes.DTYPES}  # other types can only be moved
 _OPS = {

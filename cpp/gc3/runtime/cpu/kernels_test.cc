@@ -20,6 +20,10 @@ using testing::kAllOps;
 using testing::kAllTypes;
 using testing::ReduceOp;
 
+// What the tests of all types and reductions leave out: 8-bit floats, and premulsum.
+static_assert(std::size(kAllTypes) + 2 == model::kDataTypes.size());
+static_assert(std::size(kAllOps) + 1 == model::kReduceOps.size());
+
 // One element, by the rules of kernels.h, with the C++ operators of the type.
 template <class T>
 T plain(ReduceOp op, T a, T b) {

@@ -37,25 +37,11 @@ struct Numbers {
   explicit Numbers(const gc3_calls& calls) {
     types.fill(-1);
     ops.fill(-1);
-    using at::ScalarType;
-    const std::pair<ScalarType, const char*> names[] = {{ScalarType::Half, "float16"},
-                                                        {ScalarType::BFloat16, "bfloat16"},
-                                                        {ScalarType::Float, "float32"},
-                                                        {ScalarType::Double, "float64"},
-                                                        {ScalarType::Char, "int8"},
-                                                        {ScalarType::Byte, "uint8"},
-                                                        {ScalarType::Short, "int16"},
-                                                        {ScalarType::Int, "int32"},
-                                                        {ScalarType::Long, "int64"},
-                                                        {ScalarType::Bool, "bool"},
-                                                        {ScalarType::UInt16, "uint16"},
-                                                        {ScalarType::UInt32, "uint32"},
-                                                        {ScalarType::UInt64, "uint64"},
-                                                        {ScalarType::ComplexFloat, "complex64"},
-                                                        {ScalarType::ComplexDouble, "complex128"},
-                                                        {ScalarType::Float8_e4m3fn, "float8_e4m3fn"},
-                                                        {ScalarType::Float8_e5m2, "float8_e5m2"}};
-    for (const auto& [type, name] : names) types[static_cast<std::size_t>(type)] = calls.number_of("type", name);
+    // PyTorch's other names for types, such as half, are none of the engine's.
+    for (const auto& [name, type] : c10::getStringToDtypeMap()) {
+      if (const std::int32_t number = calls.number_of("type", name.c_str()); number >= 0)
+        types[static_cast<std::size_t>(type)] = number;
+    }
     using c10d::ReduceOp;
     const std::pair<ReduceOp::RedOpType, const char*> reductions[] = {
         {ReduceOp::SUM, "sum"}, {ReduceOp::AVG, "avg"},   {ReduceOp::PRODUCT, "prod"}, {ReduceOp::MIN, "min"},
