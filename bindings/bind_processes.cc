@@ -39,8 +39,8 @@ using cpu::ProcessProgram;
 Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32_t ordinal, double join_timeout,
             double timeout, const std::string& pin, bool framework, const std::string& wait, bool single_copy,
             const std::string& probe, const std::string& cache, const select::Selection& table,
-            const select::Selection* kept, std::uint64_t offer, const comm::AdaptOptions* adapt,
-            std::shared_ptr<core::Jobs> jobs, const core::Route* route) {
+            const select::Selection* kept, const comm::AdaptOptions* adapt, std::shared_ptr<core::Jobs> jobs,
+            const core::Route* route) {
   const auto place = unwrap(choose_place(pin, process_environment(), framework, {rank, size}));
   const core::WaitMode mode = unwrap(core::parse_wait_mode(wait));
   core::ProbeWish wish = unwrap(core::ProbeWish::from(probe, cache));
@@ -55,8 +55,9 @@ Joined join(std::uint32_t rank, std::uint32_t size, std::string job, std::uint32
   meeting.secret = unwrap(read_secret(process_environment()));
   if (route != nullptr) meeting.route = *route;
   return Joined(without_gil([&] {
-    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), {offer}, mode, place},
-                              table, kept == nullptr ? table : *kept, adapt == nullptr ? comm::AdaptOptions() : *adapt);
+    return Communicator::init(meeting, {timeout, place.has_value(), single_copy, std::move(wish), {}, mode, place},
+                              table, kept == nullptr ? select::Selection() : *kept,
+                              adapt == nullptr ? comm::AdaptOptions() : *adapt);
   }));
 }
 
@@ -196,9 +197,9 @@ void bind_processes(nb::module_& m) {
   nb::class_<core::Jobs>(m, "Jobs", "The jobs that this process is in, which later joins of its processes use again.")
       .def(nb::init<>());
   m.def("join", &join, "rank"_a, "size"_a, "job"_a, "ordinal"_a, "join_timeout"_a, "timeout"_a, "pin"_a, "framework"_a,
-        "wait"_a, "single_copy"_a, "probe"_a, "cache"_a, "table"_a, "kept"_a.none() = nb::none(), "offer"_a = 0,
+        "wait"_a, "single_copy"_a, "probe"_a, "cache"_a, "table"_a, "kept"_a.none() = nb::none(),
         "adapt"_a.none() = nb::none(), "jobs"_a.none() = nb::none(), "route"_a.none() = nb::none(),
-        "Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.");
+        "Connects to the other ranks. The rows of `kept` are used if all ranks give the same.");
   m.def("cache_folder", &core::cache_folder, "said"_a,
         "The folder for what is kept for this machine, by GC3_CACHE; \"\": nothing is kept.");
   m.def(

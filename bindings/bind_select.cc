@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -14,6 +15,7 @@
 #include "convert.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/comm/communicator.h"
+#include "gc3/runtime/select/program_folder.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -109,7 +111,9 @@ void bind_select(nb::module_& m) {
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
            "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none(),
-           "transport"_a.none() = nb::none());
+           "transport"_a.none() = nb::none())
+      .def("describe", &Row::describe, "The calls that it serves.")
+      .def("covers", &Row::covers, "other"_a, "Whether it serves all calls that the other one does.");
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
       .def_ro("call", &select::Explanation::call, "The call as text.")
       .def_prop_ro(
@@ -119,6 +123,7 @@ void bind_select(nb::module_& m) {
           "The row of the table, or the loaded program.")
       .def_prop_ro(
           "note", [](const select::Explanation& e) { return e.row->note; }, "The note of the row.")
+      .def_ro("number", &select::Explanation::number, "The number of the row in the table, from 0.")
       .def_ro("passed_over", &select::Explanation::passed_over,
               "Each loaded program and earlier row, and why it does not serve the call.")
       .def_ro("arrays", &select::Explanation::arrays, "How several arrays in one call are moved; \"\" for other calls.")
@@ -172,8 +177,8 @@ void bind_select(nb::module_& m) {
       .def(
           "make", [](const comm::Communicator::Recipe& r) { return without_gil([&] { return r.make(); }); },
           "Compiles and verifies the program.");
-  m.def("ranks_text", &select::ranks_text, "first"_a, "last"_a.none(), "A range of numbers of ranks as text.");
-  m.def("sizes_text", &select::sizes_text, "first"_a, "end"_a.none(), "A range of sizes, without its end, as text.");
+  m.def("program_folder_index", &select::program_folder_index, "lines"_a,
+        "The index of a folder of programs: rows, each for a number of ranks, a mode, a root, and a file.");
 }
 
 }  // namespace gc3::bindings

@@ -435,7 +435,7 @@ Result<Communicator> init(const Options& options) {
                                        {},
                                        wait,
                                        place},
-                                      select::Selection(rows), select::Selection(rows), std::move(adapt)));
+                                      select::Selection(rows), {}, std::move(adapt)));
   return Communicator(std::make_unique<Communicator::Body>(Communicator::Body{std::move(made)}));
 }
 

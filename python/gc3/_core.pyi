@@ -1041,6 +1041,12 @@ class Row:
 
     def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None) -> None: ...
 
+    def describe(self) -> str:
+        """The calls that it serves."""
+
+    def covers(self, other: Row) -> bool:
+        """Whether it serves all calls that the other one does."""
+
 class Explanation:
     """The program that serves a call, and why."""
 
@@ -1059,6 +1065,10 @@ class Explanation:
     @property
     def note(self) -> str:
         """The note of the row."""
+
+    @property
+    def number(self) -> int:
+        """The number of the row in the table, from 0."""
 
     @property
     def passed_over(self) -> list[tuple[str, str]]:
@@ -1129,11 +1139,10 @@ class DeviceRecipe:
     def make(self) -> Program:
         """Compiles and verifies the program."""
 
-def ranks_text(first: int, last: int | None) -> str:
-    """A range of numbers of ranks as text."""
-
-def sizes_text(first: int, end: int | None) -> str:
-    """A range of sizes, without its end, as text."""
+def program_folder_index(lines: Sequence[tuple[Row, int, bool, int, str]]) -> str:
+    """
+    The index of a folder of programs: rows, each for a number of ranks, a mode, a root, and a file.
+    """
 
 class Way(enum.Enum):
     """How the hosts of a job find rank 0."""
@@ -1340,9 +1349,9 @@ class Jobs:
 
     def __init__(self) -> None: ...
 
-def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, offer: int = 0, adapt: AdaptOptions | None = None, jobs: Jobs | None = None, route: Route | None = None) -> Joined:
+def join(rank: int, size: int, job: str, ordinal: int, join_timeout: float, timeout: float, pin: str, framework: bool, wait: str, single_copy: bool, probe: str, cache: str, table: Selection, kept: Selection | None = None, adapt: AdaptOptions | None = None, jobs: Jobs | None = None, route: Route | None = None) -> Joined:
     """
-    Connects to the other ranks. The rows of `kept` are used if all ranks give the same `offer`, and not 0.
+    Connects to the other ranks. The rows of `kept` are used if all ranks give the same.
     """
 
 def cache_folder(said: str) -> str:

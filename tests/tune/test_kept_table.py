@@ -71,7 +71,7 @@ def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [row["size"] for row in rows if row["collective"] == "allreduce"] == [[512, 2048]]
     table = kept.read()
     assert table is not None
-    assert table.table.choose("gather", ranks=2, size=1000, in_place=False).row.source.startswith(str(file))
+    assert table.choose("gather", ranks=2, size=1000, in_place=False).row.source.startswith(str(file))
 
 
 def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monke
     file.chmod(0o644)
     read = kept.read()
     assert read is not None
-    assert read.table.rows == Table.default().rows
+    assert read.rows == Table.default().rows
     file.chmod(0o664)
     with pytest.raises(errors.UserError, match=r"other users can write to .*: .*GC3_CACHE=off"):
         kept.read()

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const core::Meeting& me
                                                          cpu::Communicator::Options options,
                                                          select::Selection selection, select::Selection kept,
                                                          AdaptOptions adapt) {
+  options.offers[0] = kept.digest();
   options.offers[1] = adapt.wish(options.offers[0] != 0 ? kept : selection);
   options.offers[2] = adapt.learned.digest();
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, cpu::Communicator::init(meeting, options));

@@ -50,9 +50,9 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting,
                                                     const cpu::Communicator::Options& options,
                                                     select::Selection selection) {
-    return init(meeting, options, selection, selection);
+    return init(meeting, options, std::move(selection), {});
   }
-  // The same with the rows `kept` if all ranks have given the same `options.offers[0]`, else with `selection`. It
+  // The same with the rows `kept` if all ranks have given the same, and there are some, else with `selection`. It
   // learns if all ranks wish the same.
   static Result<std::unique_ptr<Communicator>> init(const core::Meeting& meeting, cpu::Communicator::Options options,
                                                     select::Selection selection, select::Selection kept,

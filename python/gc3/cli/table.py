@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gc3 import _core, collectives, errors
+from gc3 import collectives, errors
 from gc3.cli import options, output, sizes
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFolder
@@ -121,11 +121,14 @@ def _is_for(row: Row, ranks: tuple[int, ...] | None) -> bool:
 def check(file: str, as_json: bool) -> int:
     """Check every row of FILE: whether it can be chosen, can be compiled, and implements its collective."""
     rows = read_rows(file)
+    cores = [row.core() for row in rows]
     found: list[tuple[str, str]] = []
     with output.progress("proving", len(rows), printing=not as_json) as begin:
         for number, row in enumerate(rows):
             begin(row.source)
-            found += [(row.source, problem) for problem in _problems(row, rows[:number])]
+            hiding = [rows[n].source for n in range(number) if cores[n].covers(cores[number])]
+            found += [(row.source, f"is never chosen: {source} serves all of its calls") for source in hiding]
+            found += [(row.source, problem) for problem in _problems(row)]
     if as_json:
         output.emit({"rows": len(rows), "problems": [{"row": source, "problem": text} for source, text in found]})
     else:
@@ -174,10 +177,7 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
     return 0
 
 
-def _problems(row: Row, earlier: tuple[Row, ...]) -> Iterator[str]:
-    for other in earlier:
-        if other.collective == row.collective and _covers(other, row):
-            yield f"is never chosen: {other.source} serves all of its calls"
+def _problems(row: Row) -> Iterator[str]:
     for ranks, nodes in _placements(row):
         for in_place in (False, True) if row.in_place is None else (row.in_place,):
             try:
@@ -205,18 +205,6 @@ def _placements(row: Row) -> list[tuple[int, int]]:
     return [(ranks, nodes) for ranks, nodes in fits if most is None or ranks <= most]
 
 
-def _covers(wide: Row, narrow: Row) -> bool:
-    def within(inner: tuple[float, float | None], outer: tuple[float, float | None]) -> bool:
-        return inner[0] >= outer[0] and (outer[1] is None or (inner[1] is not None and inner[1] <= outer[1]))
-
-    modes = wide.in_place is None or wide.in_place == narrow.in_place
-    roots = wide.root is None or wide.root == narrow.root
-    places = within(narrow.nodes, wide.nodes) and within(narrow.placed, wide.placed)
-    places = places and wide.transport in (None, narrow.transport)
-    ranges = ((narrow.ranks, wide.ranks), (narrow.size, wide.size), (narrow.skew, wide.skew))
-    return modes and roots and places and all(within(inner, outer) for inner, outer in ranges)
-
-
 def _data(row: Row) -> dict[str, object]:
     data: dict[str, object] = {
         "source": row.source,
@@ -235,20 +223,6 @@ def _data(row: Row) -> dict[str, object]:
     return data if row.adapt is None else data | {"adapt": row.adapt}
 
 
-def _range(of: tuple[int, int | None]) -> str:
-    first, last = of
-    return f"{first} or more" if last is None else str(first) if last == first else f"{first} to {last}"
-
-
 def _line(row: Row) -> str:
-    mode = {None: "", True: ", in place", False: ", out of place"}[row.in_place]
-    root = "" if row.root is None else f", root {row.root}"
     note = f"\n    {row.note}" if row.note else ""
-    mode += "" if row.nodes == (1, None) else f", {_range(row.nodes)} hosts"
-    mode += "" if row.ranks_per_node is None else f", {_range(row.ranks_per_node)} ranks on each"
-    mode += "" if row.transport is None else f", over {row.transport}"
-    first, end = row.skew
-    mode += "" if row.skew == (1, None) else f", skew {first:g} {'or more' if end is None else f'to less than {end:g}'}"
-    mode += {None: "", True: ", adapts", False: ", never adapts"}[row.adapt]
-    where = f"{row.source}: {row.collective}, {_core.ranks_text(*row.ranks)}, {_core.sizes_text(*row.size)}{mode}{root}"
-    return f"{where}\n    {row.spec}{note}"
+    return f"{row.source}: {row.core().describe()}\n    {row.spec}{note}"

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gc3 import collectives, errors
+from gc3 import _core, collectives, errors
 from gc3.comm.selection import Row, Table
 from gc3.support import files
-
-FORMAT = "gc3-programs-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +31,6 @@ class Entry:
         root = f"-root{self.root}" if collectives.get(self.row.collective).rooted else ""
         how = f"{spec.protocol}-x{spec.instances}"
         return f"{spec.algorithm}{parameters}-{self.ranks}ranks{root}-{how}{mode}.gc3"
-
-    def line(self) -> str:
-        """Returns its line of the index."""
-        first, end = self.row.size
-        spec, mode = self.row.spec, int(self.in_place)
-        sizes = f"{first} {'-' if end is None else end}"
-        return (
-            f"{self.row.collective} {self.ranks} {sizes} {mode} {self.root} {spec.slots} {spec.slot_bytes} {self.file}"
-            + "".join(f" {name}={'never' if value is None else value}" for name, value in spec.thresholds)
-        )
 
 
 def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
@@ -80,7 +68,8 @@ def export(
                 known[entry.file] = entry
                 program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
                 program.save(folder / entry.file)
-        (folder / "index").write_text("\n".join([FORMAT, *(entry.line() for entry in found)]) + "\n")
+        lines = [(e.row.core(), e.ranks, e.in_place, e.root, e.file) for e in found]
+        (folder / "index").write_text(_core.program_folder_index(lines))
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
     return len(found), len(known)

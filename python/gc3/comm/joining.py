@@ -121,7 +121,7 @@ def _join(
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     tuned = kept.for_job(several=route is not None) if table is None else None
-    learning = adapting.prepare(adapt, adapt_share, set_up.adapt, rows if tuned is None else tuned.table)
+    learning = adapting.prepare(adapt, adapt_share, set_up.adapt, tuned or rows)
     joined = _core.join(
         rank,
         size,
@@ -136,8 +136,7 @@ def _join(
         set_up.probe,
         set_up.cache,
         rows.core,
-        None if tuned is None else tuned.table.core,
-        0 if tuned is None else tuned.digest,
+        None if tuned is None else tuned.core,
         learning.options,
         _jobs,
         route,

@@ -6,30 +6,16 @@ for several hosts is kept on each of them.
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gc3.comm.selection import Row, Table, parse
 from gc3.runtime import kept_files
 from gc3.runtime.kept_files import folder
 
-__all__ = ["HOSTS", "Kept", "folder", "for_job", "in_force", "learned_path", "path", "read", "read_learned"]
+__all__ = ["HOSTS", "folder", "for_job", "in_force", "learned_path", "path", "read", "read_learned"]
 
 HOSTS = "hosts"  # in place of an engine: processes on several hosts
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A kept table.
-
-    Attributes:
-        table: Its rows, and the default ones after them.
-        digest: A number that is equal for equal files, and never 0.
-    """
-
-    table: Table
-    digest: int
 
 
 def path(engine: str = "processes") -> Path | None:
@@ -37,17 +23,17 @@ def path(engine: str = "processes") -> Path | None:
     return kept_files.path(f"tuned-{engine}")
 
 
-def read(engine: str = "processes") -> Kept | None:
-    """Returns the table that was kept for this machine and an engine, if there is one.
+def read(engine: str = "processes") -> Table | None:
+    """Returns the table that was kept for this machine and an engine, if there is one, with the default rows after it.
 
     Raises:
         gc3.UserError: The file is no table, or other users can write to it.
     """
     found = _rows(f"tuned-{engine}", "gc3 tune")
-    return None if found is None else Kept(Table(found[0] + Table.default().rows), found[1])
+    return None if found is None else Table(found + Table.default().rows)
 
 
-def for_job(*, several: bool) -> Kept | None:
+def for_job(*, several: bool) -> Table | None:
     """Returns the table that a job on one host or on several offers to use; None if there is none.
 
     Only ranks of hosts that were tuned together have the same table for several hosts.
@@ -69,21 +55,19 @@ def read_learned() -> tuple[Row, ...]:
     Raises:
         gc3.UserError: The file is no table, or other users can write to it.
     """
-    found = _rows("learned-processes", "gc3.init(adapt=...)")
-    return () if found is None else found[0]
+    return _rows("learned-processes", "gc3.init(adapt=...)") or ()
 
 
-def _rows(what: str, maker: str) -> tuple[tuple[Row, ...], int] | None:
-    """The rows of a kept table, and its digest."""
+def _rows(what: str, maker: str) -> tuple[Row, ...] | None:
+    """The rows of a kept table."""
     found = kept_files.read(what, maker, "BadTable")
     if found is None:
         return None
     file, text = found
-    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
     rows = parse(text, str(file), file.parent)
     if what != f"tuned-{HOSTS}":  # measured on one host
         rows = tuple(replace(row, nodes=(1, 1)) for row in rows)
-    return rows, digest or 1
+    return rows
 
 
 def in_force(engine: str) -> Table:
@@ -92,5 +76,4 @@ def in_force(engine: str) -> Table:
     Raises:
         gc3.UserError: The kept table is no table, or other users can write to it.
     """
-    tuned = read(engine)
-    return Table.default() if tuned is None else tuned.table
+    return read(engine) or Table.default()

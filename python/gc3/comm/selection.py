@@ -207,10 +207,23 @@ class Row:
     adapt: bool | None = None
     transport: str | None = None
 
-    @property
-    def placed(self) -> tuple[int, int | None]:
-        """The ranks on each host as the core has them; from 0: wherever they are."""
-        return self.ranks_per_node or (0, None)
+    def core(self, recipe: _core.Recipe | None = None) -> _core.Row:
+        """Returns it as the core has it, with this recipe of its program, or one of its own."""
+        return _core.Row(
+            self.collective,
+            self.ranks,
+            self.size,
+            self.in_place,
+            recipe or self.spec.recipe(),
+            self.source,
+            self.note,
+            self.root,
+            self.nodes,
+            self.ranks_per_node or (0, None),
+            self.skew,
+            self.adapt,
+            self.transport,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,24 +252,7 @@ class Table:
         """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
         # Apart from them for several hosts: the slots of the others suit one.
         recipes = {(row.spec, row.nodes[0] > 1): row.spec.recipe() for row in self.rows}
-        rows = [
-            _core.Row(
-                r.collective,
-                r.ranks,
-                r.size,
-                r.in_place,
-                recipes[r.spec, r.nodes[0] > 1],
-                r.source,
-                r.note,
-                r.root,
-                r.nodes,
-                r.placed,
-                r.skew,
-                r.adapt,
-                r.transport,
-            )
-            for r in self.rows
-        ]
+        rows = [row.core(recipes[row.spec, row.nodes[0] > 1]) for row in self.rows]
         object.__setattr__(self, "core", _core.Selection(rows))
 
     @staticmethod
@@ -292,9 +288,7 @@ class Table:
         messages between the hosts, as in `Row`; "": none of them.
         """
         found = self.core.explain(collective, ranks, size, in_place, root, skew, nodes, ranks_per_node, transport)
-        passed = tuple(found.passed_over)
-        rows = [row for row in self.rows if row.collective == collective and (nodes > 1 or row.nodes[0] == 1)]
-        return Choice(rows[len(passed)], passed, found)
+        return Choice(self.rows[found.number], tuple(found.passed_over), found)
 
 
 @lru_cache(maxsize=1)

@@ -97,4 +97,22 @@ Result<std::vector<Row>> read_program_folder(const std::string& folder) {
   return rows;
 }
 
+std::string program_folder_index(
+    const std::vector<std::tuple<Row, std::uint32_t, bool, std::uint32_t, std::string>>& lines) {
+  std::ostringstream text;
+  text << kFormat << '\n';
+  for (const auto& [row, ranks, in_place, root, file] : lines) {
+    const Recipe& recipe = *row.recipe;
+    text << name_of(row.kind) << ' ' << ranks << ' ' << row.first_size << ' '
+         << (row.end_size ? std::to_string(*row.end_size) : "-") << ' ' << in_place << ' ' << root << ' '
+         << recipe.slots << ' ' << recipe.slot_bytes << ' ' << file;
+    for (std::size_t i = 0; i < kThresholds.size(); ++i) {
+      if (const auto value = recipe.thresholds.values[i])
+        text << ' ' << kThresholds[i].name << '=' << threshold_text(*value);
+    }
+    text << '\n';
+  }
+  return text.str();
+}
+
 }  // namespace gc3::select

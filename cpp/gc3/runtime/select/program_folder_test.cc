@@ -43,6 +43,16 @@ TEST_CASE("entries serve the calls that they name") {
   CHECK_FALSE(entries.value()[1].serves({model::CollectiveKind::broadcast, 4, 0, false, 0}));
 }
 
+TEST_CASE("an index is read as it was written") {
+  const std::string text =
+      "gc3-programs-1\nallreduce 4 100 2000 1 0 8 4096 a.gc3\n"
+      "broadcast 4 0 - 0 3 0 0 b.gc3 read_moved=never spins=7\n";
+  const auto rows = read(text);
+  REQUIRE(rows.ok());
+  CHECK(program_folder_index({{rows.value()[0], 4, true, 0, "a.gc3"}, {rows.value()[1], 4, false, 3, "b.gc3"}}) ==
+        text);
+}
+
 TEST_CASE("no folder has no entries, and one without an index is an error") {
   CHECK(read_program_folder("").value().empty());
   CHECK(read_program_folder("/no/such/folder").error().code == ErrorCode::FileUnreadable);

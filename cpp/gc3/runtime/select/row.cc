@@ -33,6 +33,16 @@ std::string skew_text(double skew) {
   return text.data();
 }
 
+std::string skews_text(double first, std::optional<double> end) {
+  return skew_text(first) + (end ? " to less than " + skew_text(*end) : " or more");
+}
+
+// Whether a range holds another one; no last: no end.
+template <class T>
+bool holds(T first, std::optional<T> last, T other_first, std::optional<T> other_last) {
+  return other_first >= first && (!last || (other_last && *other_last <= *last));
+}
+
 const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
 
 }  // namespace
@@ -101,6 +111,28 @@ std::string Row::misfit(const CallShape& call) const {
   const std::string low = skew_text(first_skew);
   if (!end_skew) return "for a skew of " + low + " and more";
   return "for a skew of " + (first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*end_skew);
+}
+
+bool Row::covers(const Row& other) const {
+  return kind == other.kind && holds(first_ranks, last_ranks, other.first_ranks, other.last_ranks) &&
+         holds(first_size, end_size, other.first_size, other.end_size) && (!in_place || in_place == other.in_place) &&
+         (!root || root == other.root) && holds(first_nodes, last_nodes, other.first_nodes, other.last_nodes) &&
+         holds(first_per_node, last_per_node, other.first_per_node, other.last_per_node) &&
+         (first_per_node == 0 || recipe->renames || !other.recipe->renames) &&
+         (!transport || transport == other.transport) && holds(first_skew, end_skew, other.first_skew, other.end_skew);
+}
+
+std::string Row::describe() const {
+  std::string text =
+      std::string(name_of(kind)) + ", " + ranks_text(first_ranks, last_ranks) + ", " + sizes_text(first_size, end_size);
+  if (in_place) text += std::string(", ") + mode_text(*in_place);
+  if (first_nodes > 1 || last_nodes) text += ", " + range_text(first_nodes, last_nodes, "hosts");
+  if (first_per_node != 0) text += ", " + range_text(first_per_node, last_per_node, "ranks on each");
+  if (transport) text += ", over " + std::string(name_of(*transport));
+  if (first_skew > 1 || end_skew) text += ", skew " + skews_text(first_skew, end_skew);
+  if (adapt) text += *adapt ? ", adapts" : ", never adapts";
+  if (root) text += ", root " + std::to_string(*root);
+  return text;
 }
 
 std::string Row::renaming(const CallShape& call) const {

@@ -74,6 +74,10 @@ struct Row {
   bool serves(const CallShape& call) const;
   // Why the row does not serve a call of its collective; empty if it does.
   std::string misfit(const CallShape& call) const;
+  // Whether it serves all calls that the other one does.
+  bool covers(const Row& other) const;
+  // The calls that it serves: "allreduce, 2 to 4 ranks, any size, in place".
+  std::string describe() const;
   // In which order the program takes the ranks of a call; empty: in the order of their numbers.
   std::string renaming(const CallShape& call) const;
 

@@ -90,7 +90,8 @@ std::vector<std::shared_ptr<const Row>> Selection::near(const CallShape& call) c
 
 Result<Explanation> Selection::explain(const CallShape& call, std::string text) const {
   Explanation found{text.empty() ? call.describe() : std::move(text), nullptr, {}};
-  for (const std::shared_ptr<const Row>& row : rows_) {
+  for (; found.number < rows_.size(); ++found.number) {
+    const std::shared_ptr<const Row>& row = rows_[found.number];
     if (row->kind != call.kind || (call.nodes == 1 && row->first_nodes > 1)) continue;  // of no interest on one host
     if (row->serves(call)) {
       found.row = row;

@@ -1,6 +1,7 @@
 // Chooses the program for a call: rows in the order in which they are tried, of which the first that fits is used.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ struct Explanation {
   std::string waits = {};      // how a rank waits for its peers; empty: unknown
   std::string learned = {};    // what was learned about calls of this class; empty: nothing is learned
   std::string devices = {};    // how calls on device arrays reach the devices of other ranks; empty: there were none
+  std::size_t number = 0;      // of the row among all, from 0
 
   // In a few lines.
   std::string str() const;

@@ -138,6 +138,7 @@ TEST_CASE("an explanation names the program, the row and those passed over") {
   const Selection selection({row("a", 0, 100), last});
   const auto found = selection.explain(call(4096));
   REQUIRE(found.ok());
+  CHECK(found.value().number == 1);
   CHECK(found.value().str() ==
         "allreduce of 4 KiB on 3 ranks, out of place: program of b\n  chosen by b: measured\n  not a: for less than "
         "100 B");
@@ -147,6 +148,46 @@ TEST_CASE("an explanation names the program, the row and those passed over") {
   CHECK(none.error().message == "no row serves allreduce of 100 B on 3 ranks, out of place");
   REQUIRE(none.error().notes.size() == 1);
   CHECK(none.error().notes[0].text == "a: for less than 100 B");
+}
+
+TEST_CASE("a row says which calls it serves, and whether these are all of another's") {
+  Row wide = row("wide", 0, {});
+  CHECK(wide.describe() == "allreduce, any number of ranks, any size");
+  Row narrow = row("narrow", 100, 200);
+  narrow.first_ranks = 2;
+  narrow.last_ranks = 4;
+  narrow.in_place = true;
+  narrow.root = 0;
+  narrow.first_nodes = 2;
+  narrow.first_per_node = narrow.last_per_node.emplace(2);
+  narrow.transport = TransportKind::tcp;
+  narrow.end_skew = 1.5;
+  narrow.adapt = false;
+  CHECK(narrow.describe() ==
+        "allreduce, 2 to 4 ranks, 100 B to less than 200 B, in place, 2 or more hosts, 2 ranks on each, over tcp, "
+        "skew 1 to less than 1.5, never adapts, root 0");
+  CHECK(wide.covers(wide));
+  CHECK(wide.covers(narrow));
+  CHECK(narrow.covers(narrow));
+  CHECK_FALSE(narrow.covers(wide));
+  const auto misses = [&](auto change) {
+    Row other = narrow;
+    change(other);
+    return !narrow.covers(other);
+  };
+  CHECK(misses([](Row& other) { other.kind = CollectiveKind::reduce; }));
+  CHECK(misses([](Row& other) { other.last_ranks = {}; }));
+  CHECK(misses([](Row& other) { other.first_size = 99; }));
+  CHECK(misses([](Row& other) { other.in_place = {}; }));
+  CHECK(misses([](Row& other) { other.root = 1; }));
+  CHECK(misses([](Row& other) { other.first_nodes = 1; }));
+  CHECK(misses([](Row& other) { other.last_per_node = 3; }));
+  CHECK(misses([](Row& other) { other.transport = {}; }));
+  CHECK(misses([](Row& other) { other.end_skew = 2; }));
+  // A row whose program takes ranks in any order also serves calls whose ranks are not in blocks.
+  CHECK(misses([](Row& other) {
+    other.recipe = std::make_shared<const Recipe>(Recipe{.make = {}, .text = "renaming", .renames = true});
+  }));
 }
 
 TEST_CASE("ranges as text") {
