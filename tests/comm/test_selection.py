@@ -82,6 +82,14 @@ def test_invalid_rows_are_reported(row: object, why: str) -> None:
     assert "t.json row 2" in str(caught.value)
 
 
+def test_a_row_is_read_as_it_was_written() -> None:
+    data = {**ROW, "in_place": None, "program": Spec("ring_allreduce", ()).data(), "note": ""}
+    more = {**data, "root": 0, "nodes": [2, None], "ranks_per_node": [1, 4], "transport": "tcp", "skew": [1, 1.5]}
+    for written in (data, {**more, "adapt": False}):
+        (row,) = parse(text(written), "t.json")
+        assert json.loads(json.dumps(row.data())) == written
+
+
 def test_a_row_orders_the_ranks_of_each_node() -> None:
     row = {**ROW, "program": {"algorithm": "ring_allgather", "order": [0, 2, 1]}}
     (read,) = parse(text(row), "t.json")

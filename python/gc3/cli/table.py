@@ -206,21 +206,8 @@ def _placements(row: Row) -> list[tuple[int, int]]:
 
 
 def _data(row: Row) -> dict[str, object]:
-    data: dict[str, object] = {
-        "source": row.source,
-        "collective": row.collective,
-        "ranks": row.ranks,
-        "size": row.size,
-        "in_place": row.in_place,
-        "root": row.root,
-        "nodes": row.nodes,
-        "ranks_per_node": row.ranks_per_node,
-        "transport": row.transport,
-        "skew": row.skew,
-        "program": row.spec.data(),
-        "note": row.note,
-    }
-    return data if row.adapt is None else data | {"adapt": row.adapt}
+    all_keys = ("root", "nodes", "ranks_per_node", "transport", "skew")
+    return {"source": row.source} | {key: getattr(row, key) for key in all_keys} | row.data()
 
 
 def _line(row: Row) -> str:

@@ -55,7 +55,7 @@ class Learning:
         keys = {_key(row) for row in new}
         there = [row for row in kept.read_learned() if _key(row) not in keys]
         files.make_folder(file.parent)
-        rows = [_data(row) for row in [*there, *new][-_MOST_ROWS:]]
+        rows = [row.data() for row in [*there, *new][-_MOST_ROWS:]]
         files.replace_text(str(file), json.dumps({"format": FORMAT, "rows": rows}, indent=1) + "\n")
 
     def _rows(self, joined: _core.Joined) -> Iterator[Row]:
@@ -131,15 +131,3 @@ def candidates(table: Table) -> tuple[Row, ...]:
 
 def _key(row: Row) -> tuple[object, ...]:
     return row.collective, row.ranks, row.size, row.in_place, row.root
-
-
-def _data(row: Row) -> dict[str, object]:
-    return {
-        "collective": row.collective,
-        "ranks": row.ranks,
-        "size": row.size,
-        "in_place": row.in_place,
-        "root": row.root,
-        "program": row.spec.data(),
-        "note": row.note,
-    }

@@ -207,6 +207,21 @@ class Row:
     adapt: bool | None = None
     transport: str | None = None
 
+    def data(self) -> dict[str, Any]:
+        """Returns it as a table has it, without what holds for every call."""
+        limits = {"root": self.root, "nodes": self.nodes, "ranks_per_node": self.ranks_per_node}
+        limits |= {"transport": self.transport, "skew": self.skew, "adapt": self.adapt}
+        every = (None, (1, None))
+        return {
+            "collective": self.collective,
+            "ranks": self.ranks,
+            "size": self.size,
+            "in_place": self.in_place,
+            **{name: value for name, value in limits.items() if value not in every},
+            "program": self.spec.data(),
+            "note": self.note,
+        }
+
     def core(self, recipe: _core.Recipe | None = None) -> _core.Row:
         """Returns it as the core has it, with this recipe of its program, or one of its own."""
         return _core.Row(

@@ -24,16 +24,7 @@ _SHARED_AS = {
     if name in datatypes.EXTENSIONS
 }
 _REDUCED = {getattr(torch, name) for name in datatypes.DTYPES}  # other types can only be moved
-_OPS = {
-    torch.distributed.ReduceOp.SUM: "sum",
-    torch.distributed.ReduceOp.AVG: "avg",
-    torch.distributed.ReduceOp.PRODUCT: "prod",
-    torch.distributed.ReduceOp.MIN: "min",
-    torch.distributed.ReduceOp.MAX: "max",
-    torch.distributed.ReduceOp.BAND: "band",
-    torch.distributed.ReduceOp.BOR: "bor",
-    torch.distributed.ReduceOp.BXOR: "bxor",
-}
+_OPS = {getattr(torch.distributed.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper())): op for op in datatypes.OPS}
 
 
 def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:

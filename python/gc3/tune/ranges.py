@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from gc3 import errors
-from gc3.comm.selection import FORMAT, Spec
+from gc3.comm.selection import FORMAT, Row, Spec
 from gc3.tune.search import Measured
 
 CHANGE = math.log(1.05)
@@ -50,15 +50,9 @@ class Range:
 
     def row(self) -> dict[str, Any]:
         """Returns the range as a row of a table."""
-        return {
-            "collective": self.collective,
-            "ranks": [self.ranks, self.ranks],
-            "size": [self.first, self.end],
-            "in_place": self.in_place,
-            **({} if self.skew == (1.0, None) else {"skew": list(self.skew)}),
-            "program": self.spec.data(),
-            "note": "tuned: " + ", ".join(self._point(point) for point in self.points),
-        }
+        ranks, sizes = (self.ranks, self.ranks), (self.first, self.end)
+        note = "tuned: " + ", ".join(self._point(point) for point in self.points)
+        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", skew=self.skew).data()
 
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]

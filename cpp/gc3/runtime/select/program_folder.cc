@@ -1,5 +1,6 @@
 #include "gc3/runtime/select/program_folder.h"
 
+#include <charconv>
 #include <map>
 #include <sstream>
 #include <tuple>
@@ -36,27 +37,30 @@ bool read_thresholds(std::istream& words, ThresholdChanges& thresholds) {
   return true;
 }
 
+// The whole word; a stream would take a negative number for a large one.
+template <class Number>
+bool read_number(std::string_view word, Number& value) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
 std::optional<Entry> parse(const std::string& line) {
   std::istringstream words(line);
-  std::string collective;
-  std::string end;
+  std::string collective, ranks, first, end, at, slots, slot_bytes;
   Entry entry;
   Row& row = entry.row;
   bool in_place = false;
   std::uint32_t root = 0;
-  words >> collective >> row.first_ranks >> row.first_size >> end >> in_place >> root >> entry.slots >>
-      entry.slot_bytes >> entry.file;
+  words >> collective >> ranks >> first >> end >> in_place >> at >> slots >> slot_bytes >> entry.file;
   const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, collective);
   // Surplus text makes the line as invalid as missing text.
-  if (words.fail() || !kind || entry.file.find('/') != std::string::npos || !read_thresholds(words, entry.thresholds)) {
+  if (words.fail() || !kind || !read_number(ranks, row.first_ranks) || !read_number(first, row.first_size) ||
+      (end != "-" && !read_number(end, row.end_size.emplace())) || !read_number(at, root) ||
+      !read_number(slots, entry.slots) || !read_number(slot_bytes, entry.slot_bytes) ||
+      entry.file.find('/') != std::string::npos || !read_thresholds(words, entry.thresholds)) {
     return std::nullopt;
   }
-  if (end != "-") {
-    std::istringstream number(end);
-    std::uint64_t value = 0;
-    if (!(number >> value) || !number.eof()) return std::nullopt;
-    row.end_size = value;
-  }
+  if (row.first_ranks == 0 || row.end_size.value_or(row.first_size) < row.first_size) return std::nullopt;
   row.kind = *kind;
   row.last_ranks = row.first_ranks;
   row.in_place = in_place;

@@ -60,9 +60,12 @@ TEST_CASE("no folder has no entries, and one without an index is an error") {
 
 TEST_CASE("an invalid index is refused, with the line") {
   CHECK(read("other\n").error().code == ErrorCode::BadTable);
-  for (const char* line : {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
-                           "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 a.gc3 spins=-1",
-                           "allreduce 4 0 - 0 0 0 0 a.gc3 spin=1", "allreduce 4 0 - 0 0 0 0 ../a.gc3", ""}) {
+  for (const char* line :
+       {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
+        "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 a.gc3 spins=-1",
+        "allreduce 4 0 - 0 0 0 0 a.gc3 spin=1", "allreduce 4 0 - 0 0 0 0 ../a.gc3", "",
+        "allreduce -1 0 - 0 0 0 0 a.gc3", "allreduce 4 -1 - 0 0 0 0 a.gc3", "allreduce 4 0 -1 0 0 0 0 a.gc3",
+        "allreduce 4 0 - 0 0 -1 0 a.gc3", "allreduce 0 0 - 0 0 0 0 a.gc3", "allreduce 4 9 8 0 0 0 0 a.gc3"}) {
     const auto entries = read(std::string("gc3-programs-1\n") + line + "\n");
     REQUIRE_FALSE(entries.ok());
     CHECK(entries.error().code == ErrorCode::BadTable);
