@@ -13,18 +13,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gc3 import _core, errors
+from gc3 import _core, collectives, errors
 from gc3.algorithms import catalogue
 from gc3.comm import kept
 from gc3.comm.selection import FORMAT, Row, Spec, Table
 from gc3.support import files
 
 _LAST_LL = 64 << 10  # above it a flag for every few bytes costs more than it saves
-_FIRST_READ = 8 << 10
-_READS = ("read_moved", "read_combined", "read_halved")
+FIRST_READ = 8 << 10  # below this size messages are never read from another rank's memory
+READS = ("read_moved", "read_combined", "read_halved")
 _MOST_ROWS = 1000  # that are kept
 _MOST_SHARE = 1.0
-_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 _MILLION = 1_000_000
 
 
@@ -70,7 +69,7 @@ class Learning:
             than = f", the table's {table_ns / 1e3:.4g} us" if table_ns and table_ns != ns else ""
             took = f": {ns / 1e3:.4g} us{than}" if ns else ", of another load"
             note = f"learned in {calls} calls{took}"
-            at = root if collective in _ROOTED else None
+            at = root if collectives.get(collective).rooted else None
             yield Row(collective, (joined.size, joined.size), sizes, in_place, spec, note, "", at)
 
 
@@ -113,11 +112,11 @@ def candidates(table: Table) -> tuple[Row, ...]:
     found = [row for row in kept.in_force("processes").rows if row not in there]
     for row in table.rows:
         if row.spec.protocol == "Simple" and not row.spec.thresholds and not row.spec.is_file:
-            for value in (None, _FIRST_READ):
-                spec = replace(row.spec, thresholds=tuple((name, value) for name in _READS))
+            for value in (None, FIRST_READ):
+                spec = replace(row.spec, thresholds=tuple((name, value) for name in READS))
                 last = row.size[1]
-                if last is None or last > _FIRST_READ:
-                    found.append(replace(row, spec=spec, size=(max(row.size[0], _FIRST_READ), last)))
+                if last is None or last > FIRST_READ:
+                    found.append(replace(row, spec=spec, size=(max(row.size[0], FIRST_READ), last)))
     for name, algorithm in catalogue().items():
         names = {parameter.name for parameter in algorithm.parameters}
         if "R" in names:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gc3 import datatypes, errors
 from gc3.algorithms import catalogue, load
+from gc3.comm.adapting import FIRST_READ, READS
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
 
@@ -22,10 +23,7 @@ _FIRST_INSTANCES = 16 << 10  # below this size, instances have too little data t
 _FIRST_LARGE, _LARGE = 256 << 10, 1 << 20
 _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
-# Below the first size messages are never read from another rank's memory; above the last, waits are longer than spins.
-_FIRST_READ = 8 << 10
-_READS = ("read_moved", "read_combined", "read_halved")
-_LAST_SPUN = 256 << 10
+_LAST_SPUN = 256 << 10  # above it waits are longer than spins
 _SPINS = (250, 8000)
 
 
@@ -120,8 +118,8 @@ def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
     [(('spins', 250),), (('spins', 8000),)]
     """
     told: list[tuple[tuple[str, int | None], ...]] = []
-    if spec.protocol == "Simple" and size >= _FIRST_READ:
-        told += [tuple((name, value) for name in _READS) for value in (_FIRST_READ, None)]
+    if spec.protocol == "Simple" and size >= FIRST_READ:
+        told += [tuple((name, value) for name in READS) for value in (FIRST_READ, None)]
     if core_each and size <= _LAST_SPUN:
         told += [(("spins", spins),) for spins in _SPINS]
     return tuple(replace(spec, thresholds=thresholds) for thresholds in told)
