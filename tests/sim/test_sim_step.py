@@ -21,8 +21,7 @@ from gc3.sim.step import Chosen
 pytestmark = pytest.mark.python_only
 
 ROOT = Path(__file__).resolve().parents[2]
-MIB = 1 << 20
-US = 1e-6
+MIB, US = 1 << 20, 1e-6
 
 
 def gc3_sim(line: str, *, code: int = 0) -> Result:

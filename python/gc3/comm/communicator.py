@@ -301,8 +301,7 @@ class Communicator(VForms):
     @told
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Returns a communicator of the ranks with the same color, ordered by key; None for color None."""
-        if color is not None:
-            color = errors.whole(color, "color")
+        color = None if color is None else errors.whole(color, "color")
         key = errors.whole(key, "key", -_MOST, _MOST)
         joined = self._joined.split_off(color, key)
         return None if joined is None else Communicator(joined, self._timeout, self._learning)

@@ -28,19 +28,9 @@ if TYPE_CHECKING:
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
 TRANSPORTS = tuple(_core.transports())  # between hosts
-_ROW_KEYS = _PLACES | {
-    "transport",
-    "collective",
-    "ranks",
-    "size",
-    "in_place",
-    "root",
-    "skew",
-    "program",
-    "note",
-    "measured_on",
-    "adapt",
-}
+_ROW_KEYS = _PLACES.union(
+    ("transport", "collective", "ranks", "size", "in_place", "root", "skew", "program", "note", "measured_on", "adapt")
+)
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _SPEC_KEYS = _FILE_KEYS - {"file"} | {"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"}
@@ -156,18 +146,14 @@ class Spec:
 
     def data(self) -> dict[str, Any]:
         """Returns it as a row of a table has it; a file by its place beside the table."""
-        data: dict[str, Any] = (
-            {"file": programs.place(self.algorithm)}
-            if self.is_file
-            else {
-                "algorithm": self.algorithm,
-                "parameters": dict(self.parameters),
-                "instances": self.instances,
-                "protocol": self.protocol,
-                **({"threadblocks": self.threadblocks} if self.threadblocks else {}),
-                **({"order": list(self.order)} if self.order else {}),
-            }
-        )
+        data: dict[str, Any]
+        if self.is_file:
+            data = {"file": programs.place(self.algorithm)}
+        else:
+            data = {"algorithm": self.algorithm, "parameters": dict(self.parameters)}
+            data |= {"instances": self.instances, "protocol": self.protocol}
+            data |= {"threadblocks": self.threadblocks} if self.threadblocks else {}
+            data |= {"order": list(self.order)} if self.order else {}
         data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
         return data | ({"thresholds": dict(self.thresholds)} if self.thresholds else {})
 

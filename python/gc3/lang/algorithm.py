@@ -212,7 +212,7 @@ class Algorithm:
         """A number of the decorator; a constant or what is none is no mistake of who gives the parameters."""
         found = self._evaluate(number, values)
         low = 0 if what in ("root", "gpus_per_node") else 1
-        fits = isinstance(found, Integral) and (callable(number) or low <= found < end)
+        fits = isinstance(found, Integral) and (callable(number) or low <= int(found) < end)
         if found is not None and not fits:
             raise self._error(f"'{self.name}': {what}={found!r}; expected a whole number from {low} to {end - 1}")
         return found
