@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "arrays.h"
 #include "communicator.h"
 #include "gc3/base/errors/common.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 #include "gc3/runtime/interp/divisors.h"
 #include "gc3_calls.h"
 
@@ -194,8 +196,14 @@ void drop(gc3_message* message) { delete message; }
 
 void abort(void* comm) { of(comm).abort(); }
 
-constexpr gc3_calls kCalls{&number_of,     &run_calls,    &run_v,        &agree, &barrier,
-                           &start_message, &test_message, &wait_message, &drop,  &abort};
+double counted(double seconds) {
+  using Clock = core::WaitClock::Clock;
+  const auto gap = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return core::WaitClock(Clock::time_point()).waited_s(Clock::time_point(gap));
+}
+
+constexpr gc3_calls kCalls{&number_of,    &run_calls,    &run_v, &agree, &barrier, &start_message,
+                           &test_message, &wait_message, &drop,  &abort, &counted};
 
 }  // namespace
 
@@ -210,6 +218,7 @@ void bind_calls(nb::class_<Joined>& joined) {
         });
       },
       nb::sig("def calls(self) -> object"), "The table of C functions of gc3_calls.h, in a capsule.");
+  joined.def_static("counted", &counted, nb::arg("seconds"), "As the function of gc3_calls.h.");
 }
 
 }  // namespace gc3::bindings

@@ -1342,6 +1342,10 @@ class Joined:
     def calls(self) -> object:
         """The table of C functions of gc3_calls.h, in a capsule."""
 
+    @staticmethod
+    def counted(seconds: float) -> float:
+        """As the function of gc3_calls.h."""
+
 class Jobs:
     """
     The jobs that this process is in, which later joins of its processes use again.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ranks
+from gc3 import _core
 from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, mainly_cpp, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
@@ -53,6 +54,10 @@ def test_pytorch_finds_the_backend_by_its_name() -> None:
 
 def test_gc3_does_not_import_pytorch() -> None:
     assert python("import sys, gc3; gc3.init; gc3.compile; assert 'torch' not in sys.modules").returncode == 0
+
+
+def test_waits_do_not_count_times_in_which_the_process_was_stopped() -> None:
+    assert [_core.Joined.counted(gap) for gap in (0.0, 0.125, 0.25, 10.0)] == [0.0, 0.125, 0.25, 0.25]
 
 
 FAKE = "import sys, types; torch = types.ModuleType('torch'); torch.__version__ = '2.9.1+cpu'; sys.modules['torch'] = "

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed import DistBackendError
 
-from gc3 import errors
+from gc3 import _core, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gc3 import _core
     from gc3.torch.lane import Lane
 
 NO_LIMIT = timedelta(0)
@@ -197,10 +196,10 @@ def _seconds(timeout: timedelta) -> float | None:
 
 
 def _ends_within(running: futures.Future[None], left: float | None) -> bool:
-    """Waits; so long a look that this process must have been stopped, as by a batch system, counts as a short one."""
+    """Waits; times in which this process has been stopped, as by a batch system, are not counted."""
     while left is None or left > 0:
         begun = time.monotonic()
         if futures.wait([running], None if left is None else min(left, _LOOK)).done:
             return True
-        left = None if left is None else left - min(time.monotonic() - begun, 5 * _LOOK)
+        left = None if left is None else left - _core.Joined.counted(time.monotonic() - begun)
     return False

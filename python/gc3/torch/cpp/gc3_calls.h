@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define GC3_CALLS_VERSION "4"
+#define GC3_CALLS_VERSION "5"
 #define GC3_CALLS_NAME "gc3.calls." GC3_CALLS_VERSION
 
 #ifdef __cplusplus
@@ -97,6 +97,8 @@ typedef struct gc3_calls {
   void (*drop)(gc3_message* message);
   // Makes the calls of all ranks fail, including running ones.
   void (*abort)(void* comm);
+  // How many seconds between two looks of a wait count for its limit: in the others this process was stopped.
+  double (*counted)(double seconds);
 } gc3_calls;
 
 // What the capsule points to, as long as it exists.

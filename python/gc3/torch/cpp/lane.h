@@ -79,11 +79,11 @@ class Lane : public std::enable_shared_from_this<Lane> {
     return true;
   }
 
-  // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then. Who has
-  // a limit leaves the tasks to the thread of the group, because a task may last longer; within a task nobody else can
-  // run them. Not in a fork.
-  template <class Done, class Look>
-  bool help(Done done, std::optional<Clock::time_point> until, Look look) {
+  // Runs tasks until `done`, or until the time has passed: then it returns false. It calls `look` now and then;
+  // `count` tells how much of a time counts. Who has a limit leaves the tasks to the thread of the group, because a
+  // task may last longer; within a task nobody else can run them. Not in a fork.
+  template <class Done, class Look, class Count>
+  bool help(Done done, std::optional<Clock::time_point> until, Look look, Count count) {
     constexpr auto kLook = std::chrono::milliseconds(50);
     std::unique_lock lock(mutex_);
     const bool inside = runner_ == std::this_thread::get_id();
@@ -106,8 +106,9 @@ class Lane : public std::enable_shared_from_this<Lane> {
       lock.unlock();
       look();
       lock.lock();
-      // So long a look means that this process was stopped, as by a batch system; that time is not counted.
-      if (const auto looked = Clock::now() - now; until && looked > 5 * kLook) *until += looked - kLook;
+      const std::chrono::duration<double> looked = Clock::now() - now;
+      const std::chrono::duration<double> stopped(looked.count() - count(looked.count()));
+      if (until) *until += std::chrono::duration_cast<Clock::duration>(stopped);
     }
     return true;
   }

@@ -231,7 +231,7 @@ class Call : public c10d::Work {
       if (timeout.count() > 0) until = Lane::Clock::now() + timeout;
       bool ended = false;
       try {
-        ended = lane_->help(done, until, look_at_signals);
+        ended = lane_->help(done, until, look_at_signals, caller_->calls().counted);
       } catch (...) {
         if (!done()) caller_->calls().abort(caller_->comm());
         throw;
