@@ -189,7 +189,7 @@ def test_a_time_out_of_wait_ends_the_wait_alone(tmp_path: Path, tiers: Tier, tie
     assert last == 0
     for status, text in others:
         assert status == 0, text
-        assert text.startswith("refused: the call has not ended after "), text
+        assert text == "refused: the call has not ended after 0.1 s\nrefused: the process group has been destroyed\n"
 
 
 @needs_torch
@@ -202,9 +202,9 @@ def test_a_process_ends_after_calls_that_nobody_waits_for(tmp_path: Path, tiers:
 @needs_torch
 @mainly_cpp
 def test_a_fork_is_refused_and_ends(tmp_path: Path, tiers: Tier, tier: str) -> None:
-    for status, text in run("torch_faults", 2, tmp_path, tiers(tier), "forked"):
+    for rank, (status, text) in enumerate(run("torch_faults", 2, tmp_path, tiers(tier), "forked")):
         assert status == 0, text
-        assert text.count("refused: GC3-R012") == 2, text
+        assert text.count("refused: GC3-R012") == 2 + rank, text
 
 
 @needs_torch

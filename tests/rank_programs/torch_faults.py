@@ -69,7 +69,13 @@ if fault == "patience":
             print(f"refused: {problem}")
         store.set(others[RANK], "")
         work.wait()
+    group, later = dist.group.WORLD, dist.AllreduceOptions()
     dist.destroy_process_group()
+    later.asyncOp = True
+    try:
+        group.allreduce([x], later).wait()
+    except dist.DistBackendError as problem:
+        print(f"refused: {problem}")
     raise SystemExit(0)
 if fault == "none waits":
     for _ in range(20):
@@ -84,11 +90,10 @@ if fault == "forked":
     time.sleep(0.1 if RANK else 0)  # the thread makes the call, for which rank 0 is late
     child = os.fork()
     if child == 0:
-        for later in (False, True):
+        waits = [work.wait] if work else []
+        for refused in (lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, async_op=True).wait(), *waits):
             try:
-                found = dist.all_reduce(x, async_op=later)
-                if later:
-                    found.wait()
+                refused()
             except dist.DistBackendError as problem:
                 print(f"refused: {str(problem).splitlines()[0]}", flush=True)
         raise SystemExit(0)  # without waiting for a thread that is not there

@@ -20,7 +20,7 @@ from gc3.torch.joining import join
 from gc3.torch.lane import Lane
 from gc3.torch.operations import Operations, Tensors, compare_descriptions, only
 from gc3.torch.tensors import Target, flat
-from gc3.torch.work import All, Done, Moving, Started, fork_error, told
+from gc3.torch.work import All, Done, Moving, Started, destroyed_error, fork_error, size_error, told
 
 if TYPE_CHECKING:
     from gc3.comm import Communicator
@@ -248,7 +248,7 @@ class Gc3Backend(Operations, c10d.Backend):
 
         def end(status: _core.Status | None) -> None:
             if status is not None and status.count != memory.size:
-                raise DistBackendError(self.wrong_size(status.source, status.count, status.tag, memory.size))
+                raise size_error(self.rank(), status.source, status.count, status.tag, memory.size)
             target.finish()
 
         with told:
@@ -288,6 +288,8 @@ class Gc3Backend(Operations, c10d.Backend):
             return Done(outputs)
         if self._lane.is_fork:
             raise fork_error()
+        if self._lane.stopped:
+            raise destroyed_error()
         return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
 
     def _run(self, name: str, run: Callable[[], None]) -> None:

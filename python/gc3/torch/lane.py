@@ -34,6 +34,7 @@ class Lane:
         self._last: _Task | None = None
         self._helped: list[_Task] = []  # made within the end of another call, which has not returned yet
         self._thread: threading.Thread | None = None
+        self.stopped = False  # there are no calls any more
 
     @property
     def idle(self) -> bool:
@@ -75,6 +76,7 @@ class Lane:
 
     def stop(self) -> None:
         """Waits for all calls, and for the thread to end; not in a fork."""
+        self.stopped = True
         if self._thread is not None and not self.inside and not self.is_fork:
             self._tasks.put(None)
             self._thread.join()

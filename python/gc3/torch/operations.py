@@ -20,7 +20,7 @@ from torch.distributed import DistBackendError, PrefixStore, distributed_c10d
 
 from gc3 import _core, datatypes, errors
 from gc3.torch.tensors import Target, array, as_nccl, contiguous, flat, operation
-from gc3.torch.work import as_torch, fork_error, told
+from gc3.torch.work import as_torch, destroyed_error, told
 
 if TYPE_CHECKING:
     from gc3.comm import Communicator
@@ -63,7 +63,7 @@ class Operations:
     def communicator(self) -> Communicator:
         """The communicator; raises `DistBackendError` after `leave`."""
         if self._comm is None:
-            raise DistBackendError("the process group has been destroyed")
+            raise destroyed_error()
         return self._comm
 
     def rank(self) -> int:
@@ -107,10 +107,6 @@ class Operations:
             raise problem
 
         return self._call(name, refuse, options, [])
-
-    def refuse_fork(self) -> None:
-        """Raises the error of a call in a fork."""
-        raise fork_error()
 
     def part(self, ranks: Sequence[int], store: Any, name: str, timeout: float) -> tuple[Communicator, Any]:
         """Returns a communicator of some of the ranks, of which this rank is one, and the store of these ranks.
@@ -401,13 +397,6 @@ class Operations:
     def number_of(self, tensor: torch.Tensor) -> int:
         """Returns the number of the type of contiguous memory in a message, if it is not the runtime's own."""
         return datatypes.element(flat(tensor).dtype)[2]
-
-    def wrong_size(self, source: int, count: int, tag: int, expected: int) -> str:
-        """Returns the text of the error for a message of another size than the tensor that receives it."""
-        return (
-            f"rank {source} has sent {count} elements with tag {tag} where rank {self.rank()} receives {expected}: "
-            "send and recv must have tensors of one size"
-        )
 
 
 def _description() -> str:

@@ -23,8 +23,9 @@ _SHARED_AS = {
     for name, dtype in datatypes.DTYPES.items()
     if name in datatypes.EXTENSIONS
 }
-_REDUCED = {getattr(torch, name) for name in datatypes.DTYPES}  # other types can only be moved
-_OPS = {getattr(torch.distributed.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper())): op for op in datatypes.OPS}
+# What can be reduced; other types can only be moved. Both backends read this, with the engine's names.
+TYPES = {getattr(torch, name): name for name in datatypes.DTYPES}
+OPS = {getattr(torch.distributed.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper())): op for op in datatypes.OPS}
 
 
 def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:
@@ -35,15 +36,15 @@ def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:
     """
     kind = op.op
     for tensor in tensors:
-        if tensor.dtype not in _REDUCED:
+        if tensor.dtype not in TYPES:
             wrong = f"{tensor.dtype} in a reduction; expected one of {', '.join(datatypes.DTYPES)}"
             raise as_torch(errors.error("BadDataType", wrong))
-    found = _OPS.get(kind)
+    found = OPS.get(kind)
     if found is not None:
         return found
     if kind == torch.distributed.ReduceOp.PREMUL_SUM:
         return datatypes.PreMulSum(float(op.factor))
-    raise as_torch(errors.error("BadReduceOp", f"{kind}; expected one of {', '.join(_OPS.values())}"))
+    raise as_torch(errors.error("BadReduceOp", f"{kind}; expected one of {', '.join(OPS.values())}"))
 
 
 def as_nccl(op: datatypes.Op, ranks: int, *arrays: Array) -> tuple[datatypes.Op, list[Array]]:

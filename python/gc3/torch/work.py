@@ -34,6 +34,24 @@ def fork_error() -> DistBackendError:
     return as_torch(errors.error("UsedAfterFork", "the process group belongs to the process that has made it"))
 
 
+def destroyed_error() -> DistBackendError:
+    """Returns the error of a call after the process group was left."""
+    return DistBackendError("the process group has been destroyed")
+
+
+def late_error(seconds: float) -> DistBackendError:
+    """Returns the error of a wait that ends before the call."""
+    return DistBackendError(f"the call has not ended after {seconds:g} s")
+
+
+def size_error(rank: int, source: int, count: int, tag: int, expected: int) -> DistBackendError:
+    """Returns the error for a message of another size than the tensor that receives it."""
+    return DistBackendError(
+        f"rank {source} has sent {count} elements with tag {tag} where rank {rank} receives {expected}: "
+        "send and recv must have tensors of one size"
+    )
+
+
 class _Told:
     """A context in which errors of gc3 become those of PyTorch."""
 
@@ -95,7 +113,7 @@ class Started(torch.distributed.Work):
                 self._give_up()
             raise
         if not in_time:
-            raise DistBackendError(f"the call has not ended after {timeout.total_seconds():g} s")
+            raise late_error(timeout.total_seconds())
         self._running.result()
         return True
 

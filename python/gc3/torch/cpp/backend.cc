@@ -37,16 +37,16 @@ struct Numbers {
   explicit Numbers(const gc3_calls& calls) {
     types.fill(-1);
     ops.fill(-1);
-    // PyTorch's other names for types, such as half, are none of the engine's.
-    for (const auto& [name, type] : c10::getStringToDtypeMap()) {
-      if (const std::int32_t number = calls.number_of("type", name.c_str()); number >= 0)
-        types[static_cast<std::size_t>(type)] = number;
+    const auto number = [&calls](const char* of, py::handle name) {
+      return calls.number_of(of, name.cast<std::string>().c_str());
+    };
+    const auto tables = py::module_::import("gc3.torch.tensors");
+    for (const auto& [type, name] : py::dict(tables.attr("TYPES"))) {
+      types[static_cast<std::size_t>(type.cast<at::ScalarType>())] = number("type", name);
     }
-    using c10d::ReduceOp;
-    const std::pair<ReduceOp::RedOpType, const char*> reductions[] = {
-        {ReduceOp::SUM, "sum"}, {ReduceOp::AVG, "avg"},   {ReduceOp::PRODUCT, "prod"}, {ReduceOp::MIN, "min"},
-        {ReduceOp::MAX, "max"}, {ReduceOp::BAND, "band"}, {ReduceOp::BOR, "bor"},      {ReduceOp::BXOR, "bxor"}};
-    for (const auto& [op, name] : reductions) ops[static_cast<std::size_t>(op)] = calls.number_of("op", name);
+    for (const auto& [op, name] : py::dict(tables.attr("OPS"))) {
+      ops[static_cast<std::size_t>(op.cast<c10d::ReduceOp::RedOpType>())] = number("op", name);
+    }
     all_reduce = calls.number_of("collective", "allreduce");
     all_gather = calls.number_of("collective", "allgather");
     reduce_scatter = calls.number_of("collective", "reducescatter");
@@ -85,7 +85,6 @@ class Backend : public c10d::Backend {
           std::string name)
       : c10d::Backend(rank, size),
         operations_(held(std::move(operations))),
-        wrong_size_(held(operations_->attr("wrong_size"))),
         caller_(std::make_shared<Caller>(std::move(capsule))),
         numbers_(caller_->calls()),
         options_(c10::make_intrusive<Options>("gc3", timeout)),
@@ -405,10 +404,7 @@ class Backend : public c10d::Backend {
       };
       if (lane_->run_now(now)) return work;
     }
-    if (lane_->is_fork()) {
-      const py::gil_scoped_acquire acquire;
-      operations_->attr("refuse_fork")();
-    }
+    if (lane_->is_fork()) raise("fork_error");
     const bool taken = lane_->put([work, run = std::move(run)](bool here) {
       std::exception_ptr problem;
       std::exception_ptr interrupt;
@@ -427,7 +423,7 @@ class Backend : public c10d::Backend {
       work->end(problem);
       return interrupt;
     });
-    if (!taken) fail("the process group has been destroyed");
+    if (!taken) raise("destroyed_error");
     return work;
   }
   WorkPtr message(OpType type, const char* name, Tensors& tensors, int peer, int tag) {
@@ -443,7 +439,7 @@ class Backend : public c10d::Backend {
     if (number == 0) number = numbers_.type(memory);
     const std::string title = at::hasCallbacks() ? name_ + ":" + name : std::string();
     return c10::make_intrusive<Message>(caller_, rank_, type, title.empty() ? nullptr : title.c_str(), tensors[0],
-                                        memory, number, peer, tag, wrong_size_);
+                                        memory, number, peer, tag);
   }
   void stop() {
     if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
@@ -455,7 +451,6 @@ class Backend : public c10d::Backend {
   }
 
   Held operations_;
-  Held wrong_size_;
   std::shared_ptr<Caller> caller_;
   Numbers numbers_;
   c10::intrusive_ptr<Options> options_;

@@ -31,6 +31,17 @@ using Tensors = std::vector<Tensor>;
 
 [[noreturn]] inline void fail(const std::string& text) { C10_THROW_ERROR(DistBackendError, text); }
 
+// Raises the error that a function of gc3.torch.work returns, which the backend in Python raises as well.
+template <class... About>
+[[noreturn]] void raise(const char* error, const About&... about) {
+  std::string text;
+  {
+    const py::gil_scoped_acquire acquire;
+    text = py::cast<std::string>(py::str(py::module_::import("gc3.torch.work").attr(error)(about...)));
+  }
+  fail(text);
+}
+
 // An object of Python that is used and dropped by threads without the GIL.
 using Held = std::shared_ptr<py::object>;
 inline Held held(py::object object) {
@@ -225,7 +236,7 @@ class Call : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override {
     const auto done = [this] { return done_.load(std::memory_order_acquire); };
     if (!done()) {
-      if (lane_->is_fork()) fail("the call was started by another process, of which this one is a fork");
+      if (lane_->is_fork()) raise("fork_error");
       const Released released;
       std::optional<Lane::Clock::time_point> until;
       if (timeout.count() > 0) until = Lane::Clock::now() + timeout;
@@ -236,7 +247,7 @@ class Call : public c10d::Work {
         if (!done()) caller_->calls().abort(caller_->comm());
         throw;
       }
-      if (!ended) fail("the call has not ended after " + std::to_string(timeout.count()) + " ms");
+      if (!ended) raise("late_error", std::chrono::duration<double>(timeout).count());
     }
     if (exception_ != nullptr) std::rethrow_exception(exception_);
     return true;
@@ -272,16 +283,14 @@ class Call : public c10d::Work {
 // A send or receive, which takes no turn with the collectives.
 class Message : public c10d::Work {
  public:
-  // `memory` is the contiguous memory of `tensor`, `number` that of its type. `wrong` is a function of Python: the text
-  // of the error for a message of another size.
+  // `memory` is the contiguous memory of `tensor`, `number` that of its type.
   Message(std::shared_ptr<Caller> caller, int rank, c10d::OpType type, const char* title, Tensor tensor, Tensor memory,
-          std::int32_t number, std::int64_t peer, int tag, Held wrong)
+          std::int32_t number, std::int64_t peer, int tag)
       : Work(rank, type, title, title == nullptr ? std::nullopt : std::optional<Tensors>({tensor})),
         caller_(std::move(caller)),
         tensor_(std::move(tensor)),
         memory_(std::move(memory)),
-        sends_(type == c10d::OpType::SEND),
-        wrong_(std::move(wrong)) {
+        sends_(type == c10d::OpType::SEND) {
     caller_->sweep();
     std::string text;
     const gc3_errors errors = Caller::sink(text);
@@ -362,13 +371,7 @@ class Message : public c10d::Work {
   std::exception_ptr received(const gc3_got& got) {
     try {
       if (got.bytes != memory_.nbytes()) {
-        std::string text;
-        {
-          const py::gil_scoped_acquire acquire;
-          text =
-              py::cast<std::string>((*wrong_)(got.peer, got.bytes / memory_.element_size(), got.tag, memory_.numel()));
-        }
-        fail(text);
+        raise("size_error", rank_, got.peer, got.bytes / memory_.element_size(), got.tag, memory_.numel());
       }
       if (!memory_.is_same(tensor_) && memory_.data_ptr() != tensor_.data_ptr()) {
         const at::NoGradGuard none;
@@ -384,7 +387,6 @@ class Message : public c10d::Work {
   Tensor tensor_;
   Tensor memory_;
   bool sends_;
-  Held wrong_;
   gc3_message* message_ = nullptr;
   std::mutex ending_;  // of the next one; nobody waits for it with the GIL
   bool ended_ = false;
