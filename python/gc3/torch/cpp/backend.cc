@@ -27,6 +27,7 @@ using c10d::OpType;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Lengths = std::vector<std::uint64_t>;
 using Addresses = std::vector<void*>;
+using Calls = std::vector<gc3_call>;
 
 // The numbers of the engine for types, reductions and collectives.
 struct Numbers {
@@ -130,37 +131,25 @@ class Backend : public c10d::Backend {
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    const std::int32_t op = numbers_.op(options.reduceOp);
-    if (tensors.size() != 1 || op < 0 || !is_plain(tensors[0])) {
-      return slow(OpType::ALLREDUCE, "allreduce", options.asyncOp, tensors, tensors, options);
-    }
-    return simple(OpType::ALLREDUCE, "all_reduce", options.asyncOp, tensors, tensors, {reduced(tensors[0], op)});
+    const bool one = tensors.size() == 1;
+    return equal(OpType::ALLREDUCE, "allreduce", "all_reduce", one ? reduced(tensors, options.reduceOp) : Calls(),
+                 tensors, tensors, options, tensors);
   }
   WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return slow(OpType::_ALLREDUCE_SPARSE, "allreduce_sparse", options.asyncOp, tensors, tensors, options);
   }
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    const std::int32_t op = numbers_.op(options.reduceOp);
-    if (op < 0 || tensors.empty() || !all_plain(tensors)) {
-      return slow(OpType::ALLREDUCE_COALESCED, "allreduce_coalesced", options.asyncOp, tensors, tensors, options);
-    }
-    std::vector<gc3_call> calls;
-    for (const Tensor& tensor : tensors) calls.push_back(reduced(tensor, op));
-    return simple(OpType::ALLREDUCE_COALESCED, "all_reduce", options.asyncOp, tensors, tensors, std::move(calls));
+    return equal(OpType::ALLREDUCE_COALESCED, "allreduce_coalesced", "all_reduce", reduced(tensors, options.reduceOp),
+                 tensors, tensors, options, tensors);
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    if (tensors.size() != 1 || !is_plain(tensors[0]) || options.rootRank < 0 || options.rootRank >= size_) {
-      return slow(OpType::BROADCAST, "broadcast", options.asyncOp, tensors, tensors, options);
+    Calls calls;
+    if (tensors.size() == 1 && is_plain(tensors[0]) && options.rootRank >= 0 && options.rootRank < size_) {
+      calls.push_back(moved(numbers_.broadcast, tensors[0], tensors[0], tensors[0].numel()));
+      calls[0].kind.root = static_cast<std::uint32_t>(options.rootRank);
+      if (options.rootRank != rank_) calls[0].input = nullptr;
     }
-    const Tensor& tensor = tensors[0];
-    void* const at = tensor.data_ptr();
-    const auto root = static_cast<std::uint32_t>(options.rootRank);
-    const auto elements = static_cast<std::uint64_t>(tensor.numel());
-    return simple(OpType::BROADCAST, "broadcast", options.asyncOp, tensors, tensors,
-                  {{{numbers_.broadcast, numbers_.type(tensor), 0, root},
-                    options.rootRank == rank_ ? at : nullptr,
-                    at,
-                    elements}});
+    return equal(OpType::BROADCAST, "broadcast", "broadcast", std::move(calls), tensors, tensors, options, tensors);
   }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return slow(OpType::REDUCE, "reduce", options.asyncOp, tensors, tensors, options);
@@ -178,25 +167,13 @@ class Backend : public c10d::Backend {
                   });
   }
   WorkPtr all_gather_single(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
-    if (!are_alike(input, {output}) || output.numel() != input.numel() * size_) {
-      return slow(OpType::_ALLGATHER_BASE, "all_gather_single", options.asyncOp, {input}, output, input, options);
-    }
-    return simple(OpType::_ALLGATHER_BASE, "all_gather_into_tensor", options.asyncOp, {input}, {output},
-                  {moved(numbers_.all_gather, input, output, input.numel())});
+    return equal(OpType::_ALLGATHER_BASE, "all_gather_single", "all_gather_into_tensor",
+                 blocks(numbers_.all_gather, 0, {input}, {output}), {input}, {output}, options, output, input);
   }
   WorkPtr all_gather_single_coalesced(Tensors& outputs, Tensors& inputs,
                                       const c10d::AllgatherOptions& options) override {
-    std::vector<gc3_call> calls;
-    for (std::size_t i = 0; i < std::min(inputs.size(), outputs.size()); ++i) {
-      if (!are_alike(inputs[i], {outputs[i]}) || outputs[i].numel() != inputs[i].numel() * size_) break;
-      calls.push_back(moved(numbers_.all_gather, inputs[i], outputs[i], inputs[i].numel()));
-    }
-    if (calls.empty() || calls.size() != inputs.size() || calls.size() != outputs.size()) {
-      return slow(OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather_single_coalesced", options.asyncOp, inputs,
-                  outputs, inputs, options);
-    }
-    return simple(OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather_into_tensor", options.asyncOp, inputs, outputs,
-                  std::move(calls));
+    return equal(OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather_single_coalesced", "all_gather_into_tensor",
+                 blocks(numbers_.all_gather, 0, inputs, outputs), inputs, outputs, options, outputs, inputs);
   }
   WorkPtr allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override {
@@ -225,38 +202,24 @@ class Backend : public c10d::Backend {
                   });
   }
   WorkPtr reduce_scatter_single(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
-    const std::int32_t op = numbers_.op(options.reduceOp);
-    if (op < 0 || !are_alike(output, {input}) || input.numel() != output.numel() * size_) {
-      return slow(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_single", options.asyncOp, {input}, output, input,
-                  options);
-    }
-    gc3_call call = moved(numbers_.reduce_scatter, input, output, output.numel());
-    call.kind.op = op;
-    return simple(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", options.asyncOp, {input}, {output}, {call});
+    return equal(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_single", "reduce_scatter_tensor",
+                 blocks(numbers_.reduce_scatter, numbers_.op(options.reduceOp), {input}, {output}), {input}, {output},
+                 options, output, input);
   }
   WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options) override {
-    const std::int32_t op = numbers_.op(options.reduceOp);
-    std::vector<gc3_call> calls;
-    for (std::size_t i = 0; i < std::min(inputs.size(), outputs.size()) && op >= 0; ++i) {
-      if (!are_alike(outputs[i], {inputs[i]}) || inputs[i].numel() != outputs[i].numel() * size_) break;
-      calls.push_back(moved(numbers_.reduce_scatter, inputs[i], outputs[i], outputs[i].numel()));
-      calls.back().kind.op = op;
-    }
-    if (calls.empty() || calls.size() != inputs.size() || calls.size() != outputs.size()) {
-      return slow(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_single_coalesced", options.asyncOp, inputs,
-                  outputs, inputs, options);
-    }
-    return simple(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_tensor", options.asyncOp, inputs, outputs,
-                  std::move(calls));
+    return equal(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter_single_coalesced", "reduce_scatter_tensor",
+                 blocks(numbers_.reduce_scatter, numbers_.op(options.reduceOp), inputs, outputs), inputs, outputs,
+                 options, outputs, inputs);
   }
 
   WorkPtr all_to_all_single(Tensor& output, Tensor& input, std::vector<std::int64_t>& output_splits,
                             std::vector<std::int64_t>& input_splits, const c10d::AllToAllOptions& options) override {
-    const bool equal = output_splits.empty() && input_splits.empty();
-    if (equal && are_alike(input, {output}) && input.numel() == output.numel() && input.numel() % size_ == 0) {
-      return simple(OpType::ALLTOALL_BASE, "all_to_all", options.asyncOp, {input}, {output},
-                    {moved(numbers_.all_to_all, input, output, input.numel() / size_)});
+    if (output_splits.empty() && input_splits.empty() && are_alike(input, {output}) &&
+        input.numel() == output.numel() && input.numel() % size_ == 0) {
+      return equal(OpType::ALLTOALL_BASE, "all_to_all_single", "all_to_all",
+                   {moved(numbers_.all_to_all, input, output, input.numel() / size_)}, {input}, {output}, options,
+                   output, input, output_splits, input_splits);
     }
     const bool split = is_split(input, input_splits) && is_split(output, output_splits) &&
                        input.scalar_type() == output.scalar_type() && input.sizes().slice(1) == output.sizes().slice(1);
@@ -323,9 +286,30 @@ class Backend : public c10d::Backend {
     }
     return all == tensor.size(0);
   }
-  gc3_call reduced(const Tensor& tensor, std::int32_t op) const {
-    void* const at = tensor.data_ptr();
-    return {{numbers_.all_reduce, numbers_.type(tensor), op, 0}, at, at, static_cast<std::uint64_t>(tensor.numel())};
+  // The calls of plain tensors; none: Python describes them.
+  Calls reduced(const Tensors& tensors, const c10d::ReduceOp& reduction) const {
+    const std::int32_t op = numbers_.op(reduction);
+    Calls calls;
+    if (op < 0 || !all_plain(tensors)) return calls;
+    for (const Tensor& tensor : tensors) {
+      calls.push_back(moved(numbers_.all_reduce, tensor, tensor, tensor.numel()));
+      calls.back().kind.op = op;
+    }
+    return calls;
+  }
+  // The same of an all-gather or reduce-scatter, one of each pair of tensors.
+  Calls blocks(std::int32_t collective, std::int32_t op, const Tensors& inputs, const Tensors& outputs) const {
+    const bool gathers = collective == numbers_.all_gather;
+    const Tensors& parts = gathers ? inputs : outputs;
+    const Tensors& wholes = gathers ? outputs : inputs;
+    Calls calls;
+    if (op < 0 || inputs.size() != outputs.size()) return calls;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (!are_alike(parts[i], {wholes[i]}) || wholes[i].numel() != parts[i].numel() * size_) return {};
+      calls.push_back(moved(collective, inputs[i], outputs[i], parts[i].numel()));
+      calls.back().kind.op = op;
+    }
+    return calls;
   }
   gc3_call moved(std::int32_t collective, const Tensor& input, const Tensor& output, std::int64_t count) const {
     return {{collective, numbers_.type(input), 0, 0},
@@ -339,11 +323,13 @@ class Backend : public c10d::Backend {
     caller.made([&](void* comm, const gc3_errors* errors) { return caller.calls().run_v(comm, &call, here, errors); });
   }
 
-  // A call of equal blocks, or several at once.
-  WorkPtr simple(OpType type, const char* name, bool later, Tensors inputs, Tensors outputs,
-                 std::vector<gc3_call> calls) {
+  // A call of equal blocks, or several at once; without any, the method of Python describes it.
+  template <class Options, class... Arguments>
+  WorkPtr equal(OpType type, const char* method, const char* name, Calls calls, const Tensors& inputs,
+                const Tensors& outputs, const Options& options, const Arguments&... arguments) {
+    if (calls.empty()) return slow(type, method, options.asyncOp, inputs, arguments..., options);
     // The tensors are kept by the function until the call has ended.
-    return launch(type, name, later, inputs, outputs,
+    return launch(type, name, options.asyncOp, inputs, outputs,
                   [caller = caller_, calls = std::move(calls), inputs, outputs](bool here) {
                     caller->made([&](void* comm, const gc3_errors* errors) {
                       return caller->calls().run(comm, calls.data(), calls.size(), here, errors);
