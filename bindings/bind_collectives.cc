@@ -62,11 +62,8 @@ constexpr std::array<Method, 9> kMethods = {{
 
 using Timeout = std::optional<double>;
 
-// The type of elements that are moved as bytes, which the other ranks are told before the call.
 std::optional<std::string> untold_type(const Described& d) {
-  const Operand& typed = d.given.there() ? d.given : d.result;
-  if (typed.known || typed.device != kHost) return {};
-  return typed.type_text();
+  return (d.given.there() ? d.given : d.result).untold_type();
 }
 
 // Reads the arguments of a call that is made next.

@@ -179,10 +179,7 @@ nb::object make_v(nb::pointer_and_handle<Face> owner, std::string_view name, con
   auto [given, result] = read_blocks(call.kind, inputs, outputs, of);
   const Blocks& typed = given.there() ? given : result;
   if (call.kind == model::CollectiveKind::reducescatter) check_reducible(typed.first());
-  if (!typed.first().known) {  // moved as bytes: the other ranks are told the type
-    const std::string type = typed.first().type_text();
-    without_gil([&] { return comm.describe(type, true); });
-  }
+  if (const auto type = typed.first().untold_type()) without_gil([&] { return comm.describe(*type, true); });
   call.type = typed.first().type;
   comm::VKnown known{call.kind, call.type, call.op, call.root, typed.row_units()};
   known.timeout_s = of.timeout;

@@ -164,7 +164,10 @@ nb::object Operand::shape() const {
   return made;
 }
 
-std::string Operand::type_text() const { return nb::cast<std::string>(bindings::known().identity(dtype())); }
+std::optional<std::string> Operand::untold_type() const {
+  if (known || device != kHost) return {};
+  return nb::cast<std::string>(bindings::known().identity(dtype()));
+}
 
 nb::object Operand::result() const { return device == kHost ? array : nb::object(array.attr("array")); }
 

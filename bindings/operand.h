@@ -24,8 +24,8 @@ struct Operand : comm::Operand {
   nanobind::object dtype() const { return array.attr("dtype"); }
   // Its shape, as a tuple.
   nanobind::object shape() const;
-  // The name of a type that is not known.
-  std::string type_text() const;
+  // The type of elements that are moved as bytes, which the other ranks are told before the call; none: any other.
+  std::optional<std::string> untold_type() const;
   // The object that the caller gets as the result.
   nanobind::object result() const;
 };

@@ -377,7 +377,7 @@ GC3_FAKE(cuStreamBatchMemOp_v2, void* stream, unsigned count, MemoryOperation* a
   if (count >= 256 || flags != 0) return kInvalidValue;
   for (unsigned i = 0; i < count; ++i) {
     // A write without a barrier is refused, as the second version of the real function does.
-    const bool known = all[i].flags <= (all[i].operation == 4 ? 1U : 0U) && all[i].operation / 2 == 2;
+    const bool known = all[i].operation == 4 ? all[i].flags <= 1 : all[i].operation == 5 && all[i].flags == 0;
     if (!known || all[i].address % 8 != 0 || Memory::get().device_of(all[i].address) < 0) return kInvalidValue;
   }
   stream_of(stream).add([batch = std::vector<MemoryOperation>(all, all + count)] {
