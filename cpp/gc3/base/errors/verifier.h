@@ -18,5 +18,6 @@ inline constexpr ErrorId InputOverwritten = error_id("GC3-V010");
 inline constexpr ErrorId NoRandomness = error_id("GC3-V011");
 inline constexpr ErrorId NoVForm = error_id("GC3-V012");
 inline constexpr ErrorId BadSwitchGroup = error_id("GC3-V013");
+inline constexpr ErrorId UnpairedSignals = error_id("GC3-V014");
 
 }  // namespace gc3::ErrorCode
