@@ -42,9 +42,10 @@ class Pairing {
     }
     for (std::size_t k = 0; k < p_.channels.size(); ++k) {
       const ir::direct::Channel& c = p_.channels[k];
-      balance(found_.channels[k], taken_channels_[k], "channel " + std::to_string(k) + " from rank " +
-                                                          std::to_string(c.from) + " to rank " + std::to_string(c.to),
-              "signalled", "waited for");
+      balance(
+          found_.channels[k], taken_channels_[k],
+          "channel " + std::to_string(k) + " from rank " + std::to_string(c.from) + " to rank " + std::to_string(c.to),
+          "signalled", "waited for");
     }
     for (std::size_t k = 0; k < p_.semaphores.size(); ++k) {
       balance(found_.semaphores[k], taken_semaphores_[k],

@@ -27,7 +27,7 @@ struct Counter {
   std::uint32_t initial = 0;
   std::uint64_t given = 0;  // so far
   std::uint64_t taken = 0;
-  Event last = kNone;       // of a port channel: the last event of its proxy
+  Event last = kNone;  // of a port channel: the last event of its proxy
 
   bool ready() const { return given + initial > taken; }
   void give(std::uint32_t tb, Giver::Given event) {

@@ -15,8 +15,8 @@ auto of_events(const Order::Pair& p) { return std::tuple(p.earlier, p.later); }
 std::vector<Order::Race> Order::races(std::size_t limit) {
   // The strictest demand of two events first.
   std::ranges::sort(pairs_, {}, [](const Pair& p) { return std::tuple(p.earlier, p.later, p.done_only, p.place); });
-  const auto repeats = std::ranges::unique(
-      pairs_, [](const Pair& a, const Pair& b) { return of_events(a) == of_events(b); });
+  const auto repeats =
+      std::ranges::unique(pairs_, [](const Pair& a, const Pair& b) { return of_events(a) == of_events(b); });
   pairs_.erase(repeats.begin(), repeats.end());
   std::vector<Race> found;
   constexpr std::size_t kBits = 64;

@@ -17,13 +17,13 @@ namespace gc3::verify::direct {
 // A number of an event. Events are made in an order that extends both orders.
 using Event = std::uint32_t;
 
-struct Made {                  // where an event belongs
-  std::uint32_t call = 0;      // from 0
+struct Made {              // where an event belongs
+  std::uint32_t call = 0;  // from 0
   std::uint32_t rank = 0;
-  std::uint32_t tb = kNone;    // in Program::threadblocks; kNone: the code around the calls
-  std::uint32_t step = 0;      // in the threadblock
-  std::uint32_t phase = 0;     // syncs of the threadblock before it
-  bool proxy = false;          // the event of an asynchronous move, which its threadblock does not wait for
+  std::uint32_t tb = kNone;  // in Program::threadblocks; kNone: the code around the calls
+  std::uint32_t step = 0;    // in the threadblock
+  std::uint32_t phase = 0;   // syncs of the threadblock before it
+  bool proxy = false;        // the event of an asynchronous move, which its threadblock does not wait for
 };
 
 class Order {
@@ -45,9 +45,9 @@ class Order {
     Event earlier;
     Event later;
     std::uint32_t place;
-    bool stored;      // by `earlier`
-    bool stores;      // `later` does
-    bool done_only;   // it is enough that `earlier` is done
+    bool stored;     // by `earlier`
+    bool stores;     // `later` does
+    bool done_only;  // it is enough that `earlier` is done
   };
   void expect(const Pair& pair) {
     if (pair.earlier != pair.later && !at_home(pair)) pairs_.push_back(pair);
@@ -76,8 +76,8 @@ class Order {
   void judge(std::span<const Pair> pairs, std::vector<Race>& found) const;
 
   std::vector<Made> made_;
-  std::vector<std::size_t> first_;     // per event: where its predecessors begin in edges_
-  std::vector<std::uint32_t> edges_;   // events, with kDoneOnly
+  std::vector<std::size_t> first_;    // per event: where its predecessors begin in edges_
+  std::vector<std::uint32_t> edges_;  // events, with kDoneOnly
   std::vector<Pair> pairs_;
 };
 

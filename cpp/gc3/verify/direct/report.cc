@@ -20,22 +20,30 @@ std::string Execution::step_text(std::uint32_t rank, std::uint32_t tb, std::uint
          ir::in_brackets(ir::direct::to_text(p_, rank, p_.steps[number]), p_.source, number);
 }
 
+std::string Execution::name_of(std::uint32_t place) const {
+  if (place < places_.count()) return places_.name(place);
+  const std::size_t packet = place - places_.count();
+  const auto next = std::ranges::upper_bound(first_packet_, packet);  // of ranks without packets the last
+  const auto rank = static_cast<std::size_t>(next - first_packet_.begin()) - 1;
+  return "rank " + std::to_string(rank) + " packets[" + std::to_string(packet - first_packet_[rank]) + "]";
+}
+
 std::string Execution::describe(Event event, bool writes) const {
   const Made& m = order_.made(event);
   const std::string call = std::to_string(m.call + 1);
-  if (m.tb != kNone) return step_text(m.rank, m.tb, m.step) + (writes ? " writes it in call " : " reads it in call ") + call;
-  return "the caller of rank " + std::to_string(m.rank) + (writes ? " writes it before call " + call
-                                                                  : " reads it after call " + std::to_string(m.call));
+  if (m.tb != kNone)
+    return step_text(m.rank, m.tb, m.step) + (writes ? " writes it in call " : " reads it in call ") + call;
+  return "the caller of rank " + std::to_string(m.rank) +
+         (writes ? " writes it before call " + call : " reads it after call " + std::to_string(m.call));
 }
 
 void Execution::report_races(Findings& findings) {
   for (Diagnostic& race : packet_races_) findings.add(std::move(race));
   for (const Order::Race& race : order_.races(findings.room())) {
     const Order::Pair& pair = race.pair;
-    std::string where = "a packet";
-    if (pair.place != kNone) where = places_.name(pair.place);
-    Diagnostic found(ErrorCode::DataRace, where + ": " + describe(pair.earlier, pair.stored) + " and " +
-                                              describe(pair.later, pair.stores) + ", and no order between them is defined");
+    Diagnostic found(ErrorCode::DataRace, name_of(pair.place) + ": " + describe(pair.earlier, pair.stored) + " and " +
+                                              describe(pair.later, pair.stores) +
+                                              ", and no order between them is defined");
     if (race.done) {
       found.note("the first is done before the second begins, but relaxed signals and packets make nothing visible");
     } else if (order_.made(pair.earlier).proxy) {
@@ -96,15 +104,16 @@ std::string Execution::waits_for(const Block& block, std::uint32_t& next) const 
                  });
         });
       });
-      return "waits for " + packet_name(o.owner, chunk) + (next == kNone ? ", which nothing writes in this call" : "");
+      return "waits for " + name_of(number_of_packet(o.owner, chunk)) +
+             (next == kNone ? ", which nothing writes in this call" : "");
     }
   }
   const std::uint32_t object = p_.objects_of(step)[step.op == Op::barrier ? 0 : block.chunk];
   const Op giver = step.op == Op::wait ? Op::signal : step.op == Op::acquire ? Op::release : Op::barrier;
   find([&](const Block& b) {
     return &b != &block && to_come(b, [&](const Step& s) {
-             return s.op == giver && std::ranges::count(p_.objects_of(s), object) != 0 && !b.arrived;
-           });
+      return s.op == giver && std::ranges::count(p_.objects_of(s), object) != 0 && !b.arrived;
+    });
   });
   const std::string number = std::to_string(object);
   if (step.op == Op::barrier) return "waits at barrier " + number;
@@ -123,7 +132,8 @@ void Execution::explain_waiting(Findings& findings) const {
     const Block& block = blocks_[at];
     std::uint32_t next = kNone;
     const std::string what = waits_for(block, next);
-    problem.note(step_text(block.rank, block.tb, block.step) + " " + what + " in call " + std::to_string(block.call + 1));
+    problem.note(step_text(block.rank, block.tb, block.step) + " " + what + " in call " +
+                 std::to_string(block.call + 1));
     at = next;
   }
   if (at != kNone && blocks_[at].ended) {

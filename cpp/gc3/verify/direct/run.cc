@@ -299,7 +299,8 @@ Execution::Value Execution::load(Event event, std::uint32_t rank, const Operand&
   read(event, place);
   if (held_[place] != Values::kUnwritten) return held_[place];
   const Made& m = order_.made(event);
-  const std::string text = step_text(m.rank, m.tb, m.step) + " reads " + places_.name(place) + ", which nothing has written";
+  const std::string text =
+      step_text(m.rank, m.tb, m.step) + " reads " + places_.name(place) + ", which nothing has written";
   const bool known = std::ranges::any_of(unwritten_, [&](const Diagnostic& d) { return d.message == text; });
   if (!known && unwritten_.size() < 100) unwritten_.push_back({ErrorCode::UninitializedRead, text});
   return Values::kSpoiled;
@@ -315,8 +316,8 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
   }
   Packet& to = packet(rank, chunk, call);
   if (to.writer != kNone && to.writer != event) {
-    packet_races_.push_back({ErrorCode::DataRace, packet_name(rank, chunk) + ": " + describe(to.writer, true) + " and " +
-                                                      describe(event, true) +
+    packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(rank, chunk)) + ": " +
+                                                      describe(to.writer, true) + " and " + describe(event, true) +
                                                       ", in one call: whoever waits for it cannot tell them apart"});
   }
   to.writer = event;
@@ -350,11 +351,11 @@ void Execution::check_packets() {
         if (before.writer == kNone || after.writer == kNone) continue;
         const auto expect = [&](Event earlier, bool stored) {
           if (earlier < after.writer) {
-            order_.expect({earlier, after.writer, kNone, stored, true, !stored});
+            order_.expect({earlier, after.writer, number_of_packet(r, chunk), stored, true, !stored});
           } else if (packet_races_.size() < 100) {
-            packet_races_.push_back({ErrorCode::DataRace, packet_name(r, chunk) + ": " + describe(after.writer, true) +
-                                                              " before " + describe(earlier, false) +
-                                                              " what was there"});
+            packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(r, chunk)) + ": " +
+                                                              describe(after.writer, true) + " before " +
+                                                              describe(earlier, false) + " what was there"});
           }
         };
         for (const Event reader : before.readers) expect(reader, false);

@@ -43,9 +43,9 @@ class Execution {
     std::uint32_t step = 0;
     std::uint32_t chunk = 0;  // of a move: those before it are done
     std::uint32_t phase = 0;
-    bool arrived = false;  // at a barrier
-    bool ended = false;    // its steps of this call
-    Event synced = kNone;  // everything before it is done by all threads
+    bool arrived = false;          // at a barrier
+    bool ended = false;            // its steps of this call
+    Event synced = kNone;          // everything before it is done by all threads
     std::vector<Event> since;      // the events after it
     std::vector<Event> of_thread;  // per thread that signals or waits: its last event since
   };
@@ -70,9 +70,7 @@ class Execution {
   };
 
   const Step& step_of(const Block& b) const { return p_.steps[p_.threadblocks[b.tb].first_step + b.step]; }
-  Made made(const Block& b, bool proxy = false) const {
-    return {b.call, b.rank, b.tb, b.step, b.phase, proxy};
-  }
+  Made made(const Block& b, bool proxy = false) const { return {b.call, b.rank, b.tb, b.step, b.phase, proxy}; }
 
   void between_calls(std::uint32_t rank);
   bool advance(Block& block);
@@ -105,9 +103,11 @@ class Execution {
   std::string waits_for(const Block& block, std::uint32_t& next) const;
   std::string describe(Event event, bool writes) const;
   std::string step_text(std::uint32_t rank, std::uint32_t tb, std::uint32_t step) const;
-  std::string packet_name(std::uint32_t rank, std::uint32_t chunk) const {
-    return "rank " + std::to_string(rank) + " packets[" + std::to_string(chunk) + "]";
+  // Packets are numbered after the places.
+  std::uint32_t number_of_packet(std::uint32_t rank, std::uint32_t chunk) const {
+    return static_cast<std::uint32_t>(places_.count() + first_packet_[rank] + chunk);
   }
+  std::string name_of(std::uint32_t place) const;
 
   const ir::direct::Program& p_;
   std::uint32_t calls_;

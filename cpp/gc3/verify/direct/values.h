@@ -1,5 +1,5 @@
-// What the places of a direct program hold: sums of inputs, as random linear forms (weights.h) and as expressions, which
-// explain a wrong result. The inputs of each call are other ones, so what an earlier call left behind is noticed.
+// What the places of a direct program hold: sums of inputs, as random linear forms (weights.h) and as expressions,
+// which explain a wrong result. The inputs of each call are other ones, so what an earlier call left behind is noticed.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ namespace gc3::verify::direct {
 
 class Values {
  public:
-  using Value = std::uint32_t;              // a number of an expression
-  static constexpr Value kUnwritten = 0;    // nothing yet
-  static constexpr Value kSpoiled = 1;      // made of an unwritten value that has been reported
+  using Value = std::uint32_t;            // a number of an expression
+  static constexpr Value kUnwritten = 0;  // nothing yet
+  static constexpr Value kSpoiled = 1;    // made of an unwritten value that has been reported
 
   explicit Values(std::vector<Weights> of_calls) : weights_(std::move(of_calls)), all_(2) {}
 

@@ -1,0 +1,139 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "gc3/base/errors/verifier.h"
+#include "gc3/ir/direct/test_direct.h"
+#include "gc3/verify/direct/verify.h"
+
+namespace gc3::verify::direct {
+namespace {
+
+using namespace ir::direct::test;  // NOLINT(*-using-namespace*)
+using ir::direct::Op;
+using ir::direct::Program;
+
+std::string text_of(const Report& report) {
+  std::string text;
+  for (const Diagnostic& d : report.diagnostics) text += d.str() + "\n";
+  return text;
+}
+
+// That there is a finding of this code whose text, with its notes, contains `part`.
+void check_refused(const Program& program, ErrorId code, const std::string& part) {
+  const Report report = verify(program);
+  REQUIRE_MESSAGE(!report.ok(), program.name);
+  const std::string text = text_of(report);
+  CHECK_MESSAGE(report.diagnostics[0].code == code, text);
+  CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+}
+
+TEST_CASE("right programs are proven") {
+  for (const std::uint32_t ranks : {1U, 2U, 3U, 4U, 8U}) {
+    for (const Program& program : all_programs(ranks)) {
+      const Report report = verify(program);
+      CHECK_MESSAGE(report.ok(), program.name << " on " << ranks << ": " << text_of(report));
+    }
+  }
+}
+
+// The steps of `op`, by number in the program.
+std::vector<std::size_t> steps_with(const Program& p, Op op) {
+  std::vector<std::size_t> found;
+  for (std::size_t k = 0; k < p.steps.size(); ++k) {
+    if (p.steps[k].op == op) found.push_back(k);
+  }
+  return found;
+}
+
+TEST_CASE("each part of a proof is needed") {
+  SUBCASE("no exit: the caller reads what is still being stored") {
+    Program p = put_all_to_all(2);
+    for (const std::size_t k : steps_with(p, Op::signal)) p.steps[k].relaxed = true;
+    check_refused(p, ErrorCode::DataRace, "the caller of rank");
+    check_refused(p, ErrorCode::DataRace, "make nothing visible");
+  }
+  SUBCASE("no sync before the signal") {
+    Program p = put_all_to_all(2);
+    Program q = p;  // without the sync of rank 0 that precedes its last signal
+    const std::size_t at = steps_with(p, Op::signal)[1] - 1;
+    REQUIRE(q.steps[at].op == Op::sync);
+    q.steps.erase(q.steps.begin() + static_cast<std::ptrdiff_t>(at));
+    --q.threadblocks[0].step_count;
+    --q.threadblocks[1].first_step;
+    check_refused(q, ErrorCode::DataRace, "no order between them is defined");
+  }
+  SUBCASE("packets in one copy of scratch") {
+    Program p = packet_all_gather(2);
+    p.halves = 1;
+    check_refused(p, ErrorCode::DataRace, "packets[");
+  }
+  SUBCASE("an asynchronous move without flush or signal") {
+    Program p = port_all_to_all(2);
+    for (const std::size_t k : steps_with(p, Op::move)) p.steps[k].channel = kNone;
+    CHECK(verify(p).ok());  // moved by the threads it is right without
+    p = port_all_to_all(2);
+    for (ir::direct::Channel& c : p.channels) c.port = true;
+    CHECK(verify(p).ok());
+    for (const std::size_t k : steps_with(p, Op::move)) {
+      if (p.steps[k].channel != kNone) p.steps[k].channel -= 2;  // the meeting's channels
+    }
+    check_refused(p, ErrorCode::DataRace, "asynchronous");
+  }
+  SUBCASE("a threadblock that passes work on too early") {
+    Program p = passed_on(2);
+    for (ir::direct::Semaphore& s : p.semaphores) s.initial *= 2;
+    check_refused(p, ErrorCode::DataRace, "scratch[0]");
+  }
+  SUBCASE("what a call leaves in scratch is not its own") {
+    Program p = passed_on(2);
+    for (ir::direct::Operand& o : p.operands) o.access = ir::direct::Access::plain;
+    p.shared_scratch = true;
+    CHECK(verify(p).ok());
+  }
+  SUBCASE("signals left over") {
+    Program p = one_shot(2);
+    Program q = p;
+    const std::size_t at = steps_with(p, Op::wait).back();
+    q.steps[at] = {Op::sync, false, 0, q.steps[at].first, 0, 0, kNone};
+    for (std::size_t k = at + 1; k < q.steps.size(); ++k) --q.steps[k].first;
+    q.objects.pop_back();
+    check_refused(q, ErrorCode::UnpairedSignals, "2 times in a call and waited for 1 time");
+  }
+  SUBCASE("waits in a circle") {
+    Program p = one_shot(2);
+    for (const std::size_t first : {steps_with(p, Op::signal)[0], steps_with(p, Op::signal)[2]}) {
+      std::swap(p.steps[first].op, p.steps[first + 1].op);
+      std::swap(p.objects[p.steps[first].first], p.objects[p.steps[first + 1].first]);
+    }
+    check_refused(p, ErrorCode::OrderDeadlock, "waits for a signal of channel");
+  }
+  SUBCASE("a wrong chunk") {
+    Program p = two_shot(3);
+    const std::size_t at = steps_with(p, Op::move)[0];
+    p.operands[p.steps[at].first].chunk = 1;
+    check_refused(p, ErrorCode::WrongResult, "output[0] holds");
+  }
+  SUBCASE("an input that is the caller's") {
+    Program p = one_shot(2);
+    p.operands[2].buffer = model::Buffer::input;
+    check_refused(p, ErrorCode::InputOverwritten, "writes input[0] of rank 0");
+  }
+  SUBCASE("packets and plain data in one place") {
+    Program p = packet_all_gather(2);
+    p.operands[1].access = ir::direct::Access::plain;
+    CHECK(!verify(p).ok());
+  }
+  SUBCASE("scratch that nothing has written") {
+    Program p = passed_on(2);
+    const std::size_t at = steps_with(p, Op::move).front();
+    p.operands[p.steps[at].first].buffer = model::Buffer::output;
+    p.operands[p.steps[at].first].chunk = 2;
+    check_refused(p, ErrorCode::UninitializedRead, "output[2], which nothing has written");
+  }
+}
+
+}  // namespace
+}  // namespace gc3::verify::direct
