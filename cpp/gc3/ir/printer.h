@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "gc3/model/collective.h"
+
 namespace gc3::ir {
 
 class Printer {
@@ -29,5 +31,8 @@ class Printer {
 
   std::string out_;
 };
+
+// The first lines of a text form: `word`, the name and the collective.
+void print_title(Printer& out, std::string_view word, std::string_view name, const model::Collective& collective);
 
 }  // namespace gc3::ir

@@ -52,23 +52,6 @@ void print_custom(Printer& out, const model::CustomCollective& data) {
   }
 }
 
-void print_header(Printer& out, const Program& p) {
-  const model::Collective& c = p.collective;
-  out("program ");
-  print_quoted(out, p.name);
-  out(" version 1\ncollective ", name_of(c.kind()));
-  if (c.custom_data() != nullptr) {
-    out(" ");
-    print_quoted(out, c.custom_data()->name);
-  }
-  out(" ranks ", c.ranks(), " chunks ", c.chunks());
-  if (c.split() != 1) out(" split ", c.split());
-  if (c.root() != 0) out(" root ", c.root());
-  out(c.in_place() ? " in place\n" : "\n");
-  if (c.custom_data() != nullptr) print_custom(out, *c.custom_data());
-  out("protocol ", name_of(p.protocol), " instances ", p.instances, " slots ", p.slots, "\n");
-}
-
 void print_step(Printer& out, const Program& p, const Instruction& i) {
   // An instruction that is not one of the program has no groups.
   const Instruction* first = p.instructions.data();
@@ -92,12 +75,28 @@ void print_step(Printer& out, const Program& p, const Instruction& i) {
 
 }  // namespace
 
+void print_title(Printer& out, std::string_view word, std::string_view name, const model::Collective& c) {
+  out(word, " ");
+  print_quoted(out, name);
+  out(" version 1\ncollective ", name_of(c.kind()));
+  if (c.custom_data() != nullptr) {
+    out(" ");
+    print_quoted(out, c.custom_data()->name);
+  }
+  out(" ranks ", c.ranks(), " chunks ", c.chunks());
+  if (c.split() != 1) out(" split ", c.split());
+  if (c.root() != 0) out(" root ", c.root());
+  out(c.in_place() ? " in place\n" : "\n");
+  if (c.custom_data() != nullptr) print_custom(out, *c.custom_data());
+}
+
 std::string_view text_name(model::Buffer buffer) { return kShortBuffers[static_cast<std::size_t>(buffer)]; }
 
 std::string to_text(const Program& program) {
   Printer out;
   out.str().reserve(256 + program.instructions.size() * 48);
-  print_header(out, program);
+  print_title(out, "program", program.name, program.collective);
+  out("protocol ", name_of(program.protocol), " instances ", program.instances, " slots ", program.slots, "\n");
   for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
     out("\nrank ", r);
     if (program.ranks[r].scratch_chunks != 0) out(" scratch ", program.ranks[r].scratch_chunks);

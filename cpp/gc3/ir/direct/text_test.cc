@@ -125,7 +125,7 @@ TEST_CASE("direct text: errors name the line and what was expected") {
     return std::to_string(result.error().where.line) + ": " + result.error().message;
   };
   CHECK(flaw("direct", "program") == "1: expected 'direct', found 'program'");
-  CHECK(flaw("ranks 2", "ranks 3") == "26: the collective has 3 ranks, the text describes 2");
+  CHECK(flaw("ranks 2", "ranks 3") == "27: the collective has 3 ranks, the text describes 2");
   CHECK(flaw("halves", "half") == "3: expected 'halves', found 'half'");
   CHECK(flaw("shared scratch", "shared") == "3: expected 'scratch', found the end of the line");
   CHECK(flaw("channel 1", "channel 2") == "5: expected channel 1, found '2'");
@@ -154,20 +154,23 @@ TEST_CASE("direct text: errors name the line and what was expected") {
 
 TEST_CASE("direct text: random damage never crashes, and what is accepted prints and parses to itself") {
   Random random(3);
-  constexpr std::string_view kPieces[] = {"0",    "4294967295", " ",    "\n",   "in[0]", "g0:",   "1:pkt ", "->",
-                                          "+",    ":",          "\"",   "sync", "tb ",   "rank ", "x3",     "through",
-                                          "wait", "relaxed",    "group"};
+  constexpr std::string_view kPieces[] = {"0",  "4294967295", " ",    "\n",      "in[0]", "g0:", "1:pkt ",
+                                          "->", "+",          ":",    "\"",      "sync",  "tb ", "rank ",
+                                          "x3", "through",    "wait", "relaxed", "group"};
   int accepted = 0;
   for (int round = 0; round < 3000; ++round) {
     std::string text = to_text(random_direct(random.below(60)));
     for (std::uint32_t edits = 1 + random.below(3); edits > 0 && !text.empty(); --edits) {
       const std::size_t at = random.below(text.size());
-      switch (random.below(3)) {
+      switch (random.below(4)) {
         case 0:
           text.erase(at, 1 + random.below(8));
           break;
         case 1:
           text.insert(at, kPieces[random.below(std::size(kPieces))]);
+          break;
+        case 2:
+          text[at] = static_cast<char>('0' + random.below(10));
           break;
         default:
           text.insert(at, text.substr(random.below(text.size()), random.below(40)));
@@ -183,7 +186,7 @@ TEST_CASE("direct text: random damage never crashes, and what is accepted prints
     REQUIRE(again.ok());
     CHECK(again.value() == result.value());
   }
-  CHECK(accepted > 100);
+  CHECK(accepted > 50);
 }
 
 }  // namespace
