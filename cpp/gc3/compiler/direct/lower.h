@@ -1,0 +1,21 @@
+// The direct lowering: a program of messages as one-sided moves between registered buffers.
+//
+// The rule: whoever keeps a value pulls it. A step that stores becomes one move of its rank that loads all terms of the
+// value from where they are kept, in the order of the additions; a send, and a sum that is sent on and kept nowhere,
+// becomes no move. So a chain recv_reduce_send ... recv_reduce_copy is one pass over all sources, and the result has
+// the bits of the message form. Where a term would be overwritten before it could be pulled, in a circle of exchanges,
+// its rank puts it aside in scratch.
+//
+// Signals are then placed where the moves need an order that nothing else gives: see signals.h.
+#pragma once
+
+#include "gc3/base/result.h"
+#include "gc3/ir/direct/program.h"
+#include "gc3/ir/program.h"
+
+namespace gc3::compiler::direct {
+
+// `program`: proven. The result is to be proven by verify::direct.
+Result<ir::direct::Program> lower(const ir::Program& program);
+
+}  // namespace gc3::compiler::direct
