@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "gc3/ir/blocks.h"
+#include "gc3/verify/direct/verify.h"
 #include "gc3/verify/verify.h"
 
 namespace nb = nanobind;
@@ -32,6 +33,13 @@ void bind_verify(nb::module_& m) {
       "Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per "
       "connection; "
       "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
+  m.def(
+      "verify",
+      [](const ir::direct::Program& program, std::size_t max_diagnostics) {
+        return long_work([&] { return verify::direct::verify(program, {.max_diagnostics = max_diagnostics}); });
+      },
+      "program"_a, "max_diagnostics"_a = 10,
+      "Proves that a one-sided program implements its collective, call after call, without races and deadlocks.");
   m.def(
       "check_v_form", [](const ir::Program& program) { unwrap(long_work([&] { return ir::trace_v_form(program); })); },
       "program"_a, "Raises GC3-V012, with the step, if calls whose blocks differ in length cannot run `program`.");

@@ -81,6 +81,7 @@ void bind_base(nanobind::module_& m);
 void bind_public(nanobind::module_& m);
 void bind_model(nanobind::module_& m);
 void bind_ir(nanobind::module_& m);
+void bind_direct(nanobind::module_& m);
 void bind_compiler(nanobind::module_& m);
 void bind_verify(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);

@@ -14,6 +14,7 @@ NB_MODULE(_core, m) {
   bind_public(m);
   bind_model(m);
   bind_ir(m);
+  bind_direct(m);
   bind_compiler(m);
   bind_verify(m);
   bind_sim(m);

@@ -625,6 +625,41 @@ def xml_chunks_per_loop(collective: Collective) -> int:
 def xml_targets() -> dict[str, str]:
     """The runtimes that read MSCCL XML, each with its dialect."""
 
+class DirectProgram:
+    """
+    A one-sided program: ranks load from and store into each other's registered buffers.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def collective(self) -> Collective: ...
+
+    @property
+    def rank_count(self) -> int: ...
+
+    @property
+    def threadblock_count(self) -> int: ...
+
+    @property
+    def step_count(self) -> int: ...
+
+    @property
+    def operand_count(self) -> int: ...
+
+    @property
+    def threadblocks_per_rank(self) -> list[int]: ...
+
+    def to_text(self) -> str:
+        """The text form."""
+
+    @staticmethod
+    def from_text(text: str, origin: str = '<text>') -> DirectProgram:
+        """Reads the text form; `origin` names the file in errors."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+
 class Trace:
     """The chunk operations of a program, in the order they were written."""
 
@@ -778,9 +813,16 @@ class VerifyReport:
     @property
     def ok(self) -> bool: ...
 
+@overload
 def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False) -> VerifyReport:
     """
     Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per connection; 0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.
+    """
+
+@overload
+def verify(program: DirectProgram, max_diagnostics: int = 10) -> VerifyReport:
+    """
+    Proves that a one-sided program implements its collective, call after call, without races and deadlocks.
     """
 
 def check_v_form(program: Program) -> None:
