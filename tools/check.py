@@ -29,6 +29,7 @@ AREAS_OF_LAYERS: Mapping[str, tuple[str, ...]] = {
     "synth": ("synth",),
     "runtime/interp": ("runtime",),
     "runtime/cpu": ("runtime",),
+    "runtime/direct": ("runtime",),
     "runtime/p2p": ("comm",),
     "runtime/core": ("comm",),
     "runtime/select": ("comm",),

@@ -37,6 +37,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/p2p": ("transport",),
     "runtime/select": ("ir",),
     "runtime/cpu": ("runtime/interp", "transport"),
+    "runtime/direct": ("runtime/cpu",),
     "runtime/cuda": ("runtime/interp", "transport"),
     "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
     "nccl": ("verify", "runtime/select", "runtime/cuda"),

@@ -1,0 +1,200 @@
+#include "gc3/runtime/direct/job.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/errors/model.h"
+#include "gc3/base/errors/runtime.h"
+#include "gc3/runtime/core/sharing/cores.h"
+#include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/direct/chunk_classes.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+
+namespace gc3::direct {
+namespace {
+
+std::string seconds_in_words(double seconds) {
+  std::ostringstream text;
+  text << seconds << " s";
+  return text.str();
+}
+
+}  // namespace
+
+Job::Job(Decoded decoded, const JobOptions& options)
+    : decoded_(std::move(decoded)), timeout_s_(options.timeout_s), scratch_(decoded_.scratch_chunks.size()) {
+  const model::Collective& collective = decoded_.program.collective;
+  buffers_.collective = collective;
+  for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
+    const model::Place input = collective.canonical(r, {Buffer::input, 0});
+    const model::Place output = collective.canonical(r, {Buffer::output, 0});
+    interp::PlanRank rank;
+    rank.input_blocks = collective.input_blocks(r);
+    rank.output_blocks = collective.output_blocks(r);
+    rank.input_aliased = input.buffer != Buffer::input;
+    rank.output_aliased = output.buffer != Buffer::output;
+    rank.alias_block = (rank.input_aliased ? input.index : output.index) / collective.chunks();
+    buffers_.ranks.push_back(rank);
+  }
+}
+
+Result<std::unique_ptr<Job>> Job::create(const Program& program, const JobOptions& options) {
+  if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
+    return Diagnostic(ErrorCode::BadOption,
+                      "timeout of " + seconds_in_words(options.timeout_s) + "; expected a positive number of seconds");
+  }
+  GC3_ASSIGN(Decoded decoded, Decoded::create(program));
+  std::unique_ptr<Job> job(new Job(std::move(decoded), options));
+  GC3_ASSIGN(job->between_classes_, moves_between_classes(job->decoded_));
+  GC3_CHECK(job->start(options));
+  return job;
+}
+
+Status Job::start(const JobOptions& options) {
+  GC3_ASSIGN(counters_, cpu::Arena::create(Counters::bytes(program()), "the counters of a direct program"));
+  const Counters counters(counters_.data(), program());
+  const std::uint32_t ranks = program().collective.ranks();
+  const std::uint32_t cores = std::max(1U, core::Cores::own().count());
+  const std::uint64_t workers = std::min(options.workers != 0 ? options.workers : cores, ranks);
+  spins_ = cpu::spins_for(static_cast<std::uint32_t>(workers));
+  for (std::uint64_t w = 0; w < workers; ++w) {
+    workers_.push_back(
+        std::unique_ptr<Worker>(new Worker{Machine(decoded_, counters, static_cast<std::uint32_t>(w * ranks / workers),
+                                                   static_cast<std::uint32_t>((w + 1) * ranks / workers))}));
+  }
+  GC3_ASSIGN(pool_, cpu::WorkerPool::create(static_cast<std::uint32_t>(workers), options.pin));
+  return {};
+}
+
+Status Job::check(const interp::Call& call) const {
+  GC3_CHECK(check_call(buffers_, call));
+  if (call.op == model::ReduceOp::avg || call.op == model::ReduceOp::premulsum) {
+    return Diagnostic(ErrorCode::BadReduceOp,
+                      std::string(model::name_of(call.op)) + ", which this engine of one-sided programs does not have");
+  }
+  const std::uint32_t chunks = program().collective.chunks();
+  if (between_classes_ && call.count % chunks != 0) {
+    return Diagnostic(ErrorCode::BadBuffer,
+                      "blocks of " + std::to_string(call.count) + " elements; the program moves data between chunks " +
+                          "of different length, so it serves multiples of " + std::to_string(chunks) + " elements");
+  }
+  return {};
+}
+
+Status Job::bind(const interp::Call& call, Shape& shape) {
+  const std::uint32_t chunks = program().collective.chunks();
+  shape.count = call.count;
+  shape.elem_bytes = model::size_of(call.type);
+  shape.kernel = cpu::best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
+  const std::size_t stride = Shape::least_stride(call.count, chunks, shape.elem_bytes);
+  const bool grows = stride > stride_;
+  if (grows) stride_ = 0;  // until all have grown
+  memory_.resize(scratch_.size());
+  for (std::uint32_t r = 0; r < scratch_.size(); ++r) {
+    if (grows) {
+      const std::string purpose = "the scratch of rank " + std::to_string(r);
+      const std::uint64_t copies = std::uint64_t{decoded_.scratch_chunks[r]} * program().halves;
+      GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(stride, copies, purpose));
+      scratch_[r] = cpu::Arena();
+      GC3_ASSIGN(scratch_[r], cpu::Arena::create(bytes, purpose));
+    }
+    memory_[r] = {static_cast<const std::uint8_t*>(call.inputs[r]), static_cast<std::uint8_t*>(call.outputs[r]),
+                  scratch_[r].data()};
+    const interp::PlanRank& has = buffers_.ranks[r];
+    shape.streams |= call.count * shape.elem_bytes * std::max(has.input_blocks, has.output_blocks) >= cpu::kStreamed;
+  }
+  if (grows) stride_ = stride;
+  shape.stride = stride_;
+  return {};
+}
+
+void Job::stop(Why why) {
+  Why none = Why::nothing;
+  why_.compare_exchange_strong(none, why, std::memory_order_relaxed);  // the first reason is the one reported
+  stop_.store(true, std::memory_order_relaxed);
+  doorbell_.wake();
+}
+
+Status Job::run(const interp::Call& call, std::uint32_t calls, const interp::Interrupted& interrupted,
+                const Machine::Ended& ended) {
+  if (!pool_->alive()) {
+    return Diagnostic(ErrorCode::BadOption,
+                      "the engine was made before this process was forked; make one in this process");
+  }
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(check(call));
+  if (!counting_) {  // after a run that was given up nothing fits the counters
+    std::memset(counters_.data(), 0, counters_.size());
+    stride_ = 0;
+  }
+  counting_ = false;
+  Shape shape;
+  GC3_CHECK(bind(call, shape));
+  stop_.store(false, std::memory_order_relaxed);
+  why_.store(Why::nothing, std::memory_order_relaxed);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  auto moved = now();
+  std::uint64_t seen = 0;
+  const auto watch = [&] {
+    if (interrupted && interrupted()) return stop(Why::interrupted);
+    std::uint64_t sum = 0;
+    for (const auto& w : workers_) sum += w->progress.load(std::memory_order_relaxed);
+    if (sum != std::exchange(seen, sum)) {
+      moved = now();
+    } else if (std::chrono::duration<double>(now() - moved).count() > timeout_s_) {
+      stop(Why::timeout);
+    }
+  };
+  const auto body = [&](std::uint32_t w) {
+    DataMover mover(decoded_, shape, memory_);
+    work(*workers_[w], mover, calls, ended);
+  };
+  pool_->run(body, std::min(0.05, timeout_s_ / 4), watch);
+  if (why_.load(std::memory_order_relaxed) != Why::nothing) return explain();
+  counting_ = true;
+  return {};
+}
+
+void Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended) {
+  const bool alone = workers_.size() == 1;
+  const std::function<void()> progress = [&] {
+    worker.progress.store(worker.progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (!alone) doorbell_.ring();
+  };
+  worker.machine.begin(calls, mover, ended);
+  cpu::Backoff backoff(spins_);
+  while (!worker.machine.finished()) {
+    if (stop_.load(std::memory_order_relaxed)) return;
+    if (worker.machine.sweep(progress)) {
+      backoff.renew();
+      continue;
+    }
+    if (alone) return stop(Why::deadlock);  // no other worker can change anything
+    if (!backoff.rest()) continue;
+    const std::uint32_t ticket = doorbell_.prepare();
+    if (stop_.load(std::memory_order_relaxed) || worker.machine.sweep(progress)) {
+      doorbell_.cancel();
+    } else {
+      doorbell_.sleep(ticket);
+    }
+  }
+}
+
+Diagnostic Job::explain() const {
+  const Why why = why_.load(std::memory_order_relaxed);
+  if (why == Why::interrupted) return Diagnostic(ErrorCode::Aborted, "interrupted by the caller");
+  Diagnostic problem =
+      why == Why::deadlock
+          ? Diagnostic(ErrorCode::RuntimeDeadlock, "")
+          : Diagnostic(ErrorCode::Timeout, "the run has made no progress for " + seconds_in_words(timeout_s_));
+  for (const auto& worker : workers_) worker->machine.report(problem);
+  return problem;
+}
+
+}  // namespace gc3::direct

@@ -1,0 +1,76 @@
+#include "gc3/runtime/direct/layout.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "gc3/base/errors/verifier.h"
+#include "gc3/ir/index.h"
+
+namespace gc3::direct {
+namespace {
+
+// The places of an operand, by rank.
+void expand(const Program& program, const ir::direct::Operand& operand, std::vector<Place>& places) {
+  const auto add = [&](std::uint32_t rank) {
+    const model::Place at = program.collective.canonical(rank, {operand.buffer, operand.chunk});
+    places.push_back({rank, at.index, at.buffer, is_packet(operand.access)});
+  };
+  if (!is_multicast(operand.access)) return add(operand.owner);
+  for (const std::uint32_t rank : program.groups[operand.owner].ranks) add(rank);
+}
+
+// Whether chunks of the input may be written: in place, those of an output inside it.
+bool is_output(const model::Collective& collective, const Place& place, std::uint32_t count) {
+  if (place.buffer != Buffer::input) return true;
+  const std::uint32_t begin = collective.canonical(place.rank, {Buffer::output, 0}).index;
+  return collective.writable(place.rank, {Buffer::input, place.chunk}) && place.chunk >= begin &&
+         std::uint64_t{place.chunk} + count <= std::uint64_t{begin} + collective.output_chunks(place.rank);
+}
+
+}  // namespace
+
+Result<Decoded> Decoded::create(const Program& program) {
+  Findings findings(1);
+  if (!check_structure(program, findings)) return std::move(findings.take().front());
+  Decoded made;
+  made.program = program;
+  for (const ir::direct::RankProgram& rank : program.ranks) made.scratch_chunks.push_back(rank.scratch_chunks);
+  for (const ir::direct::Step& from : program.steps) {
+    Step to{from.op, from.relaxed, false, from.count, from.first, from.sources, from.targets, from.channel};
+    if (from.op == Op::move) {
+      to.first = static_cast<std::uint32_t>(made.places.size());
+      for (const ir::direct::Operand& operand : program.sources(from)) expand(program, operand, made.places);
+      to.sources = static_cast<std::uint32_t>(made.places.size()) - to.first;
+      for (const ir::direct::Operand& operand : program.targets(from)) expand(program, operand, made.places);
+      to.targets = static_cast<std::uint32_t>(made.places.size()) - to.first - to.sources;
+    }
+    made.steps.push_back(to);
+  }
+  for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+    for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) {
+      const ir::direct::Threadblock& tb = program.tbs(r)[t];
+      for (std::uint32_t s = 0; s < tb.step_count; ++s) {
+        Step& step = made.steps[tb.first_step + s];
+        if (step.op != Op::move) continue;
+        for (const Place& target : made.targets(step)) {
+          if (is_output(program.collective, target, step.count)) continue;
+          return Diagnostic(ErrorCode::InputOverwritten, ir::step_name(r, t, s) + " writes to " +
+                                                             ir::place_name({target.buffer, target.chunk}) +
+                                                             " of rank " + std::to_string(target.rank));
+        }
+        for (const auto places : {made.sources(step), made.targets(step)}) {
+          for (const Place& place : places) {
+            if (!place.packet) continue;
+            step.packets = true;
+            std::uint32_t& most = made.scratch_chunks[place.rank];
+            most = std::max(most, 2 * (place.chunk + step.count));
+          }
+        }
+      }
+    }
+  }
+  return made;
+}
+
+}  // namespace gc3::direct
