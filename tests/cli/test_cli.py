@@ -290,7 +290,7 @@ def test_verify_tells_every_finding(wrong: str, compiled: str) -> None:
 def test_bench_has_the_columns_of_nccl_tests() -> None:
     line = "bench ring_allreduce:R=2 -b 1KiB -e 4KiB -f 2 --iters 2 --warmup 1"
     data = data_of(line)
-    assert sorted(data) == ["average_busbw", "programs", "rows", "settings", "wrong"]
+    assert sorted(data) == ["average_busbw", "chosen", "programs", "rows", "settings", "wrong"]
     assert [row["size"] for row in data["rows"]] == [1024, 2048, 4096]
     assert [data["programs"][mode]["in_place"] for mode in ("out_of_place", "in_place")] == [False, True]
     for row in data["rows"]:
@@ -302,7 +302,7 @@ def test_bench_has_the_columns_of_nccl_tests() -> None:
             assert row[mode]["algbw"] == pytest.approx(row["size"] / row[mode]["time_us"] / 1e3)
     lines = gc3_(line).stdout.splitlines()
     fixed, group = ["#", "size", "count", "type", "redop", "root"], ["time", "algbw", "busbw", "#wrong"]
-    assert lines[2].split() == fixed + group * 2
+    assert lines[3].split() == fixed + group * 2
     assert [row.split()[:5] for row in lines if not row.startswith("#")] == [
         [str(size), str(size // 4), "float32", "sum", "-1"] for size in (1024, 2048, 4096)
     ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
@@ -74,3 +77,29 @@ def test_a_row_has_the_digits_of_nccl_tests(us: float, printed: str, monkeypatch
     assert "# Out of bounds values : 7 FAILED" in result.stdout
     assert "# Avg bus bandwidth    : 18.518" in result.stdout
     assert result.exit_code == 1
+
+
+def test_settings_that_are_not_named_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "cores", lambda: 2)  # the choice is simulated for as many
+
+    def bench(line: str) -> dict[str, Any]:
+        quick = [*line.split(), "-n", "1", "-w", "0", "--no-check"]
+        return json.loads(CliRunner().invoke(main, ["bench", *quick, "--json"]).stdout) | {
+            "text": CliRunner().invoke(main, ["bench", *quick]).stdout
+        }
+
+    tree = "binomial_broadcast:R=4"
+    found = bench(f"{tree} -b 64KiB")
+    chosen = f"{tree},protocol=Simple,instances=4"
+    assert found["chosen"] == chosen
+    assert found["programs"]["in_place"]["instances"] == 4
+    assert (
+        f"settings chosen for 64 KiB by simulation: protocol=Simple,instances=4; the plain form is {tree},inst"
+        in (found["text"])
+    )
+    assert bench(f"{chosen} -b 64KiB")["programs"] == found["programs"]
+    small = bench(f"{tree} -b 8")
+    assert (small["chosen"], small["programs"]["in_place"]["instances"]) == (None, 1)
+    assert "settings chosen for 8 B by simulation: the plain ones" in small["text"]
+    named = bench(f"{tree},instances=1 -b 64KiB")
+    assert (named["chosen"], "settings" in named["text"]) == (None, False)

@@ -100,7 +100,8 @@ def test_mistakes_are_explained(line: str, code: int, says: str) -> None:
 
 
 def test_a_change_without_effect_is_reported() -> None:
-    line = "ring_allreduce ring_allreduce:protocol=LL128 --topology ndv4 -b 1KiB -e 1KiB --what-if LL128.hop=*2"
+    ring = "ring_allreduce:protocol="
+    line = f"{ring}Simple {ring}LL128 --topology ndv4 -b 1KiB -e 1KiB --what-if LL128.hop=*2"
     assert "note" not in gc3_sim(line).stderr
     note = gc3_sim(f"{line} --what-if LL.hop=*2").stderr
     assert "LL.hop changes nothing: no program here uses LL" in note
@@ -110,7 +111,10 @@ def test_a_change_without_effect_is_reported() -> None:
     ("line", "says"),
     [
         ("allpairs_allreduce:protocol=LL -t ndv4 -b 1KiB -e 16MiB", "(calibrated, mean error 7.0% held out: "),
-        ("allpairs_allreduce -t ndv4 -b 1KiB -e 1MiB", "(not calibrated for Simple; calibrated with 8 A100"),
+        (
+            "allpairs_allreduce:instances=1 -t ndv4 -b 1KiB -e 1MiB",
+            "(not calibrated for Simple; calibrated with 8 A100",
+        ),
         ("ring_allreduce:protocol=LL -t ndv4:N=2 -b 1KiB -e 1MiB", "not calibrated for 16 ranks, 2 nodes;"),
         ("direct_alltoall:protocol=LL -t ndv4 -b 1KiB -e 1MiB", "not calibrated for alltoall;"),
         ("ring_allreduce:protocol=LL -t ndv4 -b 512 -e 512MiB", "allreduce below 1024 B, allreduce above 16777216 B;"),
@@ -120,7 +124,7 @@ def test_a_change_without_effect_is_reported() -> None:
         ),
         ("ring_allreduce:protocol=LL -t ndv5 -b 16MiB -e 16MiB", "not calibrated for allreduce above 8388608 B;"),
         ("ring_allreduce:protocol=LL -t ndv5 -b 1KiB -e 32KiB", "(calibrated, mean error 5.6% held out: "),
-        ("nvls_allreduce -t ndv5 -b 1KiB -e 32KiB", "(not calibrated for multicast and sums in switches; "),
+        ("nvls_allreduce:instances=1 -t ndv5 -b 1KiB -e 32KiB", "(not calibrated for multicast and sums in switches; "),
         ("nvls_allreduce:protocol=LL -t ndv5 -b 1KiB -e 32KiB", "(calibrated, mean error 5.6% held out: "),
         ("ring_allgather:window=1 -t lassen:preset=mvapich2-gdr -b 1KiB -e 1KiB", "times within a factor of 2)"),
         ("direct_allgather:protocol=LL -t ndv5 -b 1KiB -e 1GiB", "(calibrated, mean error 5.6% held out: "),
@@ -136,7 +140,7 @@ def test_an_error_is_told_only_for_what_was_measured(line: str, says: str) -> No
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("allpairs_allreduce -t ndv4", "expect times within a factor of 1.25)"),
+        ("allpairs_allreduce:instances=1 -t ndv4", "expect times within a factor of 1.25)"),
         ("allpairs_allreduce:protocol=LL -t ndv4:N=2", "expect times within a factor of 2)"),
         ("allpairs_allreduce:protocol=LL -t ndv4 --what-if launch=1us", "expect times within a factor of 2)"),
         ("allpairs_allreduce -t mi300x", "expect times within a factor of 2)"),
@@ -173,7 +177,7 @@ def test_the_fastest_says_how_far_it_is_ahead() -> None:
 
 def test_an_explanation_ends_with_advice_that_was_simulated() -> None:
     machine = " -t ndv4 -b 1MiB -e 1MiB"
-    line = f"ring_allreduce{machine}"
+    line = f"ring_allreduce:instances=1{machine}"
     text = gc3_sim(f"{line} --mode explain").stdout
     advice = text.partition("changes that were simulated:\n")[2].splitlines()
     assert 1 <= len(advice) <= 3
@@ -190,3 +194,36 @@ def test_an_explanation_ends_with_advice_that_was_simulated() -> None:
     assert "nothing: none is faster by 2%" in again or "what may help" in again
     # A disturbed run is not what was tried.
     assert "what may help" not in gc3_sim(f"{line} --mode explain --what-if straggler=3:2").stdout
+
+
+def test_settings_that_are_not_named_are_the_fastest_for_each_size() -> None:
+    machine = "-t ndv4 -b 1KiB -e 64MiB -f 256 --baseline nccl"
+    text = gc3_sim(f"ring_allreduce:R=8 {machine}").stdout
+    assert "# settings are chosen for each size; the plain form: ring_allreduce:R=8,instances=1" in text
+    rows = json.loads(gc3_sim(f"ring_allreduce:R=8 {machine} --json").stdout)["rows"]
+    plain = json.loads(gc3_sim(f"ring_allreduce:R=8,instances=1 {machine} --json").stdout)["rows"]
+    chosen = [row["programs"][0] for row in rows]
+    assert len({cell["chosen"] for cell in chosen}) > 1
+    for cell, other in zip(chosen, plain, strict=True):
+        assert other["programs"][0]["chosen"] is None
+        assert 2 * cell["time_us"] < other["programs"][0]["time_us"]
+        assert f"{cell['chosen']}; {cell['cause']}" in text
+        asked = f"{cell['chosen']} -t ndv4 -b {cell['size']} -e {cell['size']} --json"
+        again = json.loads(gc3_sim(asked).stdout)["rows"][0]["programs"][0]
+        assert (again["time_us"], again["chosen"]) == (cell["time_us"], None)
+    assert chosen[-1]["speedup"] > 1  # the plain form takes 17 times as long as NCCL there
+    # Whoever names one of them names all.
+    for one in ("instances=1", "protocol=Simple", "channels=1"):
+        assert "settings" not in gc3_sim(f"ring_allreduce:{one} -t ndv4 -b 1KiB -e 1KiB").stdout
+
+
+def test_chosen_settings_are_explained_and_drawn() -> None:
+    line = "ring_allreduce direct_allgather -t ndv4 -b 64KiB -e 2MiB -f 32"
+    told = json.loads(gc3_sim(f"{line} --mode explain --sensitivity --json").stdout)
+    assert list(told["reasons"]) == ["ring_allreduce", "direct_allgather"]
+    assert told["reasons"]["ring_allreduce"]["time_us"] == told["rows"][-1]["programs"][0]["time_us"]
+    names = [row["programs"][0]["chosen"] for row in told["rows"]]
+    assert set(names) < set(told["sensitivities"])
+    text = gc3_sim(f"{line} --mode explain --picture t.html").stdout
+    assert f"# {names[-1]} at 2 MiB: " in text
+    assert "Settings are chosen for each size" in Path("t.html").read_text()

@@ -107,16 +107,17 @@ def test_an_efficiency_of_1_is_only_lowered(machine: str) -> None:
 
 
 def test_sensitivities_on_the_command_line() -> None:
-    line = "ring_allreduce allpairs_allreduce -t ndv4 -b 1KiB -e 1MiB -f 1024 --sensitivity"
+    ring, allpairs = "ring_allreduce:instances=1", "allpairs_allreduce:instances=1"
+    line = f"{ring} {allpairs} -t ndv4 -b 1KiB -e 1MiB -f 1024 --sensitivity"
     text = gc3_sim(line).stdout
-    assert "# ring_allreduce: percent that the time changes by for one percent more of" in text
+    assert f"# {ring}: percent that the time changes by for one percent more of" in text
     assert "  launch                           14.74 us" in text
     assert "others are left out" in text
     data = json.loads(gc3_sim(f"{line} --json").stdout)["sensitivities"]
-    assert list(data) == ["ring_allreduce", "allpairs_allreduce"]
-    assert data["ring_allreduce"]["sizes"] == [KIB, MIB]
-    assert all(len(p["elasticity"]) == 2 for p in data["ring_allreduce"]["parameters"])
-    launch = next(p for p in data["allpairs_allreduce"]["parameters"] if p["name"] == "launch")
+    assert list(data) == [ring, allpairs]
+    assert data[ring]["sizes"] == [KIB, MIB]
+    assert all(len(p["elasticity"]) == 2 for p in data[ring]["parameters"])
+    launch = next(p for p in data[allpairs]["parameters"] if p["name"] == "launch")
     assert 0.3 < launch["elasticity"][0] < 1
 
 

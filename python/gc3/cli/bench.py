@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, cast
 
 import click
 
 from gc3 import collectives as known_collectives
-from gc3 import datatypes
-from gc3.cli import bench_compare, engines, options, output, sizes, target
+from gc3 import datatypes, topologies
+from gc3.cli import bench_compare, engines, options, output, sizes, target, trials
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import picture_option
 from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Row, Timer
 from gc3.runtime.program import Program, verify
+from gc3.sim import Platform, Simulation, presets
 from gc3.support.words import counted
 
 _MOST_ROWS = 10_000
+_GAIN = 1.25  # how many times as fast other settings must be predicted, since the rates are those of another machine
 _COLUMNS = ("size", "count", "type", "redop", "root")
 _GROUP = ("time", "algbw", "busbw", "#wrong")
 
@@ -88,10 +90,14 @@ def bench(given: _Given) -> int:
     iterations; an iteration lasts until the slowest rank has finished. algbw = size / time; busbw = algbw times the
     factor of the collective, such as 2(n-1)/n for allreduce; GB is 10^9 bytes. #wrong counts elements that differ from
     NumPy's. A size that does not divide into whole elements is rounded down.
+
+    If an algorithm is named without protocol, instances, channels and chunks, those that are predicted to be clearly
+    faster at the largest size are taken, and told; X:instances=1 is the plain form.
     """
     engine, as_json = given.engine, given.as_json
     wanted = _sizes(given)
-    out_of_place, in_place = _programs(given.spec, engine.options.slots)
+    spec, told = _settings(given.spec, engine, wanted[-1])
+    out_of_place, in_place = _programs(spec, engine.options.slots)
     settings: dict[str, Any] = {
         "dtype": given.dtype,
         "op": given.op,
@@ -107,7 +113,7 @@ def bench(given: _Given) -> int:
     rows: list[Row] = []
     some = out_of_place or in_place
     if not as_json:
-        _print_head(some, settings, engine.name)
+        _print_head(some, settings, engine.name, told)
     with engines.timer(engine) as timer:
         for row in _rows(out_of_place, in_place, wanted, settings, timer, printing=not as_json):
             rows.append(row)
@@ -127,6 +133,7 @@ def bench(given: _Given) -> int:
     if as_json:
         data = {
             "programs": programs,
+            "chosen": None if spec is given.spec else spec.text,
             "settings": {**settings, "engine": engine.name},
             "rows": [asdict(row) for row in rows],
             "average_busbw": average,
@@ -158,6 +165,22 @@ def _sizes(given: _Given) -> list[int]:
     if len(wanted) > _MOST_ROWS:
         raise click.UsageError(f"that makes more than {_MOST_ROWS} rows: raise -f/--factor or -i/--step")
     return wanted
+
+
+def _settings(spec: options.Asked, engine: options.Engine, size: int) -> tuple[options.Asked, str]:
+    """Returns what to time if the command line leaves the settings open, and what is told of that choice."""
+    if not trials.leaves_open(spec):
+        return spec, ""
+    if engine.name not in options.ENGINES:
+        return spec, f"the plain form: no preset predicts --engine {engine.name} here, so name other settings yourself"
+    program = target.compiled(spec.name, spec.how)
+    rates = presets.kept(engine.name) or replace(presets.get(f"cpu-{engine.name}"), cores=measure.cores())
+    on = Platform(topologies.load("cpu", R=program.ranks), rates)
+    (way,) = trials.chosen(spec, program, on, [size]).values()
+    at = f"chosen for {sizes.format_size(size)} by simulation"
+    if way is None or Simulation(program, on).run(size).time_s < _GAIN * way.time_s:
+        return spec, f"settings {at}: the plain ones, since no others are predicted to be {_GAIN} times as fast"
+    return way.asked, f"settings {at}: {way.label}; the plain form is {spec.with_settings('instances=1')}"
 
 
 def _programs(spec: options.Asked, slots: int) -> tuple[Program | None, Program | None]:
@@ -206,7 +229,7 @@ def _rows(
             yield Row(actual, count, dtype, redop, root, cells[0], cells[1])
 
 
-def _print_head(program: Program | None, settings: dict[str, Any], engine_name: str) -> None:
+def _print_head(program: Program | None, settings: dict[str, Any], engine_name: str, told: str) -> None:
     if program is not None:
         about = program.info()
         click.echo(
@@ -214,6 +237,8 @@ def _print_head(program: Program | None, settings: dict[str, Any], engine_name: 
             f"{about['protocol']}, {counted(about['instances'], 'instance')}, "
             f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
         )
+    if told:
+        click.echo(f"# {told}")
     widths = (12, 12, 8, 6, 6)
     spaces = "".join(f"{'':>{w}}  " for w in widths)
     click.echo(f"#{spaces}{'out-of-place':^36}{'in-place':^36}"[:120].rstrip())

@@ -225,6 +225,10 @@ class Asked:
         """Returns it with other options of compiling."""
         return replace(self, how=replace(self.how, **changes))
 
+    def with_settings(self, settings: str, label: str = "") -> str:
+        """Returns its text, or its label, with more settings."""
+        return f"{label or self.text}{':' if self.text == self.name else ','}{settings}"
+
 
 class Program(_AskedType):
     """A program on the command line."""

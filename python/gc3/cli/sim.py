@@ -21,11 +21,11 @@ from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
-from gc3.sim import Disturbance, Simulation, v_counts
+from gc3.sim import Simulation, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
 from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
-from gc3.sim.trust import trust
+from gc3.sim.trust import of_preset
 from gc3.support.files import write_text
 from gc3.support.words import counted
 
@@ -79,6 +79,15 @@ class _Given:
     csv_path: str | None
     pictures: Sequence[str]
     as_json: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Use:
+    """A program and the sizes at which a column has it; its name has the settings that were chosen."""
+
+    name: str
+    program: Program
+    sizes: list[int]
 
 
 @sim.command(
@@ -139,7 +148,8 @@ def predict(given: _Given) -> int:
 
     A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml). An
     algorithm may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
-    machine unless given.
+    machine unless given. If it names neither protocol, instances, channels nor chunks, the fastest of up to 27
+    settings is taken for each size, and told; NAME:instances=1 is the plain form.
 
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
     collective, GB is 10^9 bytes. bound is the time of the busiest link or NIC for its share of the data: no schedule of
@@ -157,55 +167,60 @@ def predict(given: _Given) -> int:
     wanted = sizes.in_range(given.min_size, given.max_size, given.factor)
     known = variants.labels([spec.text for spec in given.specs])
     asked = {known[spec.text]: spec for spec in given.specs}
-    compiled = _compiled(asked, on, mode)
-    changes.check_effect({program.protocol for program in compiled.values()})
-    simulations = {label: Simulation(program, on, counts) for label, program in compiled.items()}
+    compiled = _compiled(asked, on, mode, counts)
     wanted = _size_of(counts, compiled, dtype) or wanted
+    uses = {label: _uses(label, asked[label], program, on, wanted, mode) for label, program in compiled.items()}
+    every = [use for each in uses.values() for use in each]
+    changes.check_effect({use.program.protocol for use in every})
+    how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
     columns: list[Column] = [
-        alpha_beta_column(label, s)
+        alpha_beta_column(label, Simulation(compiled[label], on, counts))
         if mode == "alphabeta"
-        else column(label, s, dtype=dtype, sharing=given.sharing, disturbance=disturbance)
-        for label, s in simulations.items()
+        else _column(label, each, on, counts, how)
+        for label, each in uses.items()
     ]
-    programs = [s.program for s in simulations.values()]
-    in_switch.remark(on, programs)
+    programs = [use.program.core for use in every]
     copies.remark(program.protocol for program in programs)
     changed = changes.described()
     compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in given.baselines]
     columns += [b.cell for b in compared]
-    worth = trust(on, programs, wanted, changed)
+    calls = [
+        (c.rank_count, c.collective.name, c.protocol, min(use.sizes), max(use.sizes))
+        for use, c in zip(every, programs, strict=True)
+    ]
+    worth = of_preset(on, calls, changed, in_switch=in_switch.remark(on, programs))
+    told = [worth.text, *([f"changed: {changed}"] if changed else []), *_choices(asked, uses)]
     error = None if mode == "alphabeta" or worth.error is None else max(worth.error, *(b.error for b in compared), 0.0)
     if not as_json:
-        _print_head(on, mode, compared, changed, worth.text)
+        _print_head(on, mode, compared, told)
     rows = _simulated(columns, wanted, compared, as_json=as_json)
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))
     if given.pictures:
-        drawing.draw(drawing.described(on, mode, rows, compared, programs, changed), given.pictures)
+        drawing.draw(drawing.described(on, mode, rows, compared, programs, told), given.pictures)
     reasons: dict[str, dict[str, Any]] = {}
-    for label, spec in asked.items() if mode == "explain" else ():
-        reasons[label] = _explain(simulations[label], wanted[-1], dtype, given.sharing, disturbance)
-        # Changes are tried in calls of equal blocks on ranks that are alike.
-        plain = counts is None and not disturbed and given.sharing == SHARING[0]
-        reasons[label] |= _advice(spec, compiled[label], on, reasons[label]) if plain else {}
-    slopes: dict[str, list[Sensitivity]] = {}
-    for label, program in compiled.items() if given.sensitivity else ():
-        with output.working(f"varying parameters for {label}"):
-            slopes[label] = list(
-                sensitivities(program, on, wanted, dtype=dtype, sharing=given.sharing, disturbance=disturbance)
-            )
+    for label, each in uses.items() if mode == "explain" else ():
+        use = next(use for use in each if wanted[-1] in use.sizes)
+        reasons[label] = reason = {"program": use.name} | _explain(Simulation(use.program, on, counts), wanted[-1], how)
+        # Changes are tried in calls of equal blocks on ranks that are alike; of settings that were chosen they were.
+        plain = counts is None and not disturbed and given.sharing == SHARING[0] and use.name == label
+        reason |= _advice(asked[label], use.program, on, reason) if plain else {}
+    slopes: dict[_Use, list[Sensitivity]] = {}
+    for use in every if given.sensitivity else ():
+        with output.working(f"varying parameters for {use.name}"):
+            slopes[use] = list(sensitivities(use.program, on, use.sizes, **how))
     if as_json:
         data = _data(on, mode, rows, reasons, compared, error)
         data |= changes.data()
-        data["sensitivities"] = {label: what_if.sensitivity_data(wanted, found) for label, found in slopes.items()}
+        data["sensitivities"] = {u.name: what_if.sensitivity_data(u.sizes, found) for u, found in slopes.items()}
         output.emit(data)
         return 0
     if len(columns) > 1:
         _print_winners(rows, error)
-    for label, reason in reasons.items():
-        _print_reason(label, reason)
-    for label, found in slopes.items():
-        what_if.print_sensitivities(label, wanted, found)
+    for reason in reasons.values():
+        _print_reason(reason)
+    for use, found in slopes.items():
+        what_if.print_sensitivities(use.name, use.sizes, found)
     return 0
 
 
@@ -241,26 +256,59 @@ def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str)
     return [v_counts.size_of(next(iter(programs.values())).collective, counts, datatypes.dtype(dtype).itemsize)]
 
 
-def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str) -> dict[str, Program]:
+def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str, counts: list[int] | None) -> dict[str, Program]:
     """Returns the programs by their labels; unless only steps count, a GPU of the machine holds their threadblocks."""
-    counts = mode == "alphabeta"
+    timed = mode != "alphabeta"
     programs = {
-        label: variants.proven(spec if counts else variants.limited(spec, on), on.topology)
+        label: variants.proven(variants.limited(spec, on) if timed else spec, on.topology)
         for label, spec in asked.items()
     }
-    for program in () if counts else programs.values():
-        Simulation(program, on).check_resident()
+    for program in programs.values():
+        simulation = Simulation(program, on, counts)
+        if timed:
+            simulation.check_resident()
     return programs
 
 
-def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], changed: str, trusted: str) -> None:
+def _uses(
+    label: str, spec: options.Asked, program: Program, on: Platform, wanted: Sequence[int], mode: str
+) -> list[_Use]:
+    """Returns what a column has at the sizes: the program, or its fastest settings if the command line names none."""
+    if mode == "alphabeta" or not trials.leaves_open(spec):
+        return [_Use(label, program, list(wanted))]
+    found: dict[str, _Use] = {}
+    for size, way in trials.chosen(spec, program, on, wanted).items():
+        name = label if way is None else spec.with_settings(way.label, label)
+        found.setdefault(name, _Use(name, program if way is None else way.program, [])).sizes.append(size)
+    return list(found.values())
+
+
+def _choices(asked: dict[str, options.Asked], uses: dict[str, list[_Use]]) -> list[str]:
+    """What is told of the settings of the columns."""
+    plain = [asked[label].with_settings("instances=1", label) for label, each in uses.items() if each[0].name != label]
+    return [f"settings are chosen for each size; the plain form: {' '.join(plain)}"] if plain else []
+
+
+def _column(label: str, each: Sequence[_Use], on: Platform, counts: list[int] | None, how: dict[str, Any]) -> Column:
+    by_size = {
+        size: cell
+        for use in each
+        for cell in (
+            column(label, Simulation(use.program, on, counts), chosen=use.name if use.name != label else "", **how),
+        )
+        for size in use.sizes
+    }
+    return lambda size: by_size[size](size)
+
+
+def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], told: Sequence[str]) -> None:
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if mode == "alphabeta":
         click.echo("latencies and line rates of the topology only")
     else:
-        click.echo(f"preset {trusted}")
-    if changed:
-        click.echo(f"# changed: {changed}")
+        click.echo(f"preset {told[0]}")
+    for text in told[1:]:
+        click.echo(f"# {text}")
     for b in compared:
         click.echo(f"# baseline {b.label}: {b.about}")
     names, units = ("speed-up", "(x)") if compared else ("", "")
@@ -282,7 +330,7 @@ def _print_row(row: Row) -> None:
         least = f"{1e6 * cell.bound_s:.2f}" if cell.bound_s else "-"
         click.echo(
             f"{cell.size:>12} {mark}{1e6 * cell.time_s:>10.2f} {cell.algbw:>8.2f} {cell.busbw:>8.2f} "
-            f"{least:>10}{gain}  {cell.program}{cause}{bound}"
+            f"{least:>10}{gain}  {cell.chosen or cell.program}{cause}{bound}"
         )
 
 
@@ -304,9 +352,9 @@ def _confidence(rows: Sequence[Row], error: float | None) -> str:
     return f", {least}: {ahead / error:.1f} times the expected error{verdict}"
 
 
-def _explain(simulation: Simulation, size: int, dtype: str, sharing: str, disturbance: Disturbance) -> dict[str, Any]:
+def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str, Any]:
     """The explanation for a size as plain data."""
-    p = simulation.run(size, dtype=dtype, sharing=sharing, disturbance=disturbance, explain=True)
+    p = simulation.run(size, **how, explain=True)
     assert p.explanation is not None  # noqa: S101  asked for
     return {
         "size": p.size,
@@ -325,9 +373,9 @@ def _advice(spec: options.Asked, program: Program, on: Platform, reason: dict[st
     return {"advice": trials.lines(1e-6 * reason["time_us"], tried), "tried": len(tried)}
 
 
-def _print_reason(label: str, reason: dict[str, Any]) -> None:
+def _print_reason(reason: dict[str, Any]) -> None:
     total = reason["time_us"] or 1.0
-    click.secho(f"# {label} at {sizes.format_size(reason['size'])}: {reason['time_us']:.2f} us", bold=True)
+    click.secho(f"# {reason['program']} at {sizes.format_size(reason['size'])}: {reason['time_us']:.2f} us", bold=True)
     click.echo("#   critical path:")
     for cause, us in reason["critical_path_us"].items():
         click.echo(f"#     {cause:<12} {us:>10.2f} us {100 * us / total:>5.1f}%")
@@ -371,6 +419,7 @@ def _data(
                 "programs": [
                     {
                         "program": c.program,
+                        "chosen": c.chosen or None,
                         "size": c.size,
                         "time_us": 1e6 * c.time_s,
                         "algbw": c.algbw,

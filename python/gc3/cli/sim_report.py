@@ -10,7 +10,6 @@ import click
 from gc3.cli.files import DRAWN, PAGE, Picture
 from gc3.report import page, picture
 from gc3.report.style import Sweep
-from gc3.sim.trust import trust
 from gc3.support.files import write_text
 
 if TYPE_CHECKING:
@@ -36,16 +35,16 @@ def described(
     rows: Sequence[Row],
     compared: Sequence[Baseline],
     programs: Sequence[_core.Program],
-    changed: str,
+    told: Sequence[str],
 ) -> Sweep:
-    """Returns the table with the source of its numbers."""
+    """Returns the table with the source of its numbers, the first of what is told of them."""
     topology = on.topology
     nodes = f" on {topology.node_count} nodes" if topology.node_count > 1 else ""
     notes = [
         "Alpha-beta costs: latencies and line rates only."
         if mode == "alphabeta"
-        else f"Simulated with preset {trust(on, programs, [row.cells[0].size for row in rows], changed).text}.",
-        *([f"Changed: {changed}."] if changed else []),
+        else f"Simulated with preset {told[0]}.",
+        *(f"{text[0].upper()}{text[1:]}." for text in told[1:]),
         *(f"{b.label}: {b.about}." for b in compared),
     ]
     collectives = ", ".join(sorted({p.collective.name for p in programs}))

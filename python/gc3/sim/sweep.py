@@ -17,7 +17,7 @@ from gc3.support.at_once import at_once
 MOST_RECORDED = 2_000_000
 _HEADER = (
     *("bytes", "program", "time_us", "algbw_GBps", "busbw_GBps"),
-    *("bound_us", "bound_by", "cause", "cause_share", "winner", "speedup"),
+    *("bound_us", "bound_by", "cause", "cause_share", "winner", "speedup", "chosen"),
 )
 
 
@@ -35,6 +35,7 @@ class Cell:
         bound_by: That resource.
         cause: The largest part of the critical path; empty if that was not recorded.
         share: Its fraction of the critical path, 0 to 1.
+        chosen: The program with the settings that were chosen for the size; empty if it is as it was asked for.
     """
 
     program: str
@@ -46,6 +47,7 @@ class Cell:
     bound_by: str = ""
     cause: str = ""
     share: float = 0.0
+    chosen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,9 @@ def column(
     dtype: str = "float32",
     sharing: str = "serial",
     disturbance: Disturbance = UNDISTURBED,
+    chosen: str = "",
 ) -> Column:
-    """Returns a function that simulates a program at a size."""
+    """Returns a function that simulates a program at a size; see `Cell.chosen`."""
 
     def cell(size: int) -> Cell:
         explain = simulation.work(size) <= MOST_RECORDED
@@ -101,7 +104,7 @@ def column(
         cause, share = "", 0.0
         if p.explanation is not None:
             cause, share = p.explanation.cause, max(p.explanation.causes.values(), default=0.0) / (p.time_s or 1.0)
-        return Cell(label, p.size, p.time_s, p.algbw, p.busbw, p.bound_s, p.bound_by, cause, share)
+        return Cell(label, p.size, p.time_s, p.algbw, p.busbw, p.bound_s, p.bound_by, cause, share, chosen)
 
     return cell
 
@@ -146,7 +149,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     """Returns the rows as CSV; times in microseconds, bandwidths in GB/s.
 
     >>> to_csv([Row(8, (Cell("a", 8, 1e-6, 0.008, 0.008),))]).splitlines()[1]
-    '8,a,1,0.008,0.008,0,,,0,1,'
+    '8,a,1,0.008,0.008,0,,,0,1,,'
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -155,7 +158,7 @@ def to_csv(rows: Sequence[Row]) -> str:
         for c in row.cells:
             numbers = [f"{x:.6g}" for x in (1e6 * c.time_s, c.algbw, c.busbw, 1e6 * c.bound_s)]
             speedup = row.speedup(c)
-            last = (int(c.program == row.winner), "" if speedup is None else f"{speedup:.4g}")
+            last = (int(c.program == row.winner), "" if speedup is None else f"{speedup:.4g}", c.chosen)
             writer.writerow([c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", *last])
     return text.getvalue()
 
