@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "convert.h"
+#include "gc3/compiler/direct/lower.h"
 #include "gc3/ir/direct/program.h"
 
 namespace nb = nanobind;
@@ -37,6 +38,10 @@ void bind_direct(nb::module_& m) {
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def(
+      "lower",
+      [](const ir::Program& program) { return unwrap(long_work([&] { return compiler::direct::lower(program); })); },
+      "program"_a, "A program of messages as one-sided moves: whoever keeps a value loads its terms.");
 }
 
 }  // namespace gc3::bindings

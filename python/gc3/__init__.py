@@ -14,6 +14,7 @@ if _typing.TYPE_CHECKING:
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, next_step, parallelize
+    from gc3.runtime.direct import DirectProgram
     from gc3.runtime.program import EngineOptions, Program, Report, verify
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "Algorithm",
     "CommError",
     "Communicator",
+    "DirectProgram",
     "EngineOptions",
     "Gc3Error",
     "Handle",
@@ -66,6 +68,7 @@ _HOMES = {
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "next_step", "parallelize"),
+    "gc3.runtime.direct": ("DirectProgram",),
     "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),
 }
 

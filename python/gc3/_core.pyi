@@ -660,6 +660,11 @@ class DirectProgram:
 
     def __eq__(self, other: object, /) -> bool: ...
 
+def lower(program: Program) -> DirectProgram:
+    """
+    A program of messages as one-sided moves: whoever keeps a value loads its terms.
+    """
+
 class Trace:
     """The chunk operations of a program, in the order they were written."""
 

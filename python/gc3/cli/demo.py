@@ -46,7 +46,7 @@ def demo(as_json: bool) -> int:
     spec = f"{_NAME}:{','.join(f'{name}={value}' for name, value in parameters.items())}"
     step(1, f"Compile {_NAME} for 2 nodes of 3 GPUs     gc3 compile {spec} -o h.gc3")
     start = time.perf_counter()
-    program = gc3.compile(algorithm, **parameters)
+    program = gc3.compile(algorithm, memory="fifo", **parameters)
     compile_seconds = time.perf_counter() - start
     say(f"   {report.describe(program)}\n   in {1000 * compile_seconds:.1f} ms")
 

@@ -152,7 +152,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         raise click.UsageError(f"'{spec}' is an algorithm of {chosen.collective_name}: collective= cannot change it")
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
-        return _written(chosen, options, lambda: lang.compile(chosen, **arguments))
+        return _written(chosen, options, lambda: lang.compile(chosen, memory="fifo", **arguments))
 
 
 def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program]:

@@ -114,6 +114,7 @@ class Spec:
             in_place=in_place,
             max_threadblocks=self.threadblocks,
             order=order,
+            memory="fifo",
             **given,
         )
 

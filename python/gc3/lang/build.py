@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Literal, overload
 
 from gc3 import _core, errors
 from gc3.lang.algorithm import Algorithm
 from gc3.lang.source import SourceProgram
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.program import Program
 
 STAGES = tuple(_core.stages())
@@ -69,6 +71,40 @@ def _checked(order: Sequence[int]) -> list[int]:
     return [errors.whole(rank, "a rank of order", 0, MOST) for rank in order]
 
 
+@overload
+def compile(
+    source: Algorithm | SourceProgram,
+    *,
+    instances: int = ...,
+    protocol: str = ...,
+    in_place: bool | None = ...,
+    slots: int = ...,
+    max_threadblocks: int = ...,
+    fuse: bool = ...,
+    order: Sequence[int] = ...,
+    window: int = ...,
+    scratch: int | None = ...,
+    name: str | None = ...,
+    memory: Literal["fifo"] = ...,
+    **parameters: int,
+) -> Program: ...
+@overload
+def compile(
+    source: Algorithm | SourceProgram,
+    *,
+    instances: int = ...,
+    protocol: str = ...,
+    in_place: bool | None = ...,
+    slots: int = ...,
+    max_threadblocks: int = ...,
+    fuse: bool = ...,
+    order: Sequence[int] = ...,
+    window: int = ...,
+    scratch: int | None = ...,
+    name: str | None = ...,
+    memory: Literal["direct"],
+    **parameters: int,
+) -> DirectProgram: ...
 def compile(
     source: Algorithm | SourceProgram,
     *,
@@ -82,8 +118,9 @@ def compile(
     window: int = 0,
     scratch: int | None = None,
     name: str | None = None,
+    memory: str = "fifo",
     **parameters: int,
-) -> Program:
+) -> Program | DirectProgram:
     """Traces an algorithm, checks it against its collective and compiles it.
 
     Args:
@@ -104,18 +141,23 @@ def compile(
             last readers. This needs less memory, and whoever writes there waits for these readers. The result may
             still need more. None: no place is used again.
         name: The program's name; None: the algorithm's.
+        memory: "fifo": ranks send messages. "direct": ranks load from each other's registered buffers; whoever keeps
+            a value loads all of its terms, in the order of the additions.
         **parameters: The algorithm's own parameters.
 
     Raises:
         gc3.UserError: The algorithm is wrong or cannot be compiled; the error has the line of the algorithm.
     """
+    if memory not in ("fifo", "direct"):
+        raise errors.error("BadArgument", f"memory={memory!r}; expected 'fifo' or 'direct'")
+    if memory == "direct" and protocol != "Simple":
+        raise errors.error("BadArgument", f"protocol={protocol!r} is one of messages: memory='direct' has none")
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
     trace = _trace(source, protocol, in_place, name, parameters)
-    return Program(
-        _core.compile(
-            trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
-        )
+    program = _core.compile(
+        trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
     )
+    return Program(program) if memory == "fifo" else DirectProgram(_core.lower(program))
 
 
 def dump(

@@ -165,7 +165,8 @@ class MSCCLProgram:
             gc3.UserError: It does not implement its collective, or cannot be compiled.
         """
         self.judge()
-        return build.compile(self.source, slots=slots, max_threadblocks=max_threadblocks, **self._how(instances, fuse))
+        how = self._how(instances, fuse)
+        return build.compile(self.source, slots=slots, max_threadblocks=max_threadblocks, memory="fifo", **how)
 
     def dumped(
         self, stage: str, instances: int | None = None, max_threadblocks: int = 0, slots: int = 0, *, fuse: bool = True

@@ -154,7 +154,7 @@ class Result:
         if (fewer := self._lanes_within(options.get("max_threadblocks", 0))) < self.lanes:
             return replace(self, lanes=fewer).program(**options)
         try:
-            return compile(self.algorithm(), **options)
+            return compile(self.algorithm(), memory="fifo", **options)
         except errors.UserError as problem:
             if problem.code != TOO_MANY_THREADBLOCKS or not self.lanes:
                 raise

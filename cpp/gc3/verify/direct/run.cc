@@ -316,6 +316,10 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
   }
   Packet& to = packet(rank, chunk, call);
   if (to.writer != kNone && to.writer != event) {
+    if (to.value == value) {  // the same flag and data
+      to.rewriters.push_back(event);
+      return;
+    }
     packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(rank, chunk)) + ": " +
                                                       describe(to.writer, true) + " and " + describe(event, true) +
                                                       ", in one call: whoever waits for it cannot tell them apart"});
@@ -360,6 +364,7 @@ void Execution::check_packets() {
         };
         for (const Event reader : before.readers) expect(reader, false);
         if (before.readers.empty()) expect(before.writer, true);
+        for (const Event writer : before.rewriters) expect(writer, true);
       }
     }
   }

@@ -67,6 +67,7 @@ class Execution {
     Event writer = kNone;
     Value value = Values::kUnwritten;
     std::vector<Event> readers;
+    std::vector<Event> rewriters;  // they store what is there
   };
 
   const Step& step_of(const Block& b) const { return p_.steps[p_.threadblocks[b.tb].first_step + b.step]; }

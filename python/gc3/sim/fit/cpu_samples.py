@@ -58,7 +58,7 @@ class Sample:
 def _compiled(sample: Sample) -> Program:
     given: dict[str, Any] = dict(sample.parameters)
     chosen = algorithms.load(sample.algorithm)
-    return lang.compile(chosen, protocol=sample.protocol, instances=sample.instances, **given)
+    return lang.compile(chosen, protocol=sample.protocol, instances=sample.instances, memory="fifo", **given)
 
 
 def _samples(names: Sequence[tuple[str, dict[str, int]]], protocols: Sequence[str]) -> tuple[Sample, ...]:

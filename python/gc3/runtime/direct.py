@@ -1,0 +1,115 @@
+"""A one-sided program: ranks load from and store into each other's registered buffers, and signals say when."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from gc3 import _core, collectives, errors
+from gc3.runtime.program import Report
+from gc3.support import files, notebook
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirectProgram:
+    """An executable program of one-sided moves, the other kind beside `gc3.Program`. Immutable.
+
+    Made by ``gc3.compile(..., memory="direct")``, or read from a file.
+
+    Attributes:
+        core: The program as an object of the core.
+    """
+
+    core: _core.DirectProgram
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> DirectProgram:
+        """Reads the text form.
+
+        Raises:
+            gc3.UserError: It cannot be read.
+        """
+        name = os.fsdecode(path)
+        return DirectProgram(_core.DirectProgram.from_text(files.read_text(name, "FileUnreadable"), name))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the text form. A file of that name is replaced atomically.
+
+        Raises:
+            gc3.UserError: The file cannot be written.
+        """
+        files.replace_text(os.fsdecode(path), self.text)
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm it was compiled from."""
+        return errors.shown(self.core.name)
+
+    @property
+    def collective(self) -> _core.Collective:
+        """The collective that the program implements."""
+        return self.core.collective
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.core.rank_count
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output of a rank share memory."""
+        return self.core.collective.in_place
+
+    @property
+    def text(self) -> str:
+        """The text form, for people."""
+        return self.core.to_text()
+
+    def verify(self) -> Report:
+        """Proves that the program implements its collective, call after call, without races and deadlocks.
+
+        Returns:
+            The report; its `transfers` are the chunks that a call loads from or stores to other ranks.
+
+        Raises:
+            gc3.UserError: The findings.
+        """
+        found = _core.verify(self.core)
+        if found.diagnostics:
+            raise errors.UserError(*found.diagnostics)
+        return Report((), found.slots, found.transfers)
+
+    def info(self) -> dict[str, Any]:
+        """Returns the properties of the program as plain data."""
+        collective = self.collective
+        return {
+            "name": self.name,
+            "collective": collective.name,
+            "ranks": collective.ranks,
+            "chunks": collective.chunks,
+            "root": collective.root if collectives.rooted(collective) else None,
+            "in_place": collective.in_place,
+            "memory": "direct",
+            "threadblocks": self.core.threadblock_count,
+            "max_threadblocks_per_rank": max(self.core.threadblocks_per_rank, default=0),
+            "steps": self.core.step_count,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        """Programs are equal if they do the same, wherever they were written."""
+        return other is self or (isinstance(other, DirectProgram) and self.core == other.core)
+
+    def __hash__(self) -> int:
+        """Consistent with equality."""
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        mode = "in place" if self.in_place else "out of place"
+        return f"<gc3.DirectProgram {self.name}: {self.collective.name}, {self.ranks} ranks, {mode}>"
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
+        return notebook.card(self.name, rows[1:])

@@ -1,0 +1,50 @@
+"""Every algorithm of the library as a one-sided program: proven, in and out of place, also in instances."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import gc3
+from gc3 import algorithms
+
+
+def _sizes(name: str) -> list[dict[str, int]]:
+    given = {p.name for p in algorithms.load(name).parameters}
+    if "R" in given:
+        return [{"R": ranks} for ranks in (2, 3, 4, 8)]
+    if "N" in given and name != "ndv2_allreduce":
+        return [{"N": nodes, "G": gpus} for nodes, gpus in ((1, 2), (2, 2), (3, 2), (2, 4))]
+    return [{}]
+
+
+@pytest.mark.parametrize("name", algorithms.catalogue())
+def test_library_programs_are_proven_on_direct_memory(name: str) -> None:
+    for size, instances, in_place in itertools.product(_sizes(name), (1, 2), (False, True)):
+        algorithm = algorithms.load(name)
+        program = gc3.compile(algorithm, memory="direct", instances=instances, in_place=in_place, **size)
+        program.verify()
+        assert program.ranks == gc3.compile(algorithm, in_place=in_place, **size).ranks
+
+
+def test_a_chain_of_additions_becomes_one_pass_over_all_sources() -> None:
+    ring = gc3.compile(algorithms.load("ring_allreduce"), R=4, memory="direct")
+    assert "move 1:out[1] + 2:out[1] + 3:out[1] + out[1] -> out[1]" in ring.text
+    # A reduction and three copies on each rank, and no scratch.
+    assert ring.text.count("move ") == 4 * 4
+    assert "sc[" not in ring.text
+
+
+def test_what_a_circle_of_exchanges_would_overwrite_is_put_aside() -> None:
+    swapped = gc3.compile(algorithms.load("inplace_alltoall"), R=2, memory="direct", in_place=True)
+    assert "sc[" in swapped.text
+    swapped.verify()
+
+
+def test_wrong_arguments() -> None:
+    ring = algorithms.load("ring_allreduce")
+    with pytest.raises(gc3.UserError, match="memory='both'; expected 'fifo' or 'direct'"):
+        gc3.compile(ring, R=2, memory="both")  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with pytest.raises(gc3.UserError, match="protocol='LL' is one of messages"):
+        gc3.compile(ring, R=2, memory="direct", protocol="LL")
