@@ -56,6 +56,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),
     "runtime": (*_BASICS, "collectives", "datatypes"),
+    "mscclpp": _BASICS,
     "lang": (*_BASICS, "collectives", "runtime"),
     "algorithms": (*_BASICS, "collectives", "lang"),
     "mscclang": (*_BASICS, "collectives", "topologies", "lang", "runtime"),

@@ -15,5 +15,6 @@ inline constexpr ErrorId BadXml = error_id("GC3-I007");
 inline constexpr ErrorId UnknownPurpose = error_id("GC3-I008");
 inline constexpr ErrorId TargetLimit = error_id("GC3-I009");
 inline constexpr ErrorId BadJson = error_id("GC3-I010");
+inline constexpr ErrorId BadPlan = error_id("GC3-I011");
 
 }  // namespace gc3::ErrorCode

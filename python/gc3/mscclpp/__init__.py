@@ -1,0 +1,9 @@
+"""Execution plans of MSCCL++, read as one-sided programs.
+
+The format is that of ``src/core/executor/execution_plan.cc`` of MSCCL++; what its operations do is in
+``execution_kernel.hpp``.
+"""
+
+from gc3.mscclpp.read import Plan, is_plan, load, read
+
+__all__ = ["Plan", "is_plan", "load", "read"]
