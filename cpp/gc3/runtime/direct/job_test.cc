@@ -110,6 +110,7 @@ TEST_CASE("direct programs: every type and operation, any count") {
       for (const std::size_t count : {5, 0, 1, 1000}) {
         constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::sum};
         const ReduceOp op = kOps[turn++ % 5];
+        if (testing::kSanitized && turn % 4 != 0) continue;
         if (testing::takes(op, type)) check_call(*job, count, type, op);
       }
     }

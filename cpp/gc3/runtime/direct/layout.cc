@@ -37,7 +37,7 @@ Result<Decoded> Decoded::create(const Program& program) {
   made.program = program;
   for (const ir::direct::RankProgram& rank : program.ranks) made.scratch_chunks.push_back(rank.scratch_chunks);
   for (const ir::direct::Step& from : program.steps) {
-    Step to{from.op, from.relaxed, false, from.count, from.first, from.sources, from.targets, from.channel};
+    Step to{from.op, false, from.count, from.first, from.sources, from.targets, from.channel};
     if (from.op == Op::move) {
       to.first = static_cast<std::uint32_t>(made.places.size());
       for (const ir::direct::Operand& operand : program.sources(from)) expand(program, operand, made.places);

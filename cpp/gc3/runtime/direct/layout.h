@@ -29,7 +29,6 @@ struct Place {
 // A step whose operands are places, a multicast one being the places of its group, and in place the canonical ones.
 struct Step {
   Op op = Op::sync;
-  bool relaxed = false;
   bool packets = false;  // some place of a move is of packets
   std::uint32_t count = 0;
   std::uint32_t first = 0;  // of a move in Decoded::places, otherwise in Program::objects

@@ -115,7 +115,7 @@ bool Machine::object(const Step& step, std::uint32_t k, Task& task) {
       if (program_.channels[k].port) {
         posted_[k].push_back({&step, true});
       } else {
-        signal(step, k);
+        signal(k);
       }
       return true;
     case Op::wait:
@@ -146,10 +146,11 @@ bool Machine::object(const Step& step, std::uint32_t k, Task& task) {
   return true;
 }
 
-void Machine::signal(const Step& step, std::uint32_t channel) {
-  if (!step.relaxed) mover_->settle();
-  std::atomic_ref(counters_.signals(channel))
-      .fetch_add(1, step.relaxed ? std::memory_order_relaxed : std::memory_order_release);
+// With release, relaxed or not: where a program relaxes the signals at its entry, it relies on the begin of a call,
+// which here is no more than this, to make visible what the rank has stored before.
+void Machine::signal(std::uint32_t channel) {
+  mover_->settle();
+  std::atomic_ref(counters_.signals(channel)).fetch_add(1, std::memory_order_release);
 }
 
 // One of each channel.
@@ -161,7 +162,7 @@ bool Machine::run_posted(const Rank& rank, std::uint32_t number) {
     posted_[c].pop_front();
     Position position;
     if (next.signal) {
-      signal(*next.step, c);
+      signal(c);
     } else {
       mover_->move(*next.step, counters_.calls(number), position);  // not of packets
     }

@@ -71,7 +71,7 @@ class Machine {
   bool advance(Rank& rank, std::uint32_t number, Task& task);
   Moved execute(const Step& step, std::uint64_t call, Task& task);
   bool object(const Step& step, std::uint32_t k, Task& task);
-  void signal(const Step& step, std::uint32_t channel);
+  void signal(std::uint32_t channel);
   bool run_posted(const Rank& rank, std::uint32_t number);
   std::string awaited(const Step& step, const Task& task) const;
 
