@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gc3 import sim
 from gc3.cli.main import main
-from gc3.comm.selection import Table
+from gc3.comm.selection import Spec, Table
 from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
 pytestmark = pytest.mark.python_only
@@ -81,6 +81,50 @@ def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, mo
     assert "1 point known" in tune(*line)[1]
     (known,) = Record("t.json", fresh=False, engine="threads").points
     assert [own.spec for own in known.own] == [f"{mine}:mine"]
+
+
+_TREE = '''
+from gc3 import algorithm, chunk
+
+
+@algorithm("broadcast", in_place=True)
+def tree(R: int, root: int = 0, width: int = 2) -> None:
+    """Every rank passes the data on to so many others."""
+    for rank in range(1, R):
+        chunk((root + (rank - 1) // width) % R, "out", 0).copy((root + rank) % R, "out", 0)
+'''
+
+
+def test_values_of_other_parameters_are_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def seconds(_: object, spec: Spec, *__: object, **___: object) -> tuple[float, ...]:
+        tried.append(spec.algorithm)
+        return (1.0 if spec.algorithm.endswith("width=3") else 2.0,)
+
+    monkeypatch.setattr("gc3.tune.timers.ThreadTimer.seconds", seconds)
+    monkeypatch.chdir(tmp_path)
+    Path("tree.py").write_text(_TREE)
+    line = ["--engine", "threads", "--ranks", "4", "-b", "1KiB", "-e", "1KiB", "-o", "t.json"]
+    status, said = tune("tree.py:tree:width=1+3", *line)
+    assert status == 0, said
+    place = tmp_path / "tree.py"
+    assert {f"{place}:tree:width=1", f"{place}:tree:width=3"} < set(tried)
+    (row,) = json.loads(Path("t.json").read_text())["rows"]
+    assert row["program"]["algorithm"] == f"{place}:tree:width=3"
+    assert row["program"]["parameters"] == {"R": "ranks", "root": "root"}
+    chosen = Table.read("t.json").choose("broadcast", ranks=4, size=1024, in_place=True, root=2).row.spec
+    program = chosen.compile(4, root=2, in_place=True)
+    assert sorted(src for src, *_ in program.core.sends()) == [2, 2, 2]  # the root sends to all three
+    for spec, told in {
+        "tree.py:tree:width=a": "expected PATH.py:FUNCTION:NAME=NUMBER",
+        "tree.py:tree:height=1": "'tree' has no parameter 'height'; it takes R, root=0, width=2",
+        "tree.py:tree:R=2": "gc3 tune tries values of R by itself",
+        "tree.py:tree:width=1,3": "'3' of 'tree.py:tree:width=1,3' is not NAME=VALUE+VALUE+...",
+    }.items():
+        status, said = tune(spec, *line)
+        assert status != 0
+        assert told in said
 
 
 def test_points_are_measured_again_for_another_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:

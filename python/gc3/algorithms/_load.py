@@ -14,6 +14,7 @@ from gc3.algorithms import _sccl_json
 from gc3.algorithms._catalogue import catalogue, find
 from gc3.collectives import Collective
 from gc3.lang import Algorithm, stepwise
+from gc3.support.words import split_values
 
 _WITHOUT = "a function without @gc3.algorithm(collective, ranks=...), which makes it one"
 
@@ -24,11 +25,21 @@ def load(spec: str) -> Algorithm:
     JSON is the format of SCCL-style synthesizers.
 
     A file with a single algorithm may be given without the function. The file runs as a separate module, with its
-    folder on the import path while it loads.
+    folder on the import path while it loads. After the function, `:name=value,...` are parameters' new defaults.
 
     Raises:
-        gc3.UserError: There is no such file, function or algorithm.
+        gc3.UserError: There is no such file, function, algorithm or parameter.
     """
+    try:
+        name, given = split_values(spec) if ".py:" in spec else (spec, {})
+        defaults = {key: int(value, 0) for key, value in given.items()}
+    except ValueError:
+        raise errors.error("BadArgument", f"'{spec}': expected PATH.py:FUNCTION:NAME=NUMBER,...") from None
+    found = _found(name)
+    return found.with_defaults(defaults) if defaults else found
+
+
+def _found(spec: str) -> Algorithm:
     if spec.endswith(".json"):
         return stepwise(_sccl_json.read(spec))
     path, separator, function = spec.partition(":")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from gc3.runtime import kept_files, measure
 from gc3.sim import Platform
 from gc3.sim.trust import of_preset
 from gc3.support.files import check_writable, make_folder, write_text
-from gc3.support.words import counted
+from gc3.support.words import counted, split_values
 from gc3.tune import (
     Found,
     Goal,
@@ -46,6 +47,7 @@ from gc3.tune import table as as_table
 from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE
 
 _KNOWN = tuple(collectives.BUILTIN)
+_SET_BY_TUNE = frozenset({"R", "N", "G", "root", "channels", "chunks", "parallel"})
 _COMMON = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
 
 
@@ -84,11 +86,14 @@ class _Given:
         "gc3 tune alltoall --ranks 8 --skew 2,8 -o tuned.json",
         "gc3 tune allgather --ranks 8 --with best.json -o tuned.json",
         "gc3 tune examples/my_allgather.py:ring --ranks 4 -o tuned.json",
+        "gc3 tune mine.py:tree:width=2+4,depth=1+2 --topology ndv4 -o ndv4.json",
         "gc3 tune allreduce alltoall --topology ndv4 -o ndv4.json",
         "gc3 tune --topology ndv4 -e 1GiB -o ndv4.json --nccl-tuner ndv4.csv",
     ],
 )
-@click.argument("what", nargs=-1, metavar="[COLLECTIVE|PATH.py:FUNCTION]...", shell_complete=completion.problems)
+@click.argument(
+    "what", nargs=-1, metavar="[COLLECTIVE|PATH.py:FUNCTION[:NAME=VALUE+...]]...", shell_complete=completion.problems
+)
 @click.option(
     "-o",
     "--output",
@@ -241,7 +246,7 @@ def _join(given: _Given) -> HostTimer:
 
 def _named(what: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Own, ...]]:
     """The collectives, and the user's algorithms, of the arguments."""
-    own = tuple(_own(spec) for spec in dict.fromkeys(what) if spec not in (*_KNOWN, "all"))
+    own = tuple(own for spec in dict.fromkeys(what) if spec not in (*_KNOWN, "all") for own in _own(spec))
     if "all" in what:
         return _KNOWN, own
     found = {*(spec for spec in what if spec in _KNOWN), *(each.collective for each in own)}
@@ -273,18 +278,35 @@ def _search(
     return interrupted
 
 
-def _own(spec: str) -> Own:
-    """An algorithm of the user's, by an absolute path, since the table may be used from another folder."""
-    path, separator, function = spec.partition(":")
-    if not path.endswith(".py") or target.is_script(spec):
-        raise click.UsageError(f"'{spec}' is neither PATH.py:FUNCTION nor one of {', '.join(_KNOWN)}, all")
+def _own(text: str) -> Iterator[Own]:
+    """The algorithms of a user's, by an absolute path, since the table may be used from another folder.
+
+    Each is one with a value of every range that follows its name, as in mine.py:ring:width=1+2.
+    """
+    try:
+        name, values = split_values(text)
+    except ValueError as part:
+        raise click.UsageError(
+            f"'{part}' of '{text}' is not NAME=VALUE+VALUE+..., as in mine.py:ring:width=1+2"
+        ) from None
+    if own := _SET_BY_TUNE & values.keys():
+        raise click.UsageError(f"'{text}': gc3 tune tries values of {', '.join(sorted(own))} by itself: leave them out")
+    for chosen in product(*(value.split("+") for value in values.values())):
+        yield _own_with(name, ",".join(f"{key}={value}" for key, value in zip(values, chosen, strict=True)))
+
+
+def _own_with(name: str, defaults: str) -> Own:
+    path, _, function = name.partition(":")
+    if not path.endswith(".py") or target.is_script(name):
+        raise click.UsageError(f"'{name}' is neither PATH.py:FUNCTION nor one of {', '.join(_KNOWN)}, all")
+    spec = ":".join(part for part in (str(Path(path).absolute()), function, defaults) if part)
     found = target.algorithm(spec)
     if found.collective_name not in _KNOWN:
         raise click.UsageError(
-            f"'{spec}' is for the collective '{found.collective_name}'; tables have {', '.join(_KNOWN)}"
+            f"'{name}' is for the collective '{found.collective_name}'; tables have {', '.join(_KNOWN)}"
         )
     version = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return Own(f"{Path(path).absolute()}{separator}{function}", found.collective_name, version)
+    return Own(spec, found.collective_name, version)
 
 
 def _check_own(own: tuple[Own, ...], ranks: tuple[int, ...]) -> None:

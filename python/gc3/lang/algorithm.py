@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -175,17 +175,26 @@ class Algorithm:
         Raises:
             gc3.UserError: A parameter is missing or unknown.
         """
-        known = {p.name: p for p in self.parameters}
+        values: dict[str, int] = {}
+        for parameter in self.with_defaults(given).parameters:
+            if parameter.default is None:
+                raise self._error(f"'{self.name}' needs a value for '{parameter.name}'; it takes {self.signature()}")
+            values[parameter.name] = parameter.default
+        return values
+
+    def with_defaults(self, given: Mapping[str, int]) -> Algorithm:
+        """Returns it with other values of parameters that are not given.
+
+        Raises:
+            gc3.UserError: A parameter is unknown.
+        """
+        known = {p.name for p in self.parameters}
         for name in given:
             if name not in known:
                 raise self._error(f"'{self.name}' has no parameter '{name}'; it takes {self.signature()}")
-        values: dict[str, int] = {}
-        for name, parameter in known.items():
-            value = given.get(name, parameter.default)
-            if value is None:
-                raise self._error(f"'{self.name}' needs a value for '{name}'; it takes {self.signature()}")
-            values[name] = value
-        return values
+        return replace(
+            self, parameters=tuple(replace(p, default=given.get(p.name, p.default)) for p in self.parameters)
+        )
 
     def for_ranks(self, ranks: int, given: dict[str, Any]) -> dict[str, Any]:
         """Returns the parameters `given` if they are for so many ranks, or the collective has a number of its own.
