@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gc3
-from gc3.cli.bench_compare import Earlier, difference
+from gc3.cli.bench_compare import Earlier, difference, judged
 from gc3.cli.main import main
 from gc3.runtime.measure import Measurement, Row
 
@@ -110,6 +110,85 @@ def test_few_of_many_equal_runs_differ() -> None:
         outside = [difference(1024, "in_place", before, run()).outside_noise for _ in range(4)]
         alarms += all(outside)
     assert alarms <= 3
+
+
+def _pairs(chance: random.Random, factor: float) -> list[tuple[float, float]]:
+    """Pairs of times of two programs, of which one takes `factor` as long, on a machine with slow phases.
+
+    Each engine that is made is faster or slower than others by chance.
+    """
+    found: list[tuple[float, float]] = []
+    phase = 1.0
+    for _ in range(14):
+        turns: list[float] = []
+        for _ in range(2):
+            phase = chance.choice((1.0, 1.6, 4.0)) if chance.random() < 0.2 else phase
+            turns.append(100 * phase * chance.gauss(1, 0.01) * chance.gauss(1, 0.02))
+        first = chance.random() < 0.5
+        early, late = turns[0] * (factor if first else 1), turns[1] * (1 if first else factor)
+        found.append((early, late) if first else (late, early))
+    return found
+
+
+def test_few_of_many_pairs_of_one_program_differ() -> None:
+    chance = random.Random(2)  # noqa: S311
+    alarms = sum(bool(judged(1024, "in_place", _pairs(chance, 1.0), 0.005).outside_noise) for _ in range(600))
+    assert alarms <= 6
+    found = [judged(1024, "in_place", _pairs(chance, 1.5), 0.005) for _ in range(100)]
+    assert sum(d.outside_noise or False for d in found) > 50
+    assert all(d.now_us > d.before_us for d in found if d.outside_noise)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "outside"),
+    [
+        ([(101, 100)] * 9, True),  # 2 of the 512 ways to give the ranks their signs are like it: 0.0039
+        ([(101, 100)] * 8, False),  # 2 of 256: 0.0078
+        ([(100, 101)] * 9, True),
+        ([(100 + i, 100) for i in range(3, 14)] + [(100, 101)], True),  # 4 of 4096
+        ([(100 + i, 100) for i in range(1, 12)] + [(100, 200)], False),  # of which the largest says otherwise: 0.03
+        ([(100, 100)] * 20, False),
+    ],
+)
+def test_the_signed_rank_test(pairs: list[tuple[float, float]], outside: bool) -> None:
+    assert judged(1024, "in_place", pairs, 0.005).outside_noise is outside
+
+
+def test_a_program_at_hand_runs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times here are those that a machine would have, in the order of the turns."""
+    turns: list[str] = []
+
+    def time(self: gc3.Program, *_: object, **__: object) -> list[float]:
+        turns.append(self.name)
+        return [1e-4 * (2 if self.name == "direct_allreduce" else 1) * (1 + 0.01 * len(turns))]
+
+    monkeypatch.setattr(gc3.Program, "time", time)
+    command = [*_BENCH, "--compare", "direct_allreduce:R=2"]
+    result = _gc3(*command)
+    assert result.exit_code == 0, result.output
+    told = [line for line in result.output.splitlines() if "faster at" in line and ", outside the noise (" in line]
+    assert len(told) == 4
+    del turns[:4]  # of the table
+    assert len(turns) == 2 * 4 * (12 + 3)
+    assert all({*turns[i : i + 2]} == {"ring_allreduce", "direct_allreduce"} for i in range(0, len(turns), 2))
+    data = json.loads(_gc3(*command, "--json").stdout)
+    assert [d["outside_noise"] for d in data["compared"]] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        (["ring_allreduce:R=3"], "'ring_allreduce' cannot be compared: it has ranks 3, not 2"),
+        (["ring_allgather:R=2"], "it has collective allgather, not allreduce"),
+        (["ring_allreduce:R=2", "direct_allreduce:R=2"], "or one program that runs in turns with X"),
+        (["old.json", "direct_allreduce:R=2"], "or one program that runs in turns with X"),
+        (["no_such:R=2"], "no_such"),
+    ],
+)
+def test_programs_that_cannot_be_compared(others: list[str], told: str) -> None:
+    result = _gc3(*_BENCH, *(part for other in others for part in ("--compare", other)))
+    assert result.exit_code in (1, 2), result.output
+    assert told in result.output
 
 
 def test_the_command_compares_and_draws(old: Path, tmp_path: Path) -> None:

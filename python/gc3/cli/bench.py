@@ -42,7 +42,7 @@ class _Given:
     warmup: int
     no_check: bool
     engine: options.Engine
-    compare: tuple[str, ...]
+    compare: tuple[options.Asked, ...]
     picture: str | None
     as_json: bool
 
@@ -54,6 +54,7 @@ class _Given:
         "gc3 bench ring_allreduce:R=8 -b 1KiB -e 64MiB -f 2",
         "gc3 bench ring_allreduce:R=8 -b 1KiB -e 64MiB -f 2 --json --picture times.svg",
         "gc3 bench ring_allreduce:R=8 -b 1MiB --compare 1.json --compare 2.json",
+        "gc3 bench ring_allreduce:R=8 -b 1MiB --compare direct_allreduce:R=8",
         "gc3 bench h.gc3 -b 1MiB -e 4MiB -i 1MiB --iters 50",
         "gc3 bench two_step_alltoall:N=2,G=2,protocol=LL128 -b 1M -e 16M -f 4",
     ],
@@ -73,9 +74,11 @@ class _Given:
 @options.engine_option()
 @click.option(
     "--compare",
+    type=options.Program(),
     multiple=True,
-    metavar="OLD.json",
-    help="Say what is faster or slower than in these outputs of --json; ten or more tell how much runs differ.",
+    metavar="WHAT",
+    help="Say what is faster or slower than WHAT: an output of --json, OLD.json, of which ten or more tell how much "
+    "runs differ; or another program, which runs in turns with X.",
 )
 @picture_option("Draw the median times.")
 @options.json_option
@@ -105,8 +108,16 @@ def bench(given: _Given) -> int:
         "iterations": given.iters,
         "check": not given.no_check,
     }
-    earlier = Earlier(given.compare) if given.compare else None
+    olds = [each.text for each in given.compare if each.name.endswith(".json")]
+    at_hand = [each for each in given.compare if not each.name.endswith(".json")]
+    if at_hand and (olds or len(at_hand) > 1):
+        raise click.UsageError("--compare takes earlier outputs of --json, or one program that runs in turns with X")
+    earlier = Earlier(olds) if olds else None
     infos = {"out_of_place": out_of_place, "in_place": in_place}
+    pairs = [
+        bench_compare.common(infos, dict(zip(infos, _programs(each, engine.options.slots), strict=True)))
+        for each in at_hand
+    ]
     programs = {mode: None if p is None else p.info() for mode, p in infos.items()}
     if earlier is not None:
         earlier.check(programs, {**settings, "engine": engine.name})
@@ -125,6 +136,9 @@ def bench(given: _Given) -> int:
             return measure.measure(cast("Program", infos[mode]), row.count, timer=timer, **plain).median_us
 
         compared = [] if earlier is None else list(earlier.differences(rows, again))
+    for both in pairs:
+        with output.working("comparing in pairs"):
+            compared += bench_compare.in_pairs(both, rows, lambda: engines.timer(engine), settings)
     modes = [m for row in rows for m in row.modes]
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import secrets
 import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,15 @@ import click
 from gc3 import errors
 from gc3.cli import sizes
 from gc3.report import svg, times
+from gc3.runtime import measure
 from gc3.support import files, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from gc3.runtime.measure import Measurement, Row
+    from gc3.runtime.measure import Measurement, Row, Timer
+    from gc3.runtime.program import Program
 
 MODES = {"out_of_place": "out of place", "in_place": "in place"}
 # Runs at other times differ by more than the iterations of one run do, so the noise is how the earlier runs differ: a
@@ -27,6 +32,12 @@ MODES = {"out_of_place": "out of place", "in_place": "in place"}
 _STUDENT = 3.690
 _ENOUGH = 10
 _AGAIN = 3
+# Programs that are at hand run in pairs, with engines made anew for each pair, since also where an engine's memory and
+# processes come to lie makes a few percent. Which of a pair goes first is drawn: without a difference each is then as
+# often the slower one by as much, whatever else the machine does, and the signed-rank test is exact. _RISK is that of
+# all the comparisons of a run together.
+_RISK = 0.005
+_TURN_S = 0.02
 _OR_NOT = {"type": ["object", "null"]}
 _PROGRAM = {**schema.record(collective=schema.TEXT, ranks=schema.COUNT), **_OR_NOT}
 _MODE = {**schema.record(median_us=schema.TIME), **_OR_NOT}
@@ -171,6 +182,85 @@ def difference(size: int, mode: str, before: Sequence[float], now: float) -> Dif
         width = _STUDENT * statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs))
         outside = abs(math.log(max(now, 1e-6)) - centre) > width + 1e-9  # rounding, where the runs are equal
     return Difference(size, mode, math.exp(centre), now, outside)
+
+
+def common(
+    ours: Mapping[str, Program | None], others: Mapping[str, Program | None]
+) -> dict[str, tuple[Program, Program]]:
+    """Returns the modes that programs of one collective have in common.
+
+    Raises:
+        click.UsageError: There are none, with what differs.
+    """
+    found: dict[str, tuple[Program, Program]] = {}
+    for mode in MODES:
+        our, other = ours[mode], others[mode]
+        if our is not None and other is not None:
+            now, then = our.info(), other.info()
+            differing = [f"{k} {then[k]}, not {now[k]}" for k in ("collective", "ranks", "root") if now[k] != then[k]]
+            if differing:
+                raise click.UsageError(f"'{other.name}' cannot be compared: it has {', '.join(differing)}")
+            found[mode] = our, other
+    if not found:
+        raise click.UsageError("one program works in place and the other out of place: they cannot be compared")
+    return found
+
+
+def in_pairs(
+    programs: Mapping[str, tuple[Program, Program]],
+    rows: Sequence[Row],
+    engine: Callable[[], AbstractContextManager[Timer]],
+    settings: Mapping[str, Any],
+) -> Iterator[Difference]:
+    """Compares two programs in each mode, at the sizes of the rows.
+
+    Args:
+        programs: That of this run and the other one, by mode.
+        rows: The rows of this run.
+        engine: Makes an engine.
+        settings: Those of this run.
+    """
+    among = len(programs) * len(rows)
+    pairs: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for mode, both in programs.items():
+        for _ in range(12 + among.bit_length()):  # so many that _RISK leaves room for a few that say otherwise
+            fresh = [copy.copy(program) for program in both]
+            for program in fresh:
+                program.trust()  # both are proven, and the copy need not be
+            first = secrets.randbelow(2)
+            with engine() as timer:
+                for row in rows:
+                    early, late = (_turn(fresh[which], mode, row, timer, settings) for which in (first, 1 - first))
+                    pairs.setdefault((row.size, mode), []).append((late, early) if first else (early, late))
+    for row in rows:
+        yield from (judged(row.size, mode, pairs[row.size, mode], _RISK / among) for mode in programs)
+
+
+def _turn(program: Program, mode: str, row: Row, timer: Timer, settings: Mapping[str, Any]) -> float:
+    """The median iteration of a turn, in microseconds; a long one has fewer iterations."""
+    most = int(1e6 * _TURN_S / max(getattr(row, mode).median_us, 1.0))
+    how: dict[str, Any] = {**settings, "check": False, "iterations": min(max(most, 1), settings["iterations"])}
+    return measure.measure(program, row.count, timer=timer, **how).median_us
+
+
+def judged(size: int, mode: str, pairs: Sequence[tuple[float, float]], risk: float) -> Difference:
+    """Judges pairs of times of this program and of another one, in microseconds, by the signed-rank test.
+
+    >>> judged(1024, "in_place", [(103, 100), (205, 201), (98, 99)] * 5, 0.01).outside_noise
+    True
+    >>> judged(1024, "in_place", [(103, 100), (201, 205)] * 8, 0.01).outside_noise
+    False
+    """
+    logs = [math.log(max(now, 1e-6) / max(other, 1e-6)) for now, other in pairs]
+    differing = sorted((log for log in logs if log), key=abs)
+    positive = sum(rank for rank, log in enumerate(differing, 1) if log > 0)
+    least = min(positive, len(differing) * (len(differing) + 1) // 2 - positive)
+    ways = [1, *[0] * least]  # to draw ranks of each sum
+    for rank in range(1, len(differing) + 1):
+        ways = [number + (ways[total - rank] if total >= rank else 0) for total, number in enumerate(ways)]
+    by_chance = 2.0 * sum(ways) / 2 ** len(differing)
+    before = statistics.median(other for _, other in pairs)
+    return Difference(size, mode, before, before * math.exp(statistics.median(logs)), by_chance < risk)
 
 
 def plot(rows: Sequence[Row], earlier: Earlier | None, path: str) -> None:
