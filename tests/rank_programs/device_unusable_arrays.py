@@ -18,3 +18,7 @@ with gc3.init() as comm:
     long = InterfaceArray(np.zeros(4, np.longdouble))
     assert "GC3-M002" in error_of(lambda: comm.all_reduce(long, out=x))
     comm.barrier()
+    if comm.rank == 0:  # and where one rank alone has such an array, the other learns that
+        error_of(lambda: comm.all_gather(there(np.zeros(4), "M8[s]"), out=x))
+    told = error_of(comm.barrier)
+    assert "rank 0: a call with wrong arguments: 'datetime64[s]'" in told, told

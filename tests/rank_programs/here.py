@@ -14,7 +14,7 @@ def error_of(call: Callable[[], object]) -> str:
     """The text of the error that a call raises."""
     try:
         call()
-    except gc3.UserError as problem:
+    except gc3.errors.Gc3Error as problem:
         return str(problem)
     return "no error"
 

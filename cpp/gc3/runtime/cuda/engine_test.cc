@@ -263,6 +263,29 @@ TEST_CASE("a rank's engine checks what it is given") {
   CHECK(engine->connect({handle, handle}).error().code == ErrorCode::CudaFailed);
 }
 
+TEST_CASE("ranks that call with arrays of different types take nothing of each other, and say their types") {
+  const auto shared = runtime();
+  const ir::Program program = ring_allreduce(2, false, Protocol::LL);
+  std::vector<std::unique_ptr<RankEngine>> ranks;
+  std::vector<ArenaHandle> handles;
+  for (const std::uint32_t r : {0U, 1U}) {
+    ranks.push_back(RankEngine::create(shared, program, r, 0, {0, 0, 0.2}).value());
+    handles.push_back(ranks.back()->handle().value());
+  }
+  const std::vector<std::int32_t> in(10, 1);
+  std::vector<std::int32_t> out(10, 7);
+  for (const auto& rank : ranks) REQUIRE(rank->connect(handles).ok());
+  for (const auto& rank : ranks) {
+    const DataType type = rank->rank() == 0 ? DataType::float32 : DataType::int32;
+    REQUIRE(rank->enqueue(in.data(), out.data(), 10, type, ReduceOp::sum, {}, nullptr).ok());
+  }
+  const std::string first = ranks[0]->synchronize().error().str();
+  CHECK(first.find("the last call of rank 0 is of blocks of 10 float32 (sum)") != std::string::npos);
+  const std::string second = ranks[1]->synchronize().error().str();
+  CHECK(second.find("the last call of rank 1 is of blocks of 10 int32 (sum)") != std::string::npos);
+  CHECK(out == std::vector<std::int32_t>(10, 7));
+}
+
 TEST_CASE("options and devices that make no sense") {
   const auto shared = runtime();
   const ir::Program program = ring_allreduce(2, false, Protocol::LL128);

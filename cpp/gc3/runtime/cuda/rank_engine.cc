@@ -162,6 +162,12 @@ Status RankEngine::remember(Status status) {
   failed_ = status.error();
   // A proxy stops the launches when it has lost another host.
   if (proxy_ != nullptr && status.error().code == ErrorCode::Aborted) failed_ = proxy_->problem().value_or(*failed_);
+  if (failed_->code == ErrorCode::Timeout) {
+    const auto& [count, type, op] = last_;
+    const std::string what = std::to_string(count) + " " + std::string(name_of(type)) + " (" + std::string(name_of(op));
+    failed_->note("the last call of rank " + std::to_string(rank_) + " is of blocks of " + what +
+                  "): ranks whose calls differ wait for each other");
+  }
   return *failed_;
 }
 
@@ -174,6 +180,7 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
   GC3_CHECK(interp::check_rank(plan(), call, rank_));
   // Ranks with different calls wait for each other until the time-out, and do not accept each other's data.
   const std::uint64_t what = count << 16U | static_cast<std::uint64_t>(type) << 8U | static_cast<std::uint64_t>(op);
+  last_ = {count, type, op};
   return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
 }
 

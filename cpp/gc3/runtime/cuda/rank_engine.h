@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -105,6 +106,7 @@ class RankEngine {
   Window window_;
   std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
+  std::tuple<std::uint64_t, model::DataType, model::ReduceOp> last_{};  // call: elements per block, type, reduction
   std::optional<Diagnostic> failed_;
 };
 
