@@ -67,12 +67,14 @@ struct Operand {
 
 struct Step {
   Op op = Op::sync;
-  bool relaxed = false;           // signal, wait: orders the execution of the threads and makes nothing visible
-  std::uint32_t count = 0;        // of a move: chunks
-  std::uint32_t first = 0;        // of a move in Program::operands, otherwise in Program::objects
-  std::uint32_t sources = 0;      // number of sources of a move; of the objects otherwise
-  std::uint32_t targets = 0;      // of a move; they stand after its sources
-  std::uint32_t channel = kNone;  // of a move: the port channel whose proxy moves the data later; kNone: the threads do
+  bool relaxed = false;       // signal, wait: orders the execution of the threads and makes nothing visible
+  std::uint32_t count = 0;    // of a move: chunks
+  std::uint32_t first = 0;    // of a move in Program::operands, otherwise in Program::objects
+  std::uint32_t sources = 0;  // number of sources of a move; of the objects otherwise
+  std::uint32_t targets = 0;  // of a move; they stand after its sources
+  // Of a move: the port channel whose proxy moves the data later, when the first thread has told it; kNone: the threads
+  // do.
+  std::uint32_t channel = kNone;
   bool operator==(const Step&) const = default;
 };
 

@@ -235,7 +235,10 @@ class Mutator {
     Program made = from_;
     made.halves = halves_ == 0 ? from_.halves : halves_;
     made.shared_scratch |= shared_;
-    if (numbers_ != 0 && number_ < made.semaphores.size()) made.semaphores[number_].initial += numbers_;
+    if (numbers_ != 0 && number_ < made.semaphores.size()) {
+      std::uint32_t& initial = made.semaphores[number_].initial;
+      if (numbers_ == 1 || initial != 0) initial += numbers_;
+    }
     if (numbers_ != 0 && number_ >= made.semaphores.size()) {
       made.barriers[number_ - made.semaphores.size()].threadblocks += numbers_;
     }

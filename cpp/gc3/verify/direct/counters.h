@@ -53,6 +53,44 @@ struct Counter {
   }
 };
 
+// What the proxy of a port channel has been told: by which thread of which threadblock, and when. It does things in the
+// order in which it is told. Two threads without a sync between them may tell it in any order.
+class Proxy {
+ public:
+  // The events of the proxy that certainly come before what this thread tells it next.
+  std::vector<Event> before(std::uint32_t tb, std::uint64_t phase, std::uint32_t thread) {
+    if (tb != tb_ || phase != phase_) {
+      // Of another threadblock nothing is known; the same one has synced since.
+      earlier_.clear();
+      if (tb == tb_) {
+        for (const Told& t : told_) earlier_.push_back(t.last);
+      }
+      told_.clear();
+      tb_ = tb;
+      phase_ = phase;
+    }
+    std::vector<Event> found = earlier_;
+    for (const Told& t : told_) {
+      if (t.thread == thread) found.push_back(t.last);
+    }
+    return found;
+  }
+  void tell(std::uint32_t thread, Event event) {
+    std::erase_if(told_, [&](const Told& t) { return t.thread == thread; });
+    told_.push_back({thread, event});
+  }
+
+ private:
+  struct Told {
+    std::uint32_t thread;
+    Event last;
+  };
+  std::uint32_t tb_ = kNone;
+  std::uint64_t phase_ = 0;
+  std::vector<Event> earlier_;  // before phase_
+  std::vector<Told> told_;      // in it, the last by each thread
+};
+
 struct Counters {
   std::vector<Counter> channels;
   std::vector<Counter> semaphores;

@@ -20,6 +20,8 @@ Execution::Execution(const ir::direct::Program& program, std::uint32_t calls, st
       places_(program),
       ranks_(program.ranks.size()),
       boundary_(program.ranks.size(), kNone),
+      boundaries_(program.ranks.size()),
+      proxies_(program.channels.size()),
       meetings_(program.barriers.size()),
       accesses_(places_.count()),
       held_(places_.count(), Values::kUnwritten) {
@@ -72,6 +74,7 @@ void Execution::between_calls(std::uint32_t rank) {
   }
   order_.visible(boundary_[rank]);
   boundary_[rank] = event;
+  boundaries_[rank].push_back(event);
   for (std::uint32_t i = 0; next > 0 && i < c.output_chunks(rank); ++i) {
     const std::uint32_t place = places_.number(rank, Buffer::output, i, 0);
     read(event, place);
@@ -137,9 +140,9 @@ bool Execution::execute(Block& block, const Step& step) {
       return true;
     case Op::flush:
       for (std::uint32_t k = 0; k < step.sources; ++k) {
-        const Event event = thread_event(block, k);
-        order_.visible(counters_.channels[p_.objects_of(step)[k]].last);
-        block.of_thread[k] = event;
+        const auto before = proxies_[p_.objects_of(step)[k]].before(block.tb, phase_of(block), k);
+        thread_event(block, k);
+        for (const Event e : before) order_.visible(e);
       }
       return true;
   }
@@ -167,6 +170,16 @@ Event Execution::thread_event(Block& block, std::uint32_t thread) {
   return event;
 }
 
+// An event of a proxy, which a thread has told it at `told`.
+Event Execution::proxy_event(const Block& block, std::uint32_t channel, std::uint32_t thread, Event told) {
+  const auto before = proxies_[channel].before(block.tb, phase_of(block), thread);
+  const Event event = order_.add(made(block, true));
+  order_.visible(told);
+  for (const Event e : before) order_.visible(e);
+  proxies_[channel].tell(thread, event);
+  return event;
+}
+
 void Execution::give(Block& block, const Step& step) {
   for (std::uint32_t k = 0; k < step.sources; ++k) {
     const std::uint32_t object = p_.objects_of(step)[k];
@@ -180,12 +193,8 @@ void Execution::give(Block& block, const Step& step) {
       channel.give(block.tb, {event, step.relaxed});
       continue;
     }
-    // The proxy signals, after what it has been told before, and with release whatever the step says.
-    const Event by_proxy = order_.add(made(block, true));
-    order_.visible(event);
-    order_.visible(channel.last);
-    channel.last = by_proxy;
-    channel.give(block.tb, {by_proxy, false});
+    // The proxy signals with release whatever the step says.
+    channel.give(block.tb, {proxy_event(block, object, k, event), false});
   }
 }
 
@@ -253,14 +262,12 @@ bool Execution::packets_there(const Block& block, const Step& step) const {
 bool Execution::move(Block& block, const Step& step) {
   for (; block.chunk < step.count; ++block.chunk) {
     if (!packets_there(block, step)) return false;
-    const bool proxy = step.channel != kNone;
-    const Event event = order_.add(made(block, proxy));
-    order_.visible(block.synced);
-    if (proxy) {
-      Counter& channel = counters_.channels[step.channel];
-      order_.visible(channel.last);
-      channel.last = event;
+    Event event = kNone;
+    if (step.channel != kNone) {
+      event = proxy_event(block, step.channel, 0, thread_event(block, 0));
     } else {
+      event = order_.add(made(block));
+      order_.visible(block.synced);
       for (const Operand& o : p_.sources(step)) {
         if (is_packet(o.access)) order_.done(packet(o.owner, o.chunk + block.chunk, block.call).writer);
       }
@@ -345,28 +352,39 @@ void Execution::write(Event event, std::uint32_t place, bool by_caller) {
   access.by_caller = by_caller;
 }
 
-// A packet may be overwritten, in a later call with the same half, once it has been read.
+// A packet may be overwritten once it has been read: in a later call with the same half, or by other programs that use
+// the scratch between two calls.
 void Execution::check_packets() {
-  for (std::uint32_t call = 0; call + p_.halves < calls_; ++call) {
+  for (std::uint32_t call = 0; call < calls_; ++call) {
     for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
       for (std::uint32_t chunk = 0; chunk < p_.ranks[r].scratch_chunks; ++chunk) {
-        const Packet& before = packet(r, chunk, call);
-        const Packet& after = packet(r, chunk, call + p_.halves);
-        if (before.writer == kNone || after.writer == kNone) continue;
-        const auto expect = [&](Event earlier, bool stored) {
-          if (earlier < after.writer) {
-            order_.expect({earlier, after.writer, number_of_packet(r, chunk), stored, true, !stored});
-          } else if (packet_races_.size() < 100) {
-            packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(r, chunk)) + ": " +
-                                                              describe(after.writer, true) + " before " +
-                                                              describe(earlier, false) + " what was there"});
-          }
-        };
-        for (const Event reader : before.readers) expect(reader, false);
-        if (before.readers.empty()) expect(before.writer, true);
-        for (const Event writer : before.rewriters) expect(writer, true);
+        const Packet& here = packet(r, chunk, call);
+        if (here.writer == kNone) continue;
+        if (p_.shared_scratch) {
+          expect_packet(r, chunk, boundaries_[r][call], here.writer, false);
+          expect_packets(r, chunk, here, boundaries_[r][call + 1]);
+        } else if (call + p_.halves < calls_) {
+          expect_packets(r, chunk, here, packet(r, chunk, call + p_.halves).writer);
+        }
       }
     }
+  }
+}
+
+void Execution::expect_packets(std::uint32_t rank, std::uint32_t chunk, const Packet& before, Event after) {
+  if (after == kNone) return;
+  for (const Event reader : before.readers) expect_packet(rank, chunk, reader, after, false);
+  if (before.readers.empty()) expect_packet(rank, chunk, before.writer, after, true);
+  for (const Event writer : before.rewriters) expect_packet(rank, chunk, writer, after, true);
+}
+
+void Execution::expect_packet(std::uint32_t rank, std::uint32_t chunk, Event before, Event after, bool stored) {
+  if (before < after) {
+    order_.expect({before, after, number_of_packet(rank, chunk), stored, true, !stored});
+  } else if (packet_races_.size() < 100) {
+    packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(rank, chunk)) + ": " +
+                                                      describe(after, true) + " before " + describe(before, stored) +
+                                                      (stored ? "" : " what was there")});
   }
 }
 

@@ -73,6 +73,9 @@ class Execution {
   const Step& step_of(const Block& b) const { return p_.steps[p_.threadblocks[b.tb].first_step + b.step]; }
   Made made(const Block& b, bool proxy = false) const { return {b.call, b.rank, b.tb, b.step, b.phase, proxy}; }
 
+  // Syncs of a threadblock over all calls.
+  static std::uint64_t phase_of(const Block& b) { return std::uint64_t{b.call} << 32U | b.phase; }
+
   void between_calls(std::uint32_t rank);
   bool advance(Block& block);
   bool execute(Block& block, const Step& step);
@@ -84,6 +87,7 @@ class Execution {
   bool move(Block& block, const Step& step);
   bool packets_there(const Block& block, const Step& step) const;
   Event thread_event(Block& block, std::uint32_t thread);
+  Event proxy_event(const Block& block, std::uint32_t channel, std::uint32_t thread, Event told);
   void move_chunk(Block& block, const Step& step, Event event);
   template <class Visit>
   void each(const Operand& o, Visit visit) const;  // visit(rank) for each rank whose buffer it is
@@ -99,6 +103,9 @@ class Execution {
     return packets_[call * packet_count_ + first_packet_[rank] + chunk];
   }
   void check_packets();
+  // That what was in a packet has been read before an event that overwrites it.
+  void expect_packets(std::uint32_t rank, std::uint32_t chunk, const Packet& before, Event after);
+  void expect_packet(std::uint32_t rank, std::uint32_t chunk, Event before, Event after, bool stored);
 
   void explain_waiting(Findings& findings) const;
   std::string waits_for(const Block& block, std::uint32_t& next) const;
@@ -118,7 +125,9 @@ class Execution {
   Order order_;
   std::vector<Block> blocks_;
   std::vector<Rank> ranks_;
-  std::vector<Event> boundary_;  // per rank: the newest event of the code around the calls
+  std::vector<Event> boundary_;                 // per rank: the newest event of the code around the calls
+  std::vector<std::vector<Event>> boundaries_;  // per rank: all of them
+  std::vector<Proxy> proxies_;                  // per channel
   std::vector<Meeting> meetings_;
   std::vector<Access> accesses_;  // per place
   std::vector<Value> held_;       // per place

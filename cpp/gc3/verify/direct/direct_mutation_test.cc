@@ -1,0 +1,50 @@
+// The prover against an executor that shares no code with it, on damaged programs.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "gc3/ir/direct/test_direct.h"
+#include "gc3/ir/direct/test_mutants.h"
+#include "gc3/ir/direct/test_weaver.h"
+#include "gc3/verify/direct/verify.h"
+
+namespace gc3::verify::direct {
+namespace {
+
+// GC3_TEST_MUTANTS: of each program and number of ranks, in place of 12; 26 times as many in all.
+std::uint32_t mutants_each() {
+  const char* wanted = std::getenv("GC3_TEST_MUTANTS");
+  return wanted == nullptr ? 12 : static_cast<std::uint32_t>(std::strtoul(wanted, nullptr, 10));
+}
+
+TEST_CASE("no damaged program is proven that an executor finds wrong") {
+  constexpr std::uint32_t kSchedules = 30;
+  std::mt19937_64 random(mutants_each());
+  std::uint32_t refused = 0;
+  std::uint32_t unfounded = 0;  // refused, and no schedule was found that goes wrong
+  for (const std::uint32_t ranks : {2U, 3U}) {
+    for (const ir::direct::Program& program : ir::direct::test::all_programs(ranks)) {
+      ir::direct::test::Mutator mutator(program);
+      for (std::uint32_t k = 0; k < mutants_each(); ++k) {
+        const ir::direct::test::Mutant mutant = mutator.mutate(random);
+        const Report report = verify(mutant.program, {.max_diagnostics = 1});
+        const std::string wrong = ir::direct::test::wrong_somewhere(mutant.program, kSchedules, random());
+        if (report.ok()) {
+          CHECK_MESSAGE(wrong.empty(), program.name << ", " << mutant.name << ": " << wrong);
+          continue;
+        }
+        ++refused;
+        if (wrong.empty()) ++unfounded;
+      }
+    }
+  }
+  // Two unordered stores of one value, and counters that two threadblocks take, are refused and may do no harm.
+  CHECK(refused > 12 * mutants_each());
+  CHECK(unfounded * 10 < refused);
+}
+
+}  // namespace
+}  // namespace gc3::verify::direct
