@@ -227,8 +227,10 @@ class Mutator {
   }
   bool other_number() {  // of tokens, or of threadblocks
     numbers_ = below(2) == 0 ? 1 : ~std::uint32_t{0};
-    number_ = below(std::max<std::size_t>(1, from_.semaphores.size() + from_.barriers.size()));
-    return !from_.semaphores.empty() || !from_.barriers.empty();
+    const std::size_t known = from_.semaphores.size() + from_.barriers.size();
+    if (known == 0) return false;
+    number_ = below(known);
+    return numbers_ == 1 || number_ >= from_.semaphores.size() || from_.semaphores[number_].initial != 0;
   }
 
   Program assembled() const {

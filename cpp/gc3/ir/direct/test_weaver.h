@@ -1,9 +1,9 @@
 // Executes direct programs in small steps under random schedules and a weak memory, to judge the prover, with which it
 // shares no code. For small programs.
 //
-// Every chunk has two halves; for each step other threads of the threadblock may handle them. A step of several objects
-// has a thread for each. An access is of one half of one chunk. Several calls follow each other on each rank; between
-// two of them the user reads the outputs, and stores new inputs and other data into the outputs.
+// Every chunk has two halves; for each step other threads of the threadblock may handle them, or tell a proxy. A step
+// of several objects has a thread for each. An access is of one half of one chunk. Several calls follow each other on
+// each rank; between two of them the user reads the outputs, and stores new inputs and other data into the outputs.
 //
 // Wrong are what is wrong in memory, a wrong result, changed input, and threadblocks that wait forever.
 #pragma once
@@ -26,7 +26,7 @@ namespace gc3::ir::direct::test {
 
 class DirectWeaver final : WeakMemory {
  public:
-  DirectWeaver(const Program& program, std::uint32_t calls, std::uint64_t seed)
+  DirectWeaver(const Program& program, std::uint32_t calls, std::uint64_t seed, bool strict = false)
       : p_(program), calls_(calls), seed_(seed), random_(mix64(seed)), channels_(p_.channels.size()) {
     for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
       for (std::uint32_t t = 0; t < p_.ranks[r].tb_count; ++t) {
@@ -39,6 +39,7 @@ class DirectWeaver final : WeakMemory {
         for (std::uint32_t i = 0; i < width; ++i) threads_.push_back({.rank = r, .tb = tb, .index = i});
       }
     }
+    strict_ = strict;
     users_ = static_cast<std::uint32_t>(threads_.size());
     for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) threads_.push_back({.rank = r, .tb = kNone, .index = 0});
     proxies_ = static_cast<std::uint32_t>(threads_.size());
@@ -211,6 +212,7 @@ class DirectWeaver final : WeakMemory {
     for (std::uint32_t k = 0; k < users_; ++k) {
       if (threads_[k].rank != r) continue;
       threads_[k].step = threads_[k].at = 0;
+      std::erase_if(told_, [&](const auto& told) { return told.first.first == threads_[k].tb; });
       join(now_[k], now_[t]);
       if (p_.threadblocks[threads_[k].tb].step_count != 0) ++live_[r];
     }
@@ -256,11 +258,11 @@ class DirectWeaver final : WeakMemory {
   Did move(std::uint32_t t, const Step& s) {
     Thread& thread = threads_[t];
     const std::uint64_t call = begun(thread.rank) - 1;
-    if (s.channel != kNone) {
-      if (thread.index == 0) post(t, s.channel, s, false);
-      return Did::all;
-    }
     const std::uint32_t width = blocks_[thread.tb].width;
+    if (s.channel != kNone) {
+      if (mix64(seed_ + thread.tb * 1000U + thread.step) % width != thread.index) return Did::all;
+      return post(t, s.channel, s, false) ? Did::all : Did::waits;
+    }
     const auto mine = [&](std::uint32_t half) {
       return mix64(seed_ ^ mix64((thread.tb * 1000U + thread.step) * 2U + half) ^ call) % width == thread.index;
     };
@@ -299,9 +301,25 @@ class DirectWeaver final : WeakMemory {
     return Did::all;
   }
 
-  void post(std::uint32_t t, std::uint32_t channel, const Step& s, bool signal) {
+  // A proxy gets what a threadblock tells it in the order of the steps. False: an earlier one is not told yet.
+  bool in_turn(std::uint32_t t, std::uint32_t channel) {
+    const Thread& thread = threads_[t];
+    std::uint64_t earlier = 0;
+    for (std::uint32_t k = 0; k < thread.step; ++k) {
+      const Step& s = p_.steps[p_.threadblocks[thread.tb].first_step + k];
+      const auto objects = p_.objects_of(s);
+      earlier += s.op == Op::move     ? s.channel == channel
+                 : s.op == Op::signal ? std::ranges::count(objects, channel)
+                                      : 0;
+    }
+    return told_[{thread.tb, channel}] >= earlier;
+  }
+  bool post(std::uint32_t t, std::uint32_t channel, const Step& s, bool signal) {
+    if (!in_turn(t, channel)) return false;
     tick(t);
+    ++told_[{threads_[t].tb, channel}];
     channels_[channel].queue.push_back({&s, signal, now_[t]});
+    return true;
   }
   // The proxy has seen what the thread had seen that posted. It executes a move by accesses, too.
   bool proxy(std::uint32_t t) {
@@ -335,7 +353,7 @@ class DirectWeaver final : WeakMemory {
     switch (s.op) {
       case Op::signal:
         if (p_.channels[k].port) {
-          post(t, k, s, true);
+          if (!post(t, k, s, true)) return Did::waits;
         } else {
           tick(t);
           sent(channels_[k], now_[t], s.relaxed);
@@ -358,6 +376,7 @@ class DirectWeaver final : WeakMemory {
         return Did::all;
       case Op::flush: {
         // The moves have read their sources; what they have stored is visible to the receiver alone.
+        if (!in_turn(t, k)) return Did::waits;
         const auto& queue = channels_[k].queue;
         if (std::ranges::any_of(queue, [](const Entry& e) { return !e.signal; })) return Did::waits;
         join(now_[t], now_[proxies_ + k], false);
@@ -410,16 +429,19 @@ class DirectWeaver final : WeakMemory {
   std::vector<std::deque<Clocks>> tokens_;  // of semaphores
   std::vector<Gathering> gatherings_;       // of barriers
   std::map<std::uint32_t, std::uint64_t> turns_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>
+      told_;                         // to a channel's proxy, by a threadblock in this call
   std::vector<std::uint32_t> live_;  // threads, by rank
   bool any_ = false;
   std::vector<std::uint64_t> priority_;
 };
 
-// What is wrong with the program under some schedules; empty: nothing was found.
+// What is wrong with the program under some schedules; empty: nothing was found. `strict`: also accesses that nothing
+// orders where that does no harm.
 inline std::string wrong_somewhere(const Program& program, std::uint32_t schedules, std::uint64_t seed = 0,
-                                   std::uint32_t calls = 3) {
+                                   bool strict = false, std::uint32_t calls = 3) {
   for (std::uint32_t k = 0; k < schedules; ++k) {
-    std::string wrong = DirectWeaver(program, calls, mix64(seed) + k).run();
+    std::string wrong = DirectWeaver(program, calls, mix64(seed) + k, strict).run();
     if (!wrong.empty()) return wrong;
   }
   return {};
