@@ -16,6 +16,7 @@
 #include "gc3/runtime/core/sharing/available_memory.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
+#include "gc3/runtime/direct/job.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -108,6 +109,13 @@ void bind_runtime(nb::module_& m) {
       .def_prop_ro("slots", &cpu::ThreadsEngine::slots)
       .def_prop_ro("slot_bytes", &cpu::ThreadsEngine::slot_bytes)
       .def_prop_ro("workers", &cpu::ThreadsEngine::workers);
+  nb::class_<direct::Job, Engine>(m, "DirectEngine",
+                                  "Runs all ranks of a one-sided program on threads of this process.")
+      .def(nb::new_([](const ir::direct::Program& program, std::uint32_t workers, double timeout, bool pin) {
+             return unwrap(direct::Job::create(program, {workers, timeout, pin}));
+           }),
+           "program"_a, "workers"_a = 0, "timeout"_a = 30.0, "pin"_a = true)
+      .def_prop_ro("usable", &direct::Job::usable, "False in a process that was forked after the engine was made.");
   m.def(
       "available_memory", [] { return core::available_memory(); },
       "The bytes that this process can still get before the system would have to kill a process.");

@@ -1057,6 +1057,15 @@ class ThreadsEngine(Engine):
     @property
     def workers(self) -> int: ...
 
+class DirectEngine(Engine):
+    """Runs all ranks of a one-sided program on threads of this process."""
+
+    def __init__(self, program: DirectProgram, workers: int = 0, timeout: float = 30.0, pin: bool = True) -> None: ...
+
+    @property
+    def usable(self) -> bool:
+        """False in a process that was forked after the engine was made."""
+
 def available_memory() -> int:
     """
     The bytes that this process can still get before the system would have to kill a process.

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, collectives, errors
-from gc3.runtime.program import Report
-from gc3.support import files, notebook
+from gc3 import _core, collectives, datatypes, errors
+from gc3.runtime.buffers import bind
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Report
+from gc3.support import files, knobs, notebook
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gc3.datatypes import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,6 +29,7 @@ class DirectProgram:
     """
 
     core: _core.DirectProgram
+    _engines: dict[EngineOptions, _core.DirectEngine] = field(default_factory=dict[EngineOptions, "_core.DirectEngine"])
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> DirectProgram:
@@ -79,6 +87,60 @@ class DirectProgram:
         if found.diagnostics:
             raise errors.UserError(*found.diagnostics)
         return Report((), found.slots, found.transfers)
+
+    def run(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: datatypes.Op = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        workers: int = 0,
+        timeout: float | None = None,
+    ) -> list[Array | None]:
+        """Runs the program on this machine's CPU, with ranks as threads; see `gc3.Program.run`.
+
+        It is proven before its first run. Not all operations are possible: no ``avg`` and no ``premulsum``.
+        """
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        self._engine(EngineOptions(workers=workers, timeout=timeout)).run(*bound.call(op))
+        return bound.finish()
+
+    def time(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: datatypes.Op = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        iterations: int = 20,
+        options: EngineOptions = DEFAULT_OPTIONS,
+    ) -> list[float]:
+        """Runs `warmup` + `iterations` times and returns the seconds of each timed run; see `gc3.Program.time`."""
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        times = self._engine(options).time(*bound.call(op), warmup, iterations)
+        bound.finish()
+        return times
+
+    def _engine(self, options: EngineOptions) -> _core.DirectEngine:
+        engine = self._engines.get(options)
+        if engine is None or not engine.usable:
+            self.verify()
+            set_up = knobs.read()
+            engine = _core.DirectEngine(
+                self.core,
+                workers=options.workers or set_up.workers,
+                timeout=set_up.timeout if options.timeout is None else options.timeout,
+                pin=set_up.pin != "0",
+            )
+            self._engines.clear()
+            self._engines[options] = engine
+        return engine
 
     def info(self) -> dict[str, Any]:
         """Returns the properties of the program as plain data."""

@@ -14,11 +14,17 @@
 
 namespace gc3::direct {
 
-// The buffers of a rank where this process sees them. In place, input and output overlap by the collective's rule.
+// The buffers of a rank where this process sees them. In place, input and output overlap by the collective's rule. Of
+// the input only an output is written, or a copy.
 struct RankBuffers {
   const std::uint8_t* input = nullptr;
   std::uint8_t* output = nullptr;
   std::uint8_t* scratch = nullptr;
+  // Where they are those of a copy: the caller's input of so many bytes, and its output.
+  const std::uint8_t* copied = nullptr;
+  std::size_t input_bytes = 0;
+  std::uint8_t* result = nullptr;
+  std::size_t output_bytes = 0;
 };
 
 struct Shape {
@@ -39,6 +45,14 @@ class DataMover final : public Mover {
 
   Moved move(const Step& step, std::uint64_t call, Position& at) override;
   void settle() override { cpu::CpuBlock::settle(); }
+  void begin(std::uint32_t rank) override {
+    const RankBuffers& b = buffers_[rank];
+    if (b.copied != nullptr) cpu::CpuBlock::copy(const_cast<std::uint8_t*>(b.input), b.copied, b.input_bytes);
+  }
+  void end(std::uint32_t rank) override {
+    const RankBuffers& b = buffers_[rank];
+    if (b.copied != nullptr) cpu::CpuBlock::copy(b.result, b.output, b.output_bytes);
+  }
 
  private:
   static constexpr std::size_t kPiece = 1920;  // bytes of packets at a time: whole lines, and whole elements

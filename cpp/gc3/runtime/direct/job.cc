@@ -13,6 +13,7 @@
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/core/sharing/cores.h"
 #include "gc3/runtime/cpu/rank_memory.h"
+#include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/direct/chunk_classes.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
@@ -28,9 +29,12 @@ std::string seconds_in_words(double seconds) {
 }  // namespace
 
 Job::Job(Decoded decoded, const JobOptions& options)
-    : decoded_(std::move(decoded)), timeout_s_(options.timeout_s), scratch_(decoded_.scratch_chunks.size()) {
+    : decoded_(std::move(decoded)),
+      timeout_s_(options.timeout_s),
+      scratch_(decoded_.scratch_chunks.size()),
+      copies_(scratch_.size()) {
   const model::Collective& collective = decoded_.program.collective;
-  buffers_.collective = collective;
+  plan_.collective = collective;
   for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
     const model::Place input = collective.canonical(r, {Buffer::input, 0});
     const model::Place output = collective.canonical(r, {Buffer::output, 0});
@@ -40,7 +44,7 @@ Job::Job(Decoded decoded, const JobOptions& options)
     rank.input_aliased = input.buffer != Buffer::input;
     rank.output_aliased = output.buffer != Buffer::output;
     rank.alias_block = (rank.input_aliased ? input.index : output.index) / collective.chunks();
-    buffers_.ranks.push_back(rank);
+    plan_.ranks.push_back(rank);
   }
 }
 
@@ -68,12 +72,13 @@ Status Job::start(const JobOptions& options) {
         std::unique_ptr<Worker>(new Worker{Machine(decoded_, counters, static_cast<std::uint32_t>(w * ranks / workers),
                                                    static_cast<std::uint32_t>((w + 1) * ranks / workers))}));
   }
+  barrier_ = std::make_unique<cpu::StartBarrier>(static_cast<std::uint32_t>(workers));
   GC3_ASSIGN(pool_, cpu::WorkerPool::create(static_cast<std::uint32_t>(workers), options.pin));
   return {};
 }
 
 Status Job::check(const interp::Call& call) const {
-  GC3_CHECK(check_call(buffers_, call));
+  GC3_CHECK(check_call(plan_, call));
   if (call.op == model::ReduceOp::avg || call.op == model::ReduceOp::premulsum) {
     return Diagnostic(ErrorCode::BadReduceOp,
                       std::string(model::name_of(call.op)) + ", which this engine of one-sided programs does not have");
@@ -104,10 +109,21 @@ Status Job::bind(const interp::Call& call, Shape& shape) {
       scratch_[r] = cpu::Arena();
       GC3_ASSIGN(scratch_[r], cpu::Arena::create(bytes, purpose));
     }
-    memory_[r] = {static_cast<const std::uint8_t*>(call.inputs[r]), static_cast<std::uint8_t*>(call.outputs[r]),
-                  scratch_[r].data()};
-    const interp::PlanRank& has = buffers_.ranks[r];
-    shape.streams |= call.count * shape.elem_bytes * std::max(has.input_blocks, has.output_blocks) >= cpu::kStreamed;
+    memory_[r] = {.input = static_cast<const std::uint8_t*>(call.inputs[r]),
+                  .output = static_cast<std::uint8_t*>(call.outputs[r]),
+                  .scratch = scratch_[r].data()};
+    const interp::PlanRank& has = plan_.ranks[r];
+    const std::size_t block = call.count * shape.elem_bytes;
+    shape.streams |= block * std::max(has.input_blocks, has.output_blocks) >= cpu::kStreamed;
+    if (!decoded_.copies_input[r]) continue;
+    RankBuffers& b = memory_[r];
+    b.copied = b.input;
+    b.result = b.output;
+    b.input_bytes = block * has.input_blocks;
+    b.output_bytes = block * has.output_blocks;
+    GC3_CHECK(cpu::grow(copies_[r], b.input_bytes, "a copy of the input of rank " + std::to_string(r)));
+    b.input = copies_[r].data();
+    b.output = copies_[r].data() + block * has.alias_block;
   }
   if (grows) stride_ = stride;
   shape.stride = stride_;
@@ -121,9 +137,29 @@ void Job::stop(Why why) {
   doorbell_.wake();
 }
 
-Status Job::run(const interp::Call& call, std::uint32_t calls, const interp::Interrupted& interrupted,
-                const Machine::Ended& ended) {
-  if (!pool_->alive()) {
+Status Job::run(const interp::Call& call, const interp::Interrupted& interrupted) {
+  return run_calls(call, 1, {}, interrupted);
+}
+
+Status Job::run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Ended& ended,
+                      const interp::Interrupted& interrupted) {
+  GC3_CHECK(execute(call, 1, calls, interrupted, ended));
+  return {};
+}
+
+Result<std::vector<double>> Job::times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                       const interp::Interrupted& interrupted) {
+  GC3_ASSIGN(const std::vector<Times> rounds, execute(call, warmup + iterations, 1, interrupted, {}));
+  std::vector<double> seconds;
+  for (const Times& t : std::span(rounds).subspan(warmup)) {
+    seconds.push_back(static_cast<double>(t.stop - t.start) * 1e-9);
+  }
+  return seconds;
+}
+
+Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint32_t rounds, std::uint32_t calls,
+                                             const interp::Interrupted& interrupted, const Machine::Ended& ended) {
+  if (!usable()) {
     return Diagnostic(ErrorCode::BadOption,
                       "the engine was made before this process was forked; make one in this process");
   }
@@ -136,13 +172,16 @@ Status Job::run(const interp::Call& call, std::uint32_t calls, const interp::Int
   counting_ = false;
   Shape shape;
   GC3_CHECK(bind(call, shape));
+  abort_asked_.store(false, std::memory_order_relaxed);
   stop_.store(false, std::memory_order_relaxed);
   why_.store(Why::nothing, std::memory_order_relaxed);
+  barrier_->reset();
+  std::vector<std::vector<Times>> by_worker(workers_.size(), std::vector<Times>(rounds));
   const auto now = [] { return std::chrono::steady_clock::now(); };
   auto moved = now();
   std::uint64_t seen = 0;
   const auto watch = [&] {
-    if (interrupted && interrupted()) return stop(Why::interrupted);
+    if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
     std::uint64_t sum = 0;
     for (const auto& w : workers_) sum += w->progress.load(std::memory_order_relaxed);
     if (sum != std::exchange(seen, sum)) {
@@ -153,15 +192,27 @@ Status Job::run(const interp::Call& call, std::uint32_t calls, const interp::Int
   };
   const auto body = [&](std::uint32_t w) {
     DataMover mover(decoded_, shape, memory_);
-    work(*workers_[w], mover, calls, ended);
+    for (Times& t : by_worker[w]) {
+      barrier_->arrive_and_wait(stop_);
+      t.start = cpu::steady_now();
+      const bool done = work(*workers_[w], mover, calls, ended);
+      t.stop = cpu::steady_now();
+      if (!done) return;
+    }
   };
   pool_->run(body, std::min(0.05, timeout_s_ / 4), watch);
   if (why_.load(std::memory_order_relaxed) != Why::nothing) return explain();
   counting_ = true;
-  return {};
+  for (std::size_t k = 0; k < rounds; ++k) {
+    for (const std::vector<Times>& other : by_worker) {
+      by_worker[0][k].start = std::min(by_worker[0][k].start, other[k].start);
+      by_worker[0][k].stop = std::max(by_worker[0][k].stop, other[k].stop);
+    }
+  }
+  return std::move(by_worker[0]);
 }
 
-void Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended) {
+bool Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended) {
   const bool alone = workers_.size() == 1;
   const std::function<void()> progress = [&] {
     worker.progress.store(worker.progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -170,12 +221,15 @@ void Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Mach
   worker.machine.begin(calls, mover, ended);
   cpu::Backoff backoff(spins_);
   while (!worker.machine.finished()) {
-    if (stop_.load(std::memory_order_relaxed)) return;
+    if (stop_.load(std::memory_order_relaxed)) return false;
     if (worker.machine.sweep(progress)) {
       backoff.renew();
       continue;
     }
-    if (alone) return stop(Why::deadlock);  // no other worker can change anything
+    if (alone) {  // no other worker can change anything
+      stop(Why::deadlock);
+      return false;
+    }
     if (!backoff.rest()) continue;
     const std::uint32_t ticket = doorbell_.prepare();
     if (stop_.load(std::memory_order_relaxed) || worker.machine.sweep(progress)) {
@@ -184,6 +238,7 @@ void Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Mach
       doorbell_.sleep(ticket);
     }
   }
+  return true;
 }
 
 Diagnostic Job::explain() const {

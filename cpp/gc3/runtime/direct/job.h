@@ -11,6 +11,7 @@
 #include "gc3/base/result.h"
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/idle.h"
+#include "gc3/runtime/cpu/start_barrier.h"
 #include "gc3/runtime/cpu/worker_pool.h"
 #include "gc3/runtime/direct/data_mover.h"
 #include "gc3/runtime/interp/call.h"
@@ -24,19 +25,25 @@ struct JobOptions {
   bool pin = true;            // each worker keeps to its share of the cores of the thread that makes the job
 };
 
-class Job {
+class Job final : public interp::Engine<interp::Call> {
  public:
-  // Refuses malformed programs, those that write to input that is no output, and those that deadlock. It proves
-  // nothing else.
+  // Refuses malformed programs, those that write to input out of place, and those that deadlock. It proves nothing
+  // else.
   static Result<std::unique_ptr<Job>> create(const Program& program, const JobOptions& options = {});
 
-  // Runs `calls` calls one after the other on the same buffers; a rank does not wait for others between two of them.
-  // `ended`: called by the worker of a rank after each of its calls. After an error the outputs are unspecified, and
-  // the job can be used again.
-  Status run(const interp::Call& call, std::uint32_t calls = 1, const interp::Interrupted& interrupted = {},
-             const Machine::Ended& ended = {});
+  // After an error the job can be used again.
+  Status run(const interp::Call& call, const interp::Interrupted& interrupted = {}) override;
+  // Runs `calls` calls one after the other on the same buffers; a rank waits for no other one between two of them.
+  // `ended`: called by the worker of a rank after each of its calls.
+  Status run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Ended& ended = {},
+                   const interp::Interrupted& interrupted = {});
+  void abort() override { abort_asked_.store(true, std::memory_order_relaxed); }
 
   const Program& program() const { return decoded_.program; }
+  // Of the plan only the collective, and the buffers of the ranks.
+  const interp::Plan& plan() const override { return plan_; }
+  // False in a process that was forked after the job was made: the threads exist only in the parent.
+  bool usable() const { return pool_->alive(); }
 
  private:
   enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock };
@@ -45,37 +52,47 @@ class Job {
     std::atomic<std::uint64_t> progress{0};
   };
 
+  // Nanoseconds of the steady clock.
+  struct Times {
+    std::int64_t start = 0;
+    std::int64_t stop = 0;
+  };
+
   Job(Decoded decoded, const JobOptions& options);
   Status start(const JobOptions& options);
   Status check(const interp::Call& call) const;
   Status bind(const interp::Call& call, Shape& shape);
-  void work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended);
+  // From the first worker's start to the last one's end.
+  Result<std::vector<double>> times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
+                                    const interp::Interrupted& interrupted) override;
+  // Runs `calls` calls so often; all workers begin each round together. Returns when each round began and ended.
+  Result<std::vector<Times>> execute(const interp::Call& call, std::uint32_t rounds, std::uint32_t calls,
+                                     const interp::Interrupted& interrupted, const Machine::Ended& ended);
+  // False: the run was given up.
+  bool work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended);
   void stop(Why why);
   Diagnostic explain() const;
 
   Decoded decoded_;
   double timeout_s_;
   bool between_classes_ = false;  // see chunk_classes.h
-  interp::Plan buffers_;          // what check_call() has to know of the program
+  interp::Plan plan_;
   cpu::Arena counters_;
   bool counting_ = false;  // the counters are those of complete calls
   std::vector<cpu::Arena> scratch_;
+  std::vector<cpu::Arena> copies_;  // of inputs
   std::size_t stride_ = 0;
   std::vector<RankBuffers> memory_;
 
   std::mutex mutex_;  // held by the running call
+  std::atomic<bool> abort_asked_{false};
   std::atomic<bool> stop_{false};
   std::atomic<Why> why_{Why::nothing};
   cpu::Doorbell doorbell_;
   std::uint32_t spins_ = 0;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<cpu::StartBarrier> barrier_;
   std::unique_ptr<cpu::WorkerPool> pool_;  // last: its threads use all of the above
 };
-
-// Runs `calls` calls of a program on threads of this process.
-inline Status run_threads(const Program& program, const interp::Call& call, std::uint32_t calls = 1) {
-  GC3_ASSIGN(const std::unique_ptr<Job> job, Job::create(program));
-  return job->run(call, calls);
-}
 
 }  // namespace gc3::direct

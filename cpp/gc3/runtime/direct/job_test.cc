@@ -91,7 +91,7 @@ std::vector<std::uint32_t> wrong_calls(const Program& program, std::size_t count
   Sums sums(job->program().collective, count);
   std::mutex mutex;
   std::vector<std::uint32_t> wrong;
-  const Status status = job->run(sums.call(), calls, {}, [&](std::uint32_t rank, std::uint32_t call) {
+  const Status status = job->run_calls(sums.call(), calls, [&](std::uint32_t rank, std::uint32_t call) {
     if (!sums.right(rank, call)) {
       const std::lock_guard lock(mutex);
       wrong.push_back(call);
@@ -180,16 +180,43 @@ TEST_CASE("a direct program that waits for what does not come") {
   job = make_job(program, {.workers = 2, .timeout_s = 0.05});
   std::string text;
   do {  // again where a thread has not come so far
-    const Status status = job->run(sums.call(), 2);
+    const Status status = job->run_calls(sums.call(), 2);
     REQUIRE(!status.ok());
     CHECK(status.error().code == ErrorCode::Timeout);
     text = status.error().str();
   } while (text.find(waits) == std::string::npos);
   job = make_job(program, {.workers = 2});
-  const Status stopped = job->run(sums.call(), 2, [] { return true; });
+  const Status stopped = job->run_calls(sums.call(), 2, {}, [] { return true; });
   REQUIRE(!stopped.ok());
   CHECK(stopped.error().code == ErrorCode::Aborted);
   CHECK(job->run(sums.call()).ok());
+}
+
+TEST_CASE("a direct program that adds up in the input outside its output works on a copy") {
+  test::DirectBuilder b("adds up", test::builtin(CollectiveKind::reducescatter, 2, 1, true));
+  const std::uint32_t meeting = b.all_channels();
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    b.rank();
+    b.tb();
+    b.enter(meeting);
+    b.move({test::in(r, 1 - r), test::in(1 - r, 1 - r)}, {test::in(r, 1 - r)});  // the block of the peer
+    b.leave(meeting);
+    b.move({test::in(1 - r, r)}, {test::in(r, r)});
+    b.leave(meeting);
+  }
+  const auto job = make_job(b.finish());
+  check_call(*job, 100, DataType::int32, ReduceOp::sum);
+  check_call(*job, 1001, DataType::float64, ReduceOp::max);
+}
+
+TEST_CASE("direct programs: times") {
+  const auto job = make_job(test::packet_two_shot(2));
+  Buffers buffers(job->program().collective, 1000, DataType::int32, ReduceOp::sum);
+  const auto times = job->time(buffers.call(), 3, 10);
+  REQUIRE(times.ok());
+  CHECK(times.value().size() == 10);
+  for (const double seconds : times.value()) CHECK(seconds > 0);
+  CHECK(!buffers.difference());
 }
 
 TEST_CASE("what a job of a direct program refuses") {

@@ -20,11 +20,11 @@ void expand(const Program& program, const ir::direct::Operand& operand, std::vec
   for (const std::uint32_t rank : program.groups[operand.owner].ranks) add(rank);
 }
 
-// Whether chunks of the input may be written: in place, those of an output inside it.
-bool is_output(const model::Collective& collective, const Place& place, std::uint32_t count) {
+// Whether all chunks are of the output, which in place may lie within the input.
+bool within_output(const model::Collective& collective, const Place& place, std::uint32_t count) {
   if (place.buffer != Buffer::input) return true;
   const std::uint32_t begin = collective.canonical(place.rank, {Buffer::output, 0}).index;
-  return collective.writable(place.rank, {Buffer::input, place.chunk}) && place.chunk >= begin &&
+  return place.chunk >= begin &&
          std::uint64_t{place.chunk} + count <= std::uint64_t{begin} + collective.output_chunks(place.rank);
 }
 
@@ -36,6 +36,7 @@ Result<Decoded> Decoded::create(const Program& program) {
   Decoded made;
   made.program = program;
   for (const ir::direct::RankProgram& rank : program.ranks) made.scratch_chunks.push_back(rank.scratch_chunks);
+  made.copies_input.resize(program.ranks.size());
   for (const ir::direct::Step& from : program.steps) {
     Step to{from.op, false, from.count, from.first, from.sources, from.targets, from.channel};
     if (from.op == Op::move) {
@@ -54,7 +55,10 @@ Result<Decoded> Decoded::create(const Program& program) {
         Step& step = made.steps[tb.first_step + s];
         if (step.op != Op::move) continue;
         for (const Place& target : made.targets(step)) {
-          if (is_output(program.collective, target, step.count)) continue;
+          if (program.collective.writable(target.rank, {target.buffer, target.chunk})) {
+            if (!within_output(program.collective, target, step.count)) made.copies_input[target.rank] = true;
+            continue;
+          }
           return Diagnostic(ErrorCode::InputOverwritten, ir::step_name(r, t, s) + " writes to " +
                                                              ir::place_name({target.buffer, target.chunk}) +
                                                              " of rank " + std::to_string(target.rank));

@@ -42,8 +42,11 @@ struct Decoded {
   std::vector<Step> steps;  // as in the program
   std::vector<Place> places;
   std::vector<std::uint32_t> scratch_chunks;  // by rank; a packet takes two
+  // By rank: in place, some step writes to the input outside the output that lies within it. Only the output may be
+  // written in the caller's memory, so the rank works on a copy of its input.
+  std::vector<bool> copies_input;
 
-  // Refuses malformed programs, and those that write to input that is no output.
+  // Refuses malformed programs, and those that write to input out of place.
   static Result<Decoded> create(const Program& program);
   std::span<const Place> sources(const Step& s) const { return std::span(places).subspan(s.first, s.sources); }
   std::span<const Place> targets(const Step& s) const {

@@ -36,6 +36,7 @@ void Machine::begin(std::uint32_t calls, Mover& mover, const Ended& ended) {
 
 void Machine::start(Rank& rank, std::uint32_t number) {
   ++counters_.calls(number);
+  mover_->begin(number);
   rank.live = 0;
   for (std::uint32_t t = 0; t < rank.tasks.size(); ++t) {
     rank.tasks[t] = {program_.ranks[number].first_tb + t, 0, 0, 0, {}};
@@ -49,6 +50,7 @@ bool Machine::end(Rank& rank, std::uint32_t number) {
     return false;
   }
   mover_->settle();
+  mover_->end(number);
   if (ended_) ended_(number, rank.call);
   if (++rank.call != calls_) {
     start(rank, number);

@@ -26,6 +26,9 @@ class Mover {
   virtual Moved move(const Step& step, std::uint64_t call, Position& at) = 0;
   // Makes visible what has been moved, before a signal.
   virtual void settle() {}
+  // Before the first step of a call of the rank, and after the last.
+  virtual void begin(std::uint32_t) {}
+  virtual void end(std::uint32_t) {}
 
  protected:
   ~Mover() = default;

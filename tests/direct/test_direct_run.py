@@ -1,0 +1,47 @@
+"""One-sided programs on threads: results equal to NumPy's."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import gc3
+from gc3 import algorithms
+from gc3.runtime.checking import Case
+
+SIZES = {"N": {"N": 2, "G": 2}, "R": {"R": 3}}
+
+
+@pytest.mark.parametrize("name", algorithms.catalogue())
+def test_library_programs_compute_what_numpy_does(name: str) -> None:
+    algorithm = algorithms.load(name)
+    given = {p.name for p in algorithm.parameters}
+    size = {} if name == "ndv2_allreduce" else next((SIZES[p] for p in SIZES if p in given), {})
+    for instances, in_place in itertools.product((1, 2), (False, True)):
+        program = gc3.compile(algorithm, memory="direct", instances=instances, in_place=in_place, **size)
+        even = program.collective.chunks * 5
+        for count, dtype, op in ((even, "int32", "sum"), (1009, "float64", "max"), (1, "uint8", "min")):
+            case = Case(program.collective, count, dtype, op)
+            inputs, outputs = case.inputs(), case.poisoned_outputs()
+            program.run(inputs, outputs=outputs, count=count, dtype=dtype, op=op, workers=2)
+            assert case.compare(inputs, outputs).ok, (count, dtype, op, instances, in_place)
+
+
+def test_a_program_is_timed_and_run_again() -> None:
+    program = gc3.compile(algorithms.load("ring_allreduce"), R=2, memory="direct")
+    inputs = [np.arange(10, dtype=np.int64), np.ones(10, np.int64)]
+    assert len(program.time(inputs, iterations=3)) == 3
+    for result in program.run(inputs):
+        assert result is not None
+        assert result.tolist() == list(range(1, 11))
+
+
+def test_what_it_refuses() -> None:
+    program = gc3.compile(algorithms.load("ring_allreduce"), R=2, memory="direct")
+    inputs = [np.ones(4, np.int32)] * 2
+    with pytest.raises(gc3.UserError, match="avg, which this engine of one-sided programs does not have"):
+        program.run(inputs, op="avg")
+    with pytest.raises(gc3.UserError, match="timeout of -1 s"):
+        program.run(inputs, timeout=-1)
