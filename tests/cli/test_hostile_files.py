@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gc3
-from gc3 import errors, topologies
+from gc3 import errors, mscclpp, topologies
 from gc3.algorithms import load
 from gc3.comm.selection import Table, read_rows
 from gc3.sim import preset_file
@@ -32,6 +32,7 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "algorithm": (load, "GC3-I010"),
     "preset": (preset_file.read, "GC3-S001"),
     "collective": (custom.read, "GC3-M001"),
+    "plan": (mscclpp.load, "GC3-I011"),
     "record": (lambda path: Record(path.removesuffix(".points"), fresh=False), "GC3-R014"),
 }
 CONTENTS = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gc3._core import Diagnostic
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.errors import UserError
@@ -139,11 +140,15 @@ def print_findings(proofs: Sequence[tuple[Program, Report]], most: int) -> None:
     for program, report in proofs:
         if report.ok:
             continue
-        print_diagnostics(report.diagnostics)
         mode = f" {mode_name(program)}" if len(proofs) > 1 else ""
-        number = counted(len(report.diagnostics), "finding")
-        more = " or more: see --max-findings" if len(report.diagnostics) >= most else ""
-        click.secho(f"not proven{mode}: {number}{more}", fg="red", bold=True, err=True)
+        print_unproven(report.diagnostics, mode, more=len(report.diagnostics) >= most)
+
+
+def print_unproven(findings: Sequence[Diagnostic], mode: str = "", *, more: bool) -> None:
+    """Prints the findings of a proof; `more`: it stopped at so many."""
+    print_diagnostics(findings)
+    rest = " or more: see --max-findings" if more else ""
+    click.secho(f"not proven{mode}: {counted(len(findings), 'finding')}{rest}", fg="red", bold=True, err=True)
 
 
 def runtime_line(verdict: Verdict) -> str:

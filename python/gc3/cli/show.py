@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from gc3.cli import options, output, report, sizes, target, variants
+from gc3.cli import one_sided, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import picture_option
@@ -71,8 +71,13 @@ def show(given: _Given) -> int:
     """Show the program X, rank by rank.
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
-    PATH.json in the form of SCCL-style synthesizers.
+    PATH.json in the form of SCCL-style synthesizers. It may also be an execution plan of MSCCL++ (PLAN.json; with
+    pipelines PLAN.json:tiles=N) or the text of another one-sided program.
     """
+    direct = one_sided.load(given.spec, tiles=1)
+    if direct is not None:
+        _show_one_sided(direct, given)
+        return 0
     name, how, rank, dump = given.spec.name, given.spec.how, given.rank, given.dump
     if given.picture is not None:
         if rank is not None or dump is not None or given.expect or given.source or given.as_json:
@@ -118,6 +123,26 @@ def show(given: _Given) -> int:
         click.echo(report.describe(program))
         click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
     return 0
+
+
+def _show_one_sided(direct: one_sided.OneSided, given: _Given) -> None:
+    useless = [f"--{key}" for key in ("picture", "source", "size") if getattr(given, key)]
+    if useless or given.machine is not None or given.dump not in (None, "ir"):
+        what = useless[0] if useless else "--topology" if given.machine is not None else f"--dump {given.dump}"
+        raise click.UsageError(f"{what} does not apply to a one-sided program")
+    program = direct.program
+    _check_rank(given.rank, program.rank_count)
+    if given.expect:
+        _show_expected(program.name, program.collective, given.rank, as_json=given.as_json)
+        return
+    text = program.to_text() if given.rank is None else rank_text(program.to_text(), given.rank)
+    if given.as_json:
+        output.emit({"program": direct.info(), "text": text})
+        return
+    for why in direct.info()["refusals"]:
+        output.remark(f"MSCCL++ does not do what the plan says: {output.shown(why)}")
+    click.echo(direct.describe())
+    click.echo(text, nl=False)
 
 
 def _draw(spec: options.Asked, path: str) -> None:

@@ -9,13 +9,15 @@ from functools import partial
 import click
 
 from gc3 import _core, errors, topologies
-from gc3.cli import options, output, report, target
+from gc3.cli import one_sided, options, output, report, target
 from gc3.cli.command import Command
 from gc3.cli.machine import load_topology, machine_option
 from gc3.collectives import rooted
 from gc3.runtime import targets
 from gc3.runtime.program import Program, Report, verify
 from gc3.support.words import counted
+
+_TILES = 3  # of pipelines: what is wrong between tiles is so for the first ones
 
 
 @click.command(
@@ -30,6 +32,8 @@ from gc3.support.words import counted
         "gc3 verify ring_allreduce:R=8,max_threadblocks=4",
         "gc3 verify broken.gc3 --max-findings 100 --json",
         "gc3 verify h.gc3 --topology ndv4:N=2",
+        "gc3 verify plan.json",
+        "gc3 verify plan.json:collective=allreduce",
     ],
 )
 @options.program_argument()
@@ -84,7 +88,17 @@ def verify_command(
     With --target, the program that this runtime executes for the .xml file is proven; it may differ from the meaning of
     the file. If the runtime refuses the file, it is an error. Without --target, the verdict for a correct file also
     lists the result for each runtime.
+
+    X may also be an execution plan of MSCCL++ (PLAN.json) or the text of another one-sided program. Successive calls
+    are proven, with three tiles of its pipelines unless PLAN.json:tiles=N says another number.
     """
+    direct = one_sided.load(spec, tiles=_TILES)
+    if direct is not None:
+        given = {"--slots": slots, "--max-channels": max_channels, "--topology": machine, "--target": runtime}
+        useless = [name for name, value in given.items() if value is not None]
+        if useless:
+            raise click.UsageError(f"{useless[0]} does not apply to a one-sided program")
+        return _one_sided(direct, max_findings, as_json=as_json)
     name, how = spec.name, spec.how
     limit, is_file = how.max_threadblocks or 0, target.is_program(name)
     if is_file:
@@ -127,6 +141,25 @@ def verify_command(
         click.echo(report.describe(proofs[0][0]))
         report.print_findings(proofs, max_findings)
     return 0 if ok else 1
+
+
+def _one_sided(direct: one_sided.OneSided, max_findings: int, *, as_json: bool) -> int:
+    """Proves a one-sided program, or reports what is wrong with it."""
+    found = direct.findings(max_findings)
+    if as_json:
+        output.emit(
+            {"program": direct.info(), "ok": not found, "diagnostics": [output.diagnostic_data(d) for d in found]}
+        )
+        return 1 if found else 0
+    click.echo(direct.describe())
+    if found:
+        report.print_unproven(found, more=sum(d.code.startswith("GC3-V") for d in found) >= max_findings)
+        return 1
+    click.echo(
+        f"proven: it implements {direct.program.collective.name}, call after call: no data races, no deadlock, "
+        "no signal left over"
+    )
+    return 0
 
 
 def _print(

@@ -425,6 +425,9 @@ class _Reader(Machine):
             if name not in _COLLECTIVES:
                 raise errors.error("BadCollective", f"{name!r}; a plan computes one of {', '.join(_COLLECTIVES)}")
             raise errors.error(
-                "BadCollective", f"the chunks of the plan are not those of {name} of {ranks} ranks", file=self.file
+                "BadCollective",
+                f"the chunks of the plan are not those of {name} of {counted(ranks, 'rank')}",
+                file=self.file,
+                line=1 if self.file else 0,
             )
         return None, False

@@ -1,0 +1,107 @@
+"""gc3 show and gc3 verify of one-sided programs: execution plans of MSCCL++, and their text form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3.cli.main import main
+
+pytestmark = pytest.mark.python_only
+
+PLAN = Path(__file__).resolve().parents[1] / "data" / "two_halves.plan.json"
+
+
+def gc3_says(*line: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(line))
+    assert result.exit_code == status, result.output
+    return result
+
+
+def changed(folder: Path, **members: Any) -> str:
+    path = folder / "changed.json"
+    path.write_text(json.dumps({**json.loads(PLAN.read_text()), **members}))
+    return str(path)
+
+
+def test_a_plan_is_shown_and_proven(tmp_path: Path) -> None:
+    shown = gc3_says("show", str(PLAN)).stdout
+    first, text = shown.split("\n", 1)
+    assert first == (
+        "two halves: allreduce of 2 ranks, in place, one-sided, 2 threadblocks, 20 steps; "
+        "at most 1 threadblock on a rank"
+    )
+    assert "    4 move in[2] + 0:in[2] -> in[2] 0:in[2] x2\n" in text
+    assert "rank 0\n" not in gc3_says("show", str(PLAN), "-r", "1").stdout
+    assert "rank 0 out[3] = rank 0 in[3] + rank 1 in[3]" in gc3_says("show", str(PLAN), "--expect").stdout
+    data = json.loads(gc3_says("show", str(PLAN), "--dump", "ir", "--json").stdout)
+    assert data["text"] == text
+    assert data["program"]["steps"] == 20
+    proven = gc3_says("verify", str(PLAN)).stdout
+    assert "proven: it implements allreduce, call after call" in proven
+    # The text that show prints is a program as well.
+    written = tmp_path / "two.txt"
+    written.write_text("# two halves\n\n" + text)
+    assert gc3_says("show", str(written)).stdout == shown
+    assert gc3_says("verify", str(written)).stdout == proven
+    written.write_text(text.replace("sync", "sink", 1))
+    assert "expected an operation, found 'sink'" in gc3_says("verify", str(written), status=1).stderr
+    written.write_text(text.replace("5 sync", "5 signal 0", 1))
+    data = json.loads(gc3_says("verify", str(written), "--json", status=1).stdout)
+    assert not data["ok"]
+    assert data["diagnostics"][0]["code"].startswith("GC3-V")
+
+
+def test_what_prevents_a_plan_from_running_is_a_finding(tmp_path: Path) -> None:
+    path = changed(tmp_path, collective="test")
+    assert "test of 2 ranks" in gc3_says("show", path).stdout
+    assert "it states no collective of this shape, only 'test'" in gc3_says("verify", path, status=1).stderr
+    assert "proven" in gc3_says("verify", f"{path}:collective=allreduce").stdout
+    assert "not those of allgather of 2 ranks" in gc3_says("verify", f"{path}:collective=allgather", status=1).stderr
+    path = changed(tmp_path, buffer_alignment=8)
+    why = "the rest is reduced at wrong addresses"
+    assert why in gc3_says("show", path).stderr
+    refused = gc3_says("verify", path, status=1).stderr
+    assert why in refused
+    assert "not proven: 2 findings\n" in refused
+    path = changed(tmp_path, gpus=[])
+    assert "GC3-I011" in gc3_says("show", path, status=1).stderr
+
+
+def test_pipelines_are_shown_for_one_tile_and_proven_for_three(tmp_path: Path) -> None:
+    plan = json.loads(PLAN.read_text())
+    for gpu in plan["gpus"]:
+        ops = gpu["threadblocks"][0]["ops"]
+        ops[4] = {"name": "pipeline", "iter_context": {"unit_size": 4096, "num_chunks": 2}, "ops": [ops[4]]}
+    path = changed(tmp_path, gpus=plan["gpus"])
+    assert "20 steps for 1 tile of its pipelines" in gc3_says("show", path).stdout
+    proven = gc3_says("verify", path).stdout
+    assert "24 steps for 3 tiles" in proven
+    assert "proven" in proven
+    assert "28 steps for 5 tiles" in gc3_says("show", f"{path}:tiles=5").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (["show", f"{PLAN}:R=3"], "R cannot change it"),
+        (["show", f"{PLAN}:protocol=LL"], "protocol cannot change it"),
+        (["verify", f"{PLAN}:in_place=yes"], "in_place cannot change it"),
+        (["verify", str(PLAN), "--", "1"], "takes no arguments"),
+        (["show", str(PLAN), "--dump", "trace"], "--dump trace does not apply"),
+        (["show", str(PLAN), "--source"], "--source does not apply"),
+        (["show", str(PLAN), "-r", "2"], "rank 2 of 2 ranks"),
+        (["verify", str(PLAN), "--slots", "2"], "--slots does not apply"),
+        (["verify", str(PLAN), "--target", "msccl"], "--target does not apply"),
+    ],
+)
+def test_what_does_not_apply(line: list[str], why: str) -> None:
+    assert why in gc3_says(*line, status=2).stderr
+
+
+def test_other_commands_say_who_reads_a_plan() -> None:
+    assert "gc3 show and gc3 verify read it" in gc3_says("run", str(PLAN), status=1).stderr
