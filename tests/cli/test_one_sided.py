@@ -63,7 +63,7 @@ def test_what_prevents_a_plan_from_running_is_a_finding(tmp_path: Path) -> None:
     assert "proven" in gc3_says("verify", f"{path}:collective=allreduce").stdout
     assert "not those of allgather of 2 ranks" in gc3_says("verify", f"{path}:collective=allgather", status=1).stderr
     path = changed(tmp_path, buffer_alignment=8)
-    why = "the rest is reduced at wrong addresses"
+    why = "rres handles 16 bytes at once, and wrongly what is left of 8"
     assert why in gc3_says("show", path).stderr
     refused = gc3_says("verify", path, status=1).stderr
     assert why in refused

@@ -11,6 +11,7 @@ import click
 
 from gc3 import _core, errors, mscclpp
 from gc3.cli import output
+from gc3.runtime.direct import DirectProgram
 from gc3.support import files
 from gc3.support.words import counted
 
@@ -44,19 +45,11 @@ class OneSided:
 
     def info(self) -> dict[str, Any]:
         """Returns facts about it as plain data."""
-        p, plan = self.program, self.plan
+        about = DirectProgram(self.program).info()
         return {
-            "name": p.name,
-            "collective": p.collective.name,
-            "ranks": p.rank_count,
-            "in_place": p.collective.in_place,
-            "one_sided": True,
-            "chunks": p.collective.chunks,
-            "threadblocks": p.threadblock_count,
-            "max_threadblocks_per_rank": max(p.threadblocks_per_rank, default=0),
-            "steps": p.step_count,
+            **about,
             "tiles": self.tiles if self.looped else None,
-            "refusals": [] if plan is None else list(plan.refusals),
+            "refusals": [] if self.plan is None else list(self.plan.refusals),
         }
 
     def describe(self) -> str:

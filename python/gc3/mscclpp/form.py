@@ -131,4 +131,12 @@ MOST_CHANNELS_AT_ONCE = 8  # of an operation
 MOST_SEMAPHORES_AT_ONCE = 16
 MOST_BARRIERS = 16
 MOST_ITERATIONS = 2**16 - 1  # of a pipeline
-VECTOR = 16  # bytes that the reductions handle at once; their code for a shorter rest uses wrong addresses
+MOST_THREADS = 1024  # of a threadblock
+# Bytes that operations handle at once. What is left of a range is left out, or found at wrong addresses.
+VECTOR, PAYLOAD, WORD = 16, 8, 4
+
+
+def grain(name: str) -> int:
+    """Returns how many bytes an operation handles at once."""
+    packets = {"p", "q", "n"} & set("".join(MOVES[name]))
+    return PAYLOAD if packets else VECTOR if name in REDUCTIONS else WORD

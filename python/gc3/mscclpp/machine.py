@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from gc3 import errors
+from gc3.mscclpp.form import MOST_THREADS
 
 _CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
 
@@ -38,6 +39,9 @@ class Machine:
         self.first_semaphore: list[int] = []
         self.channels: dict[tuple[int, int, bool, int], int] = {}
         self.groups: dict[tuple[int, ...], int] = {}
+        if plan.get("num_threads_per_block", 0) > MOST_THREADS:
+            self.refuse(f"a threadblock has at most {MOST_THREADS} threads", "num_threads_per_block")
+        self.empty = False  # whether a refusal says that there are no chunks
         for rank, gpu in enumerate(self.gpus):
             self._rank(rank, gpu)
 
@@ -79,9 +83,10 @@ class Machine:
         self.path = f"gpus[{rank}]"
         if gpu["id"] != rank:
             self.wrong(f"it is {gpu['id']}; the gpus stand in the order of their ids, from 0", "id")
-        if not self.refusals and not (gpu["input_chunks"] and gpu["output_chunks"]):
-            empty = "output_chunks" if gpu["input_chunks"] else "input_chunks"
-            self.refuse("it is 0, by which the executor divides", empty)
+        if not self.empty and not (gpu["input_chunks"] and gpu["output_chunks"]):
+            field = "output_chunks" if gpu["input_chunks"] else "input_chunks"
+            self.refuse("it is 0, by which the executor divides", field)
+            self.empty = True
         self.peers.append({"memory": [], "port": []})
         self.switches.append([])
         counts: Counter[tuple[str, int]] = Counter()

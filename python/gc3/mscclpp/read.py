@@ -179,11 +179,12 @@ class _Reader(Machine):
                     self.wrong(f"buffer {buffer} is not accessed through {kind} channels", f"{field}[{k}]")
             self.remote[kind] += refs["remote_buffer_ids"]
         count = sum(1 + len(op.get("ops", ())) for op in block["ops"])
-        most = max(len(ids) for ids in (*self.local.values(), *self.remote.values()))
         if count > form.MOST_OPERATIONS:
             self.refuse(f"{count} operations; a threadblock holds {form.MOST_OPERATIONS}", "ops")
-        if most > form.MOST_CHANNELS:
-            self.refuse(f"{most} of a type; a threadblock holds {form.MOST_CHANNELS}", "channels")
+        for field, kinds in (("channels", self.local), ("remote_buffer_refs", self.remote)):
+            most = max(map(len, kinds.values()))
+            if most > form.MOST_CHANNELS:
+                self.refuse(f"{most} of a type; a threadblock holds {form.MOST_CHANNELS}", field)
         self.lines.append(f"  tb {number}")
         self.steps = 0
         for i, op in enumerate(block["ops"]):
@@ -226,7 +227,8 @@ class _Reader(Machine):
     def _in_pipeline(self, op: dict[str, Any], chunks: int, unit: int) -> None:
         if "src_buff" not in op:
             return
-        if op["name"] in form.MOVES and {"p", "q", "n"} & set("".join(form.MOVES[op["name"]])):
+        moves = op["name"] in form.MOVES
+        if moves and form.grain(op["name"]) == form.PAYLOAD:
             self.refuse("packets in a pipeline: the executor moves the same ones in each iteration", "name")
         size = Fraction(op["src_buff"][0]["size"], op.get("tbg_info", {}).get("tbg_size", 1))
         if size != chunks:
@@ -234,8 +236,9 @@ class _Reader(Machine):
         ranges = (*op["src_buff"], *op.get("dst_buff", ()))
         if self.reuse and any("type" not in each or each["type"] == "s" for each in ranges):
             self.refuse("with reuse_resources a pipeline takes its scratch again after a number of tiles")
-        if op["name"] in ("rre", "rres") and unit % form.VECTOR:
-            self.refuse(f"tiles of {unit} bytes: the executor reduces the rest of {form.VECTOR} at wrong addresses")
+        why = refusals.of_bytes(op["name"], unit) if moves else ""
+        if why:
+            self.refuse(f"{why} in a tile", "name")
 
     def _operation(self, op: dict[str, Any], tile: _Tile | None) -> None:
         name: str = op["name"]
@@ -251,8 +254,8 @@ class _Reader(Machine):
         elif name in ("sem_acquire", "sem_release"):
             numbers: list[int] = self._field(op, "semaphore_ids")
             self.known(numbers, len(self.gpus[self.rank].get("semaphores", ())), "semaphore_ids", "semaphores")
-            if first and len(numbers) > form.MOST_SEMAPHORES_AT_ONCE:
-                self.refuse(f"{len(numbers)} at once of {form.MOST_SEMAPHORES_AT_ONCE}", "semaphore_ids")
+            if first:
+                self._at_once(len(numbers), form.MOST_SEMAPHORES_AT_ONCE, "semaphore_ids")
             numbers = [self.first_semaphore[self.rank] + number for number in numbers]
             self._step(f"{name[4:]} {' '.join(map(str, numbers))}")
         elif name == "glre" and tile is None:
@@ -261,6 +264,13 @@ class _Reader(Machine):
             self._move(op, tile, first=first)
         else:
             self.wrong(f"no operation is called {name!r}{' inside a pipeline' if tile else ''}", "name")
+
+    def _at_once(self, count: int, most: int, field: str) -> None:
+        threads = self.plan.get("num_threads_per_block", form.MOST_THREADS)
+        if count > most:
+            self.refuse(f"{count}; an operation holds {most}", field)
+        if count > threads:
+            self.refuse(f"{count}, each of a thread of its own, and a threadblock has {threads}", field)
 
     def _barrier(self, op: dict[str, Any], *, first: bool) -> None:
         number, blocks = self._field(op, "barrier_id"), self._field(op, "num_threadblocks")
@@ -280,8 +290,8 @@ class _Reader(Machine):
         if kind == "switch":
             self.wrong(f"the executor has no {op['name']} of switch channels", "channel_type")
         self.known(ids, len(self.local[kind]), "channel_ids", f"{kind} channels of the threadblock")
-        if first and len(ids) > form.MOST_CHANNELS_AT_ONCE:
-            self.refuse(f"{len(ids)} at once of {form.MOST_CHANNELS_AT_ONCE}", "channel_ids")
+        if first:
+            self._at_once(len(ids), form.MOST_CHANNELS_AT_ONCE, "channel_ids")
         return [self.local[kind][i] for i in ids]
 
     def _signal(self, op: dict[str, Any], *, first: bool) -> None:
@@ -346,36 +356,50 @@ class _Reader(Machine):
         return Range(to, owners, buffer, packet, index, size)
 
     def _move(self, op: dict[str, Any], tile: _Tile | None, *, first: bool) -> None:
-        name: str = op["name"]
-        kinds = form.MOVES[name]
-        sources = self._ranges(op, "src_buff", kinds[0])
-        targets = self._ranges(op, "dst_buff", kinds[1])
-        size = sources[0].size
-        paired = name in form.PAIRED
-        for field, ranges in (("src_buff", sources), ("dst_buff", targets)):
-            for i, each in enumerate(ranges):
-                other = sources[i].size if paired and i < len(sources) else size
-                if each.size != other:
-                    self.wrong(f"{each.size} chunks; the others have {other}", f"{field}[{i}].size")
+        sources, targets = (
+            self._ranges(op, field, kinds)
+            for field, kinds in zip(("src_buff", "dst_buff"), form.MOVES[op["name"]], strict=True)
+        )
+        paired = op["name"] in form.PAIRED
         if paired and len(sources) != len(targets):
             self.wrong(f"{len(targets)} targets of {len(sources)} sources", "dst_buff")
-        port = op.get("channel_type") == "port" and name in form.PUTS
+        for field, ranges in (("src_buff", sources), ("dst_buff", targets)):
+            for i, each in enumerate(ranges):
+                size = sources[i if paired else 0].size
+                if each.size != size:
+                    self.wrong(f"{each.size} chunks; the others have {size}", f"{field}[{i}].size")
+        port = op.get("channel_type") == "port" and op["name"] in form.PUTS
         if first:
             for field, why in refusals.of_move(self.plan, op, sources, targets, port=port):
                 self.refuse(why, field)
-        if not paired:
-            if len(sources) > 1 and sources[1].packet:
-                sources = [*sources[1:], sources[0]]  # the order in which they are added
-            self._write(op, tile, sources, targets, "")
+        if paired:
+            self._pairs(op, tile, sources, targets, port=port)
             return
+        if len(sources) > 1 and sources[1].packet:
+            sources = [*sources[1:], sources[0]]  # the order in which they are added
+        self._write(op, tile, sources, targets, "")
+
+    def _pairs(
+        self, op: dict[str, Any], tile: _Tile | None, sources: list[Range], targets: list[Range], *, port: bool
+    ) -> None:
+        signals: list[int] = []
+        if op["name"] in ("pws", "pwsf"):
+            kind = "port" if port else "memory"
+            signals = [
+                self.channel(kind, number, to_peer=True)
+                for number in self._channels(op, first=not (tile and tile.offset))
+            ]
+        last = sorted(set(signals), key=signals.index)
+        for number in last:
+            # Threads put through one channel in any order, so all but its last signal tell of none of these puts.
+            for _ in range(signals.count(number) - 1):
+                self._step(f"signal {number}")
         for source, target, through in zip(sources, targets, self._through(op, targets, port=port), strict=True):
             self._write(op, tile, [source], [target], through)
-        if name in ("pws", "pwsf"):
-            kind = "port" if port else "memory"
-            ids = [self.channel(kind, number, to_peer=True) for number in self._channels(op, first=first)]
-            numbers = " ".join(map(str, ids))
+        if last:
+            numbers = " ".join(map(str, last))
             self._step(f"signal {numbers}")
-            if name == "pwsf" and port:
+            if op["name"] == "pwsf" and port:
                 self._step(f"flush {numbers}")
 
     def _through(self, op: dict[str, Any], targets: list[Range], *, port: bool) -> list[str]:

@@ -31,19 +31,26 @@ def of_move(
         if len(ranges) > form.MOST_OPERANDS:
             yield field, f"{len(ranges)} operands; an operation holds {form.MOST_OPERANDS}"
         for i, each in enumerate(ranges):
-            if why := _of_scratch(plan, each):
+            if why := _of_range(plan, each):
                 yield f"{field}[{i}]", why
     if name in form.REDUCTIONS and op.get("reduce_op", "sum") != "sum":
         yield "reduce_op", f"{op['reduce_op']!r}: the executor always adds"
-    if name in ("rre", "rres") and plan.get("buffer_alignment", form.VECTOR) % form.VECTOR:
-        yield "name", f"where buffer_alignment is no multiple of {form.VECTOR}, the rest is reduced at wrong addresses"
+    if why := of_bytes(name, plan.get("buffer_alignment", form.VECTOR)):
+        yield "name", f"{why}, which is buffer_alignment"
     if name in form.PAIRED and not port:
         yield from _of_pairs(plan, name, list(zip(sources, targets, strict=True)))
 
 
-def _of_scratch(plan: dict[str, Any], each: Range) -> str:
+def of_bytes(name: str, size: int) -> str:
+    """Returns why an operation cannot move ranges of any multiple of `size` bytes; empty if it can."""
+    grain = form.grain(name)
+    return f"{name} handles {grain} bytes at once, and wrongly what is left of {size}" if size % grain else ""
+
+
+def _of_range(plan: dict[str, Any], each: Range) -> str:
     if each.buffer != "s":
-        return ""
+        kept = plan.get("reuse_resources") and each.to
+        return "with reuse_resources the other ranks' buffer is that of the first call" if kept else ""
     if not each.packet:
         double = plan.get("use_double_scratch_buffer") and each.to
         return "plain access to another rank's scratch misses its second half" if double else ""
