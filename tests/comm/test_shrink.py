@@ -50,10 +50,27 @@ def test_a_rank_that_does_not_shrink_is_named() -> None:
             with pytest.raises(gc3.CommError, match="GC3-R") as caught:
                 comm.shrink(timeout=0.3)
             said = caught.value.message
-        comm.all_gather_object(said)
+            comm.send(np.ones(1), 1)
+        else:
+            comm.recv(np.ones(1), 0)  # no call that the other one would have to make
         return said
 
     assert "has not made the group" in gc3.spawn(body, 2)[0]
+
+
+def test_a_call_in_place_of_shrink_is_told_at_once_and_all_may_shrink_then() -> None:
+    def body(comm: gc3.Communicator) -> tuple[str, float]:
+        said = ""
+        if comm.rank == 0:
+            with pytest.raises(gc3.CommError, match="GC3-R010") as caught:
+                comm.all_reduce(np.ones(1))
+            said = str(caught.value)
+        return said, float(comm.shrink().all_reduce(np.ones(1))[0])
+
+    (said, total), *others = gc3.spawn(body, 3)
+    assert "rank 0: call 2 of the communicator, allreduce of 1 float64" in said
+    assert "rank 1, 2: group of ranks 0, 1, 2, made at shrink()" in said
+    assert [total, *(t for _, t in others)] == [3.0] * 3
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ void Group::finish() { store(own_->finished, sequence_, std::memory_order_releas
 
 Status Group::note(const CallRecord& record, std::string_view text) {
   GC3_CHECK(check());
-  own_->say(sequence_ + 1, text);
+  own_->note.say(sequence_ + 1, text);
   GC3_CHECK(begin(record));
   finish();
   bells_.ring();

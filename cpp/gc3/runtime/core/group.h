@@ -234,24 +234,17 @@ class Group {
   Status meet(Group& made, const Making& making, bool idle, std::string_view place);
   // Why some of them never will, as far as that can be seen; `differs`: it is known that they have not.
   Status check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs = false);
-  // A group without a name, or one after a loss, that a rank waits for, by ranks of this group.
-  struct Awaited {
-    Id id{};  // no other group ever has it
-    std::vector<std::uint32_t> ranks;
-    std::vector<std::uint32_t> missing;  // those that have not made it
-    std::optional<std::string> place;    // where the rank makes it
-  };
-  std::optional<Awaited> awaited(std::uint32_t rank) const;
-  // Ranks from `next` to this one of which each waits for a group that the one after it has not made, as this one does
-  // for `next`; so none of them ever gets on. Empty: there are none that lead there.
-  std::vector<std::uint32_t> cycle(std::uint32_t next) const;
+  // Says which rank this one awaits to make `what`; none: it makes nothing any more. Returns the ranks of a circle,
+  // this one first, of which each awaits the next; so none of them ever gets on. Empty: there is none, as far as is
+  // known.
+  std::vector<std::uint32_t> await(std::optional<std::uint32_t> rank, std::string_view what = {});
   // Fails if this group has been given up, unless a group is made after that.
   Status check_making(const Making& making) const;
   // Those that have neither ended nor left.
   std::vector<std::uint32_t> present() const;
   // The first exchange of a group after a loss, made of ranks of `parent`: whether all ranks have posted. False, on all
   // ranks, if one has ended, or left the parent, before it did.
-  Result<bool> all_posted(const Group& parent, const Making& making);
+  Result<bool> all_posted(Group& parent, const Making& making);
   // Fails if one of the ranks has ended.
   Status all_live(const std::vector<std::uint32_t>& ranks) const;
   void compare(const Options& options, const std::vector<Payload>& said);
@@ -283,6 +276,7 @@ class Group {
   std::shared_ptr<WaitPolicy> wait_policy_ = std::make_shared<WaitPolicy>();
   std::uint64_t core_ = 0;   // as own_ has it
   std::uint64_t waits_ = 0;  // likewise
+  std::uint64_t label_ = 0;  // of what it awaits, see group_blocks.h
   std::chrono::steady_clock::time_point next_spread_;
   std::optional<Cores> share_;                   // of the cores; found out when it is needed
   std::optional<std::pair<Cores, Cores>> half_;  // of the cores, and these; likewise

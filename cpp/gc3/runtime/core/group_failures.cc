@@ -159,7 +159,7 @@ std::optional<std::string> Group::called(std::uint32_t rank, std::uint64_t seque
   const std::optional<group_blocks::Recorded> call = of.history[sequence % kHistory].read(sequence);
   if (!call) return {};
   std::string what = CallRecord::unpack(call->packed, call->count, call->program).describe();
-  if (const std::optional<std::string> text = of.said(sequence)) what += ": " + *text;
+  if (const std::optional<std::string> text = of.note.said(sequence)) what += ": " + *text;
   return what;
 }
 

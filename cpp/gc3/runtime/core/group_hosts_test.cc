@@ -293,11 +293,13 @@ TEST_CASE("stopped leaders are late, all hosts know them, and the job goes on wi
 
 // Stands between the leaders of two hosts. After the first byte of `fails`, or after the second host has told that its
 // rank has finished call `last`, that host hears nothing, and the first one hears its last sign of life again and
-// again.
+// again. `mutes`: instead, neither hears anything, and the system here soon takes nothing more for the first.
 void carry(const FileDescriptor& listener, const Endpoint& rank_0, const FileDescriptor& fails,
-           const FileDescriptor& ends, std::uint64_t last = ~std::uint64_t{0}) {
+           const FileDescriptor& ends, std::uint64_t last, bool mutes) {
   const auto call = [&] {
     FileDescriptor caller(socket(rank_0.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int least = 1;
+    if (mutes) REQUIRE(setsockopt(caller.get(), SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0);
     REQUIRE(connect(caller.get(), rank_0.get(), rank_0.length) == 0);
     return caller;
   };
@@ -316,6 +318,8 @@ void carry(const FileDescriptor& listener, const Endpoint& rank_0, const FileDes
     poll(words, std::size(words), 50);
     finished |= words[0].revents != 0;
     failed |= finished && !beat.empty();
+    if (failed && mutes) words[2].fd = words[3].fd = -1;
+    if (failed && mutes) continue;
     first.fill(1 << 20);
     while (const std::optional<std::string> message = first.next()) {
       if (!failed) second.put(*message);
@@ -342,8 +346,8 @@ void carry(const FileDescriptor& listener, const Endpoint& rank_0, const FileDes
 
 // Runs two hosts of one rank. The first byte of the pipe that `body` gets, or what the second host tells of call
 // `last`, begins the failure; see `carry`.
-void run_apart(const std::function<std::string(Group& group, int fails)>& body,
-               std::uint64_t last = ~std::uint64_t{0}) {
+void run_apart(const std::function<std::string(Group& group, int fails)>& body, std::uint64_t last = ~std::uint64_t{0},
+               bool mutes = false) {
   const Hosting hosting(blocks(2, 1));
   const FileDescriptor listener = listen_on(choose_interface("lo", {}).value(), 0).value();
   int fails[2];
@@ -356,7 +360,7 @@ void run_apart(const std::function<std::string(Group& group, int fails)>& body,
   const auto run = [&](Group& group) { return body(group, write_fails.get()); };
   const pid_t first = start_rank(hosting, 0, run);
   const pid_t second = start_rank(hosting, 1, run, 50, address_at(listener.get()));
-  std::thread between([&] { carry(listener, hosting.address(), read_fails, read_ends, last); });
+  std::thread between([&] { carry(listener, hosting.address(), read_fails, read_ends, last, mutes); });
   int status = 0;
   waitpid(first, &status, 0);
   CHECK(status == 0);
@@ -381,6 +385,31 @@ TEST_CASE("a host that hears another one, and is not heard, gives up" * doctest:
   });
 }
 
+TEST_CASE("a host that is silent, and whose system takes nothing more, is lost" * doctest::test_suite("waits")) {
+  const auto body = [](Group& group, int fails) -> std::string {
+    const std::string said = exchanges(group);
+    if (!said.empty()) return said;
+    while (group.rank() == 1) pause();  // what it tells when it leaves would come first
+    if (write(fails, "f", 1) != 1) return "no pipe";
+    const std::string filling(200, 'f');
+    const auto start = std::chrono::steady_clock::now();
+    for (int looks = 0;; ++looks) {
+      for (int i = 0; looks < 20 && i < 64; ++i) {  // more than its system keeps for a process that reads nothing
+        if (Status status = group.note({.kind = CallKind::named}, filling); !status.ok()) break;
+      }
+      const double waited_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (const Status status = group.check_wait(waited_s, {}); !status.ok()) {
+        const std::string why = status.error().str();
+        return why.find("GC3-R009") != std::string::npos && why.find("not been heard of for 3.0 s") != std::string::npos
+                   ? ""
+                   : why;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  run_apart(body, ~std::uint64_t{0}, true);
+}
+
 TEST_CASE("what a rank has sent before it finished may be lost with its host" * doctest::test_suite("waits")) {
   const auto body = [](Group& group, int) -> std::string {
     if (Status status = group.begin({CallKind::barrier}); !status.ok()) return status.error().str();
@@ -399,6 +428,31 @@ TEST_CASE("what a rank has sent before it finished may be lost with its host" * 
     }
   };
   run_apart(body, 2);  // the first call is made when the ranks meet
+}
+
+TEST_CASE("ranks of several hosts that make other groups, or call something else, learn at once what all do") {
+  run_hosts(Hosting(blocks(3, 1)), [](Group& group) -> std::string {
+    const std::uint32_t rank = group.rank();
+    const std::vector<std::vector<std::uint32_t>> lists = {{0, 1}, {1, 2}, {0, 2}};
+    const auto made = group.subgroup(lists[rank], "", {}, {}, true, "a.py:" + std::to_string(rank));
+    const std::string said = made.ok() ? "" : made.error().str();
+    const bool told = said.find("rank 0: group of ranks 0, 1, made at a.py:0, awaits rank 1") != std::string::npos &&
+                      said.find("rank 1: group of ranks 1, 2, made at a.py:1, awaits rank 2") != std::string::npos &&
+                      said.find("rank 2: group of ranks 0, 2, made at a.py:2, awaits rank 0") != std::string::npos;
+    return told ? "" : "told: " + said;
+  });
+  run_hosts(Hosting(blocks(2, 1)), [](Group& group) -> std::string {
+    std::string said;
+    if (group.rank() == 0) {
+      const auto made = group.subgroup({0, 1}, "", {}, {});
+      said = made.ok() ? "" : made.error().str();
+    } else {
+      said = exchanges(group);
+    }
+    const bool told = said.find("rank 0: group of ranks 0, 1") != std::string::npos &&
+                      said.find("rank 1: call 2 of the communicator, ") != std::string::npos;
+    return told ? "" : "told: " + said;
+  });
 }
 
 TEST_CASE("one rank that gives up ends the call of all") {

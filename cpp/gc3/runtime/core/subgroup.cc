@@ -26,6 +26,7 @@ constexpr int kYields = 200;  // before a wait sleeps
 constexpr std::chrono::microseconds kSleep{100};
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 constexpr std::size_t kMaxListed = 8;  // ranks named in one message
+constexpr std::uint64_t kMostRanks = std::uint64_t{1} << 24U;
 
 std::string names_of(const std::vector<std::uint32_t>& ranks) {
   std::string text;
@@ -98,7 +99,7 @@ Result<std::unique_ptr<Group>> Group::subgroup(const std::vector<std::uint32_t>&
   }
   const Making making{ranks, false, interrupted};
   GC3_ASSIGN(std::unique_ptr<Group> group, make(making, std::move(name), timeout_s));
-  if (!place.empty()) group->own_->say(group->sequence_ + 1, place);
+  if (!place.empty()) group->own_->note.say(group->sequence_ + 1, place);
   GC3_CHECK(group->begin({CallKind::split}));
   // A name says which group is meant, so its ranks may meet in its first call, in whatever order they make groups.
   if (group->name_.empty()) {
@@ -136,11 +137,10 @@ Result<std::unique_ptr<Group>> Group::shrink(std::optional<double> timeout_s, co
       group.give_up(reason.note("rank " + std::to_string(rank_) + ": " + what));
       return *refused;
     }
-    group.own_->say(1, "shrink()");
+    group.own_->note.say(1, "shrink()");
     GC3_CHECK(group.begin({CallKind::split}));
-    store(own_->making, group.extents_.front().offset, std::memory_order_release);  // for who waits for this rank
     const Result<bool> met = group.all_posted(*this, making);
-    store(own_->making, 0);
+    await({});
     if (!met.ok()) return met.error();
     if (!met.value()) continue;
     group.finish();
@@ -194,7 +194,7 @@ std::vector<std::uint32_t> Group::present() const {
   return found;
 }
 
-Result<bool> Group::all_posted(const Group& parent, const Making& making) {
+Result<bool> Group::all_posted(Group& parent, const Making& making) {
   const std::uint64_t number = ++exchanges_;
   RankBlock::Turn& mine = own_->turns[number % 2];
   store(mine.chain, chain_);
@@ -219,6 +219,8 @@ Result<bool> Group::all_posted(const Group& parent, const Making& making) {
   const auto check_wait = [&](double waited_s) -> Status {
     GC3_CHECK(check_making(making));
     GC3_CHECK(check());
+    // Ranks that make something else wait for this one, and can shrink as well once they know.
+    if (parent.check().ok()) static_cast<void>(parent.check_order(*this, making.ranks, true));
     for (const std::uint32_t r : missing()) {
       // What a rank has posted before it ended, or left the parent, is seen after that was.
       const bool left = load(parent.block(making.ranks[r]).left, std::memory_order_acquire) != 0;
@@ -314,14 +316,13 @@ Result<Extent> Group::find_or_take(const Key& key, const Making& near, Group& gr
 }
 
 Status Group::meet(Group& made, const Making& making, bool idle, std::string_view place) {
-  store(own_->making, made.extents_.front().offset, std::memory_order_release);
   const Interrupted look = [&] {
     if (const Status order = check_order(made, making.ranks, idle); !order.ok()) made.give_up(order.error());
     return making.interrupted && making.interrupted();
   };
   const std::uint64_t own = key_of(place)[0];
   const Result<std::vector<Payload>> met = made.exchange({own}, look);
-  store(own_->making, 0);
+  await({});
   if (met.ok()) {
     const bool same = std::ranges::all_of(met.value(), [&](const Payload& p) { return p[0] == own; });
     return same ? Status() : check_order(made, making.ranks, idle, true);
@@ -342,6 +343,7 @@ Status Group::meet(Group& made, const Making& making, bool idle, std::string_vie
 Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& ranks, bool idle, bool differs) {
   GC3_CHECK(check());
   std::map<std::uint32_t, std::string> does;  // by rank
+  std::optional<std::uint32_t> missing;
   for (std::uint32_t i = 0; i < ranks.size(); ++i) {
     const std::uint32_t r = ranks[i];
     const auto arrived = [&] { return load(made.block(i).begun, std::memory_order_acquire) != 0; };
@@ -354,23 +356,23 @@ Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& r
     const bool waits = load(block(r).waits) != 0 && load(block(r).finished, std::memory_order_acquire) < begun;
     const bool ahead = idle && begun >= next && (waits || refused);
     const std::uint64_t other_call = refused ? next : begun;
-    const std::vector<std::uint32_t> stuck = arrived() ? std::vector<std::uint32_t>() : cycle(r);
     if (arrived()) {
-      does.emplace(r, group_at(ranks, made.block(i).said(1)));
-    } else if (left) {
-      return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator");
-    } else if (!stuck.empty()) {
-      does[rank_] = group_at(ranks, made.own_->said(1)) + ", awaits rank " + std::to_string(r);
-      for (std::size_t at = 0; at + 1 < stuck.size(); ++at) {
-        const std::optional<Awaited> other = awaited(stuck[at]);
-        if (!other) continue;
-        does[stuck[at]] = group_at(other->ranks, other->place) + ", awaits rank " + std::to_string(stuck[at + 1]);
-      }
-      differs = true;
-    } else if (const std::optional<std::string> what = called(r, other_call); ahead && what) {
+      does.emplace(r, group_at(ranks, made.block(i).note.said(1)));
+      continue;
+    }
+    if (left) return Diagnostic(ErrorCode::RankLost, who(r) + " has closed the communicator");
+    if (!missing) missing = r;
+    if (const std::optional<std::string> what = called(r, other_call); ahead && what) {
       does.emplace(r, "call " + std::to_string(other_call) + " of the communicator, " + *what);
       differs = true;
     }
+  }
+  const std::vector<std::uint32_t> circle = await(missing, group_at(ranks, made.own_->note.said(1)));
+  for (std::size_t at = 0; at < circle.size(); ++at) {
+    const group_blocks::Text& makes = block(circle[at]).makes;
+    does[circle[at]] = makes.said(load(makes.noted)).value_or("another group") + ", awaits rank " +
+                       std::to_string(circle[(at + 1) % circle.size()]);
+    differs = true;
   }
   if (!differs) return {};
   std::map<std::string, std::string> said;
@@ -380,55 +382,33 @@ Status Group::check_order(const Group& made, const std::vector<std::uint32_t>& r
   return give_up(reason);
 }
 
-std::optional<Group::Awaited> Group::awaited(std::uint32_t rank) const {
-  const std::uint64_t offset = load(block(rank).making, std::memory_order_acquire);
-  if (offset == 0) return {};
-  const auto* const other = reinterpret_cast<const Header*>(job_->place(offset, kHeaderBytes));
-  const auto size = static_cast<std::uint32_t>(other == nullptr ? 0 : load(other->ranks));
-  if (size == 0 || size > job_->size()) return {};
-  const std::uint8_t* const memory = job_->place(offset, group_blocks::control_bytes(size, true));
-  if (memory == nullptr) return {};
-  const auto* const members = reinterpret_cast<const std::uint32_t*>(memory + group_blocks::control_bytes(size, false));
-  const auto* const blocks = reinterpret_cast<const RankBlock*>(memory + kHeaderBytes);
-  Awaited found{{load(other->id[0]), load(other->id[1])}, {}, {}, {}};
-  for (std::uint32_t i = 0; i < size; ++i) {
-    const auto at = std::ranges::find(members_, members[i]);
-    if (at == members_.end()) return {};
-    found.ranks.push_back(static_cast<std::uint32_t>(at - members_.begin()));
-    const bool made = load(blocks[i].begun, std::memory_order_acquire) != 0;
-    if (!made) found.missing.push_back(found.ranks.back());
-    if (made && found.ranks.back() == rank) found.place = blocks[i].said(1);
-  }
-  // The memory was that group's all the time if the rank still waits for it.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  const bool same = load(other->id[0]) == found.id[0] && load(other->id[1]) == found.id[1];
-  if (!same || load(block(rank).making) != offset) return {};
-  return found;
-}
-
-std::vector<std::uint32_t> Group::cycle(std::uint32_t next) const {
-  std::map<std::uint32_t, std::pair<std::uint32_t, Id>> from;  // by rank: who waits for it, and for which group
-  std::vector<std::uint32_t> open{next};
-  while (!open.empty() && !from.contains(rank_)) {
-    const std::uint32_t r = open.back();
-    open.pop_back();
-    const std::optional<Awaited> group = is_here(r) ? awaited(r) : std::nullopt;
-    if (!group) continue;
-    for (const std::uint32_t missing : group->missing) {
-      if (missing != next && from.emplace(missing, std::pair(r, group->id)).second) open.push_back(missing);
+std::vector<std::uint32_t> Group::await(std::optional<std::uint32_t> rank, std::string_view what) {
+  const std::uint64_t awaited = rank ? std::uint64_t{*rank} + 1 : 0;
+  const std::uint64_t repeated = load(own_->label);
+  const std::uint64_t theirs = rank ? load(block(*rank).label, std::memory_order_acquire) : 0;
+  if (load(own_->awaited) != awaited) {
+    if (rank) {
+      label_ = (std::max(repeated, theirs) / kMostRanks + 1) * kMostRanks + rank_;
+      own_->makes.say(label_, what);
+      store(own_->label, label_, std::memory_order_release);
     }
+    store(own_->awaited, awaited, std::memory_order_release);  // with the text
+    tell_hosts();
+    return {};
   }
-  if (!from.contains(rank_)) return {};
-  // Each was seen to wait at another time. If each still waits for the same group, all of them did at once.
-  std::vector<std::uint32_t> found{rank_};
-  while (found.back() != next) {
-    const auto& [r, id] = from.at(found.back());
-    const std::optional<Awaited> group = awaited(r);
-    if (!group || group->id != id || std::ranges::find(group->missing, found.back()) == group->missing.end()) return {};
-    found.push_back(r);
+  if (theirs > repeated) {
+    store(own_->label, theirs, std::memory_order_release);
+    tell_hosts();
   }
-  std::ranges::reverse(found);
-  return found;
+  if (!rank || theirs != label_ || repeated != label_) return {};
+  std::vector<std::uint32_t> circle{rank_};
+  for (std::uint32_t next = *rank; next != rank_;) {
+    circle.push_back(next);
+    const std::uint64_t after = load(block(next).awaited, std::memory_order_acquire);
+    if (after == 0 || after > size() || circle.size() > size()) return {};  // what has come of it is still older
+    next = static_cast<std::uint32_t>(after - 1);
+  }
+  return circle;
 }
 
 }  // namespace gc3::core

@@ -154,6 +154,15 @@ TEST_CASE("ranks of which each waits for the next, and one that shrinks, are tol
     }
     return world.shrink({}, {}).ok();
   });
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 0) {
+      const auto called = call(world, CallKind::barrier, 0);
+      const std::string said = called.ok() ? "" : called.error().str();
+      if (said.find("rank 0: call 2 of the communicator, barrier") == std::string::npos) return false;
+      if (said.find("rank 1: group of ranks 0, 1, made at shrink()") == std::string::npos) return false;
+    }
+    return world.shrink({}, {}).ok();
+  });
 }
 
 TEST_CASE("groups without names of the same ranks are told apart by the places where they are made") {

@@ -271,16 +271,23 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
     for (std::size_t p = 0; p < std::size(turn.payload); ++p) block.turns[i].payload[p] = load(turn.payload[p]);
   }
   block.begun = load(from.begun, std::memory_order_acquire);
-  block.noted = load(from.noted);
-  std::string text;
-  if (block.noted != sent.noted) {
-    const std::optional<std::string> said = from.said(block.noted);
-    if (!said) block.noted = sent.noted;  // it is being written
-    text = said.value_or("");
-  }
+  block.waits = load(from.waits);
+  block.awaited = load(from.awaited, std::memory_order_acquire);
+  block.label = load(from.label, std::memory_order_acquire);
+  const auto news = [](const group_blocks::Text& text, std::uint64_t& number, std::uint64_t before) {
+    number = load(text.noted);
+    std::optional<std::string> said;
+    if (number != before) said = text.said(number);
+    if (!said) number = before;  // or it is being written
+    return said.value_or("");
+  };
+  const std::string note = news(from.note, block.noted, sent.noted);
+  const std::string makes = news(from.makes, block.made, sent.made);
+  block.note_bytes = note.size();
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) block.awaits[i] = load(from.awaits[i]);
   const bool same = block.begun == sent.begun && block.finished == sent.finished && block.left == sent.left &&
-                    block.noted == sent.noted && std::ranges::equal(block.turns, sent.turns) &&
+                    block.noted == sent.noted && block.made == sent.made && block.awaited == sent.awaited &&
+                    block.label == sent.label && std::ranges::equal(block.turns, sent.turns) &&
                     std::ranges::equal(block.awaits, sent.awaits);
   if (same) return;
   std::string entries;
@@ -293,7 +300,7 @@ void Mirror::sample(View& view, std::uint32_t rank, std::optional<std::uint32_t>
   }
   MessageHead head{What::block, job_.hosts().of(view.ranks[rank])};
   if (to) head.to = *to;
-  const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries + text;
+  const std::string message = std::string(bytes_of(head)) + std::string(bytes_of(block)) + entries + note + makes;
   to ? send_to(*to, message) : send(message);
   sent = block;
 }

@@ -20,7 +20,7 @@ namespace mirror {
 
 enum class What : std::uint32_t {
   beat = 1,  // a sign of life, on each connection by itself
-  block,     // Block, then group_blocks::Recorded of calls, then the text of the call `noted` unless it was sent before
+  block,     // Block, then group_blocks::Recorded of calls, then the texts `noted` and `made` unless sent before
   want,      // the id of a group whose blocks are to be sent again, because it is new on the sender's host
   reason,    // the id of a group that was given up, the code, the text
   state,     // a rank and its Board::State
@@ -43,6 +43,11 @@ struct Block {
   std::uint64_t finished = 0;
   std::uint64_t left = 0;
   std::uint64_t noted = 0;
+  std::uint64_t note_bytes = 0;
+  std::uint64_t made = 0;
+  std::uint64_t awaited = 0;
+  std::uint64_t label = 0;
+  std::uint64_t waits = 0;
   std::uint64_t awaits[3] = {};
   struct Turn {
     std::uint64_t number = 0;

@@ -73,7 +73,7 @@ bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
   Block block;
   if (!reader.take(block) || block.entries > kHistory) return false;
   const std::size_t entries = block.entries * sizeof(group_blocks::Recorded);
-  if (reader.rest().size() < entries || reader.rest().size() - entries >= kMostNoted) return false;
+  if (reader.rest().size() < entries || reader.rest().size() - entries >= 2 * kMostNoted) return false;
   View* const view = find({block.id[0], block.id[1]});
   if (view == nullptr) return true;  // it is told again when the group is made here
   if (block.rank >= view->ranks.size() || job_.hosts().of(view->ranks[block.rank]) != host) return false;
@@ -84,8 +84,14 @@ bool Mirror::receive_block(std::uint32_t host, Reader& reader) {
     if (!reader.take(from) || from.sequence == 0 || from.sequence > block.begun) return false;
     to.history[from.sequence % kHistory].write(from);
   }
-  if (!reader.rest().empty()) to.say(block.noted, reader.rest());
+  const std::string_view note = reader.rest().substr(0, block.note_bytes);
+  const std::string_view makes = reader.rest().substr(note.size());
+  if (!note.empty()) to.note.say(block.noted, note);
+  if (!makes.empty()) to.makes.say(block.made, makes);
+  store(to.label, block.label, std::memory_order_release);
+  store(to.awaited, block.awaited, std::memory_order_release);
   for (std::size_t i = 0; i < std::size(block.awaits); ++i) store(to.awaits[i], block.awaits[i]);
+  store(to.waits, block.waits);
   store(to.begun, block.begun, std::memory_order_release);
   for (std::size_t i = 0; i < std::size(block.turns); ++i) {
     group_blocks::RankBlock::Turn& turn = to.turns[i];

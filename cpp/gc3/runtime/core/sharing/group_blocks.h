@@ -106,6 +106,27 @@ struct alignas(64) Entry {
   }
 };
 
+// A text, which one process writes and all read, as `Entry`.
+struct Text {
+  std::uint64_t noted;    // 0: it is being written
+  char text[kMostNoted];  // ends with a zero
+
+  void say(std::uint64_t number, std::string_view what) {
+    store(noted, 0);
+    std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
+    text[what.copy(text, kMostNoted - 1)] = 0;
+    store(noted, number, std::memory_order_release);
+  }
+  // The text with a number; none: there is none, or another one has been said since.
+  std::optional<std::string> said(std::uint64_t number) const {
+    if (number == 0 || load(noted, std::memory_order_acquire) != number) return {};
+    std::string found(text, strnlen(text, kMostNoted));
+    std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
+    if (load(noted) != number) return {};
+    return found;
+  }
+};
+
 struct alignas(128) RankBlock {
   std::uint64_t begun;     // sequence number of the last call that has begun
   std::uint64_t finished;  // and of the last one that has finished
@@ -121,27 +142,16 @@ struct alignas(128) RankBlock {
   alignas(128) Turn turns[2];
   // Where this rank has been when it began a call, plus one. Written when that changes only.
   alignas(128) std::uint64_t core;
-  std::uint64_t waits;   // 1: the caller of the running call waits for it; 0: it was started
-  std::uint64_t making;  // the offset of a group without a name whose ranks it awaits; 0: none
+  std::uint64_t waits;  // 1: the caller of the running call waits for it; 0: it was started
+  // The rank, plus one, that it awaits to make a group; 0: none. Each such wait has a label of its own, larger than
+  // those that it has seen. A rank that awaits another one repeats its label, if that is larger. So one whose own label
+  // comes back from the rank that it awaits is in a circle of ranks that all still wait, however late it learns that.
+  std::uint64_t awaited;
+  std::uint64_t label;
   Entry history[kHistory];
-  std::uint64_t noted;                  // the call that has the text, see Group::note; 0: it is being written
-  char text[kMostNoted];                // ends with a zero
+  Text note;                            // of a call, see Group::note
+  Text makes;                           // the group with the label
   alignas(64) std::uint64_t awaits[3];  // see Group::Awaits: what and peer, tag, bytes
-
-  void say(std::uint64_t call, std::string_view what) {
-    store(noted, 0);
-    std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
-    text[what.copy(text, kMostNoted - 1)] = 0;
-    store(noted, call, std::memory_order_release);
-  }
-  // The text of a call; none: it has none, or another one has been said since.
-  std::optional<std::string> said(std::uint64_t call) const {
-    if (call == 0 || load(noted, std::memory_order_acquire) != call) return {};
-    std::string found(text, strnlen(text, kMostNoted));
-    std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
-    if (load(noted) != call) return {};
-    return found;
-  }
 };
 
 // After the blocks and the bells, for each pair of ranks: where the memory for messages of one to the other is. Written
