@@ -14,6 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.python_only
 
+CONTROLS = re.compile(r"\x1b\[\??\d*[A-Za-z]|[^\n]*\.\.\.\n?")  # of a terminal, and what it shows for a while
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -87,6 +88,35 @@ def test_a_run_that_takes_long_says_so_where_there_is_no_terminal(tmp_path: Path
         stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (0, "")
     assert json.loads(stdout)["check"]["ok"]
+
+
+@pytest.mark.parametrize("command", ["bench ring_allreduce:R=2 -b 1KiB -n 10000000 --no-check", "demo"])
+def test_progress_is_told_where_neither_rows_nor_a_terminal_show_it(command: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "gc3", *command.split(), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.kill()  # without it, bench would take minutes
+        process.communicate(timeout=120)
+    assert re.fullmatch(r"(timing 1 KiB out of place, 1 of 2|demo: [\w ]+, [1-4] of 4) \.\.\.\n", told)
+
+
+def test_tables_fit_a_narrow_terminal() -> None:
+    sim = on_terminal(
+        *"sim ring_allreduce -t ndv4 -b 1KiB -e 1KiB --baseline nccl".split(), columns=72, rows=99, pager=""
+    )
+    shown = CONTROLS.sub("", sim).splitlines()
+    assert [line for line in shown if len(line) > 72] == []
+    assert "              ring_allreduce:protocol=LL,instances=2; launch 60%;" in shown
+    line = "bench ring_allreduce:R=2 -b 1KiB -e 1KiB -n 1 -w 0".split()
+    bench = CONTROLS.sub("", on_terminal(*line, columns=50, rows=99, pager="")).splitlines()
+    assert [line for line in bench if len(line) > 50] == []
+    rows = [line.split()[:3] for line in bench if line.strip().startswith("1 KiB")]
+    assert rows == [["1", "KiB", "out"], ["1", "KiB", "in"]]
 
 
 @pytest.mark.parametrize("command", [("errors", "GC3-L001"), ("verify", "nothing.gc3")])

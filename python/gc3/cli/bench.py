@@ -24,6 +24,7 @@ from gc3.support.words import counted
 _MOST_ROWS = 10_000
 _GAIN = 1.25  # how many times as fast other settings must be predicted, since the rates are those of another machine
 _COLUMNS = ("size", "count", "type", "redop", "root")
+_WIDTH = 125  # of the table
 _GROUP = ("time", "algbw", "busbw", "#wrong")
 
 
@@ -246,13 +247,18 @@ def _rows(
 def _print_head(program: Program | None, settings: dict[str, Any], engine_name: str, told: str) -> None:
     if program is not None:
         about = program.info()
-        click.echo(
+        line = (
             f"# {about['name']}: {about['collective']}, {about['ranks']} ranks as {engine_name}, "
             f"{about['protocol']}, {counted(about['instances'], 'instance')}, "
             f"{settings['iterations']} iterations after {settings['warmup']} to warm up"
         )
+        click.echo(output.fitted(line, "#   "))
     if told:
-        click.echo(f"# {told}")
+        click.echo(output.fitted(f"# {told}", "#   "))
+    if output.narrow(_WIDTH):
+        click.echo(f"#{'size':>8} mode{''.join(f'{name:>9}' for name in _GROUP)}")
+        click.echo(f"#{'':>13}{'(us)':>9}{'(GB/s)':>9}{'(GB/s)':>9}")
+        return
     widths = (12, 12, 8, 6, 6)
     spaces = "".join(f"{'':>{w}}  " for w in widths)
     click.echo(f"#{spaces}{'out-of-place':^36}{'in-place':^36}"[:120].rstrip())
@@ -266,6 +272,11 @@ def _print_head(program: Program | None, settings: dict[str, Any], engine_name: 
 
 
 def _line(row: Row) -> str:
+    if output.narrow(_WIDTH):
+        modes = (("out", row.out_of_place), ("in", row.in_place))
+        return "\n".join(
+            f"{sizes.format_size(row.size):>9} {name:>4}{_cells(m)}" for name, m in modes if m is not None
+        )
     fixed = f"{row.size:>12}  {row.count:>12}  {row.type:>8}  {row.redop:>6}  {row.root:>6}  "
     return fixed + "".join(_cells(m) for m in (row.out_of_place, row.in_place))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from gc3.collectives import count_for
 from gc3.runtime.checking import Case
 from gc3.runtime.measure import measure
 
+_STEPS = 4
 _NAME = "hierarchical_allreduce"
 _SIZE = 64 * 1024**2
 _BENCH_SIZES = (64 * 1024, 1024**2, 16 * 1024**2)
@@ -33,12 +35,17 @@ def demo(as_json: bool) -> int:
 
     Prints each step with the command that does it.
     """
+    with output.progress("demo:", _STEPS, printing=not as_json) as begin:
+        return _demo(begin, as_json=as_json)
 
+
+def _demo(begin: Callable[[str], None], *, as_json: bool) -> int:
     def say(text: str) -> None:
         if not as_json:
             click.echo(text)
 
     def step(number: int, text: str) -> None:
+        begin(text.partition("  ")[0])
         say(click.style(f"\n{number}. {text}", bold=True))
 
     algorithm = catalogue()[_NAME]

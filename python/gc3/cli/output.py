@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ _MOST_OF_A_LINE = 200
 _BLOCK = 1 << 16  # bytes read at once of a skipped line
 _SPINNER = 3  # columns
 _PATIENCE = 1.2  # seconds without a word; Python starts and loads NumPy before
+_SHOWN: list[str] = []  # the step that a terminal shows
+_RARELY = 30.0  # seconds from one word to the next
 
 
 def emit(data: dict[str, Any]) -> None:
@@ -187,30 +190,59 @@ def paged() -> Generator[None, None, None]:
             click.echo_via_pager(text)
 
 
+def fitted(text: str, indent: str) -> str:
+    """Returns a line of a table, on a narrow terminal as several that are indented."""
+    if not narrow(len(text)):
+        return text
+    return textwrap.fill(text, columns(len(text)), subsequent_indent=indent, break_on_hyphens=False)
+
+
+def narrow(width: int) -> bool:
+    """Returns whether the output is a terminal with fewer columns."""
+    return sys.stdout.isatty() and columns(width) < width
+
+
 @contextmanager
-def never_silent(what: str) -> Generator[None, None, None]:
-    """Says what a command does, if after a while it has not ended, and no terminal shows that it works."""
+def never_silent(what: str | Callable[[], str]) -> Generator[None, None, None]:
+    """Says what a command does, if after a while it has not ended, and no terminal shows that it works.
+
+    If that changes, it says so again, ever more rarely.
+    """
     if sys.stderr is not sys.__stderr__ or sys.stderr is None or sys.stderr.isatty():
         yield  # inside another program, it is for that to say
         return
-    late = threading.Timer(_PATIENCE, click.echo, (f"{what} ...",), {"err": True})
-    late.daemon = True
-    late.start()
+    ended = threading.Event()
+
+    def tell() -> None:
+        told, wait = "", _PATIENCE
+        while not ended.wait(wait):
+            now = what if isinstance(what, str) else what()
+            if now != told:
+                click.echo(f"{now} ...", err=True)
+            told, wait = now, min(2 * wait, _RARELY)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
     try:
         yield
     finally:
-        late.cancel()
+        ended.set()
+        teller.join()
 
 
 @contextmanager
 def working(what: str) -> Generator[None, None, None]:
-    """Shows on a terminal what a long step is doing; elsewhere prints nothing."""
+    """Shows on a terminal what a long step is doing, the outermost of several; elsewhere prints nothing."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_terminal or _SHOWN:
         yield
         return
-    with console.status(f"{what} ..."):
-        yield
+    _SHOWN.append(what)
+    try:
+        with console.status(f"{what} ..."):
+            yield
+    finally:
+        _SHOWN.clear()
 
 
 class Watch:
@@ -254,18 +286,20 @@ def watching(what: str) -> Generator[Watch, None, None]:
 def progress(what: str, total: int, *, printing: bool) -> Generator[Callable[[str], None], None, None]:
     """Shows a bar on a terminal. Yields a function to call with the name of each of `total` parts before it starts.
 
-    There is no bar if rows printed to the same terminal already show the progress.
+    There is no bar if rows printed to the same terminal already show the progress. Where no rows are printed and there
+    is no terminal, lines on standard error do.
     """
     console = Console(stderr=True)
+    begun, part = 0, ""
     shown = console.is_terminal and not (printing and sys.stdout.isatty())
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=not shown) as bar:
+    silent = nullcontext() if printing else never_silent(lambda: f"{what} {part}, {begun} of {total}")
+    with silent, Progress(*columns, console=console, transient=True, redirect_stdout=False, disable=not shown) as bar:
         task = bar.add_task(what, total=total)
-        begun = 0
 
-        def begin(part: str) -> None:
-            nonlocal begun
-            bar.update(task, description=f"{what} {part}", completed=begun)
-            begun += 1
+        def begin(name: str) -> None:
+            nonlocal begun, part
+            bar.update(task, description=f"{what} {name}", completed=begun)
+            begun, part = begun + 1, name
 
         yield begin

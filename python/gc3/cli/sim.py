@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _MODES = ("slot", "explain", "alphabeta")
 _STEPS_SHOWN = 12
+_INDENT = " " * 14  # of what follows a row's numbers on a narrow terminal
 
 
 class Group(click.Group):
@@ -302,21 +303,14 @@ def _column(label: str, each: Sequence[_Use], on: Platform, counts: list[int] | 
 
 
 def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], told: Sequence[str]) -> None:
-    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
-    if mode == "alphabeta":
-        click.echo("latencies and line rates of the topology only")
-    else:
-        click.echo(f"preset {told[0]}")
-    for text in told[1:]:
-        click.echo(f"# {text}")
-    for b in compared:
-        click.echo(f"# baseline {b.label}: {b.about}")
+    rates = "latencies and line rates of the topology only" if mode == "alphabeta" else f"preset {told[0]}"
+    first = f"{on.topology.name}: {on.topology.rank_count} ranks, {rates}"
+    for text in (first, *told[1:], *(f"baseline {b.label}: {b.about}" for b in compared)):
+        click.echo(output.fitted(f"# {text}", "#   "))
     names, units = ("speed-up", "(x)") if compared else ("", "")
     click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10} {names:>9}".rstrip())
-    click.echo(
-        f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10} {units:>9}".rstrip()
-        + "  program, cause, bound by"
-    )
+    line = f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10} {units:>9}".rstrip()
+    click.echo(output.fitted(f"{line}  program, cause, bound by", _INDENT))
 
 
 def _print_row(row: Row) -> None:
@@ -328,17 +322,18 @@ def _print_row(row: Row) -> None:
         speedup = row.speedup(cell)
         gain = "" if not row.baseline else f" {'' if speedup is None else f'{speedup:.2f}':>9}"
         least = f"{1e6 * cell.bound_s:.2f}" if cell.bound_s else "-"
-        click.echo(
+        line = (
             f"{cell.size:>12} {mark}{1e6 * cell.time_s:>10.2f} {cell.algbw:>8.2f} {cell.busbw:>8.2f} "
             f"{least:>10}{gain}  {cell.chosen or cell.program}{cause}{bound}"
         )
+        click.echo(output.fitted(line, _INDENT))
 
 
 def _print_winners(rows: Sequence[Row], error: float | None) -> None:
     for first, last, label in ranges(rows):
         upto = "" if first == last else f" to {sizes.format_size(last)}"
         sure = _confidence([row for row in rows if first <= row.size <= last], error)
-        click.echo(f"# {sizes.format_size(first)}{upto}: {label}{sure}")
+        click.echo(output.fitted(f"# {sizes.format_size(first)}{upto}: {label}{sure}", "#   "))
 
 
 def _confidence(rows: Sequence[Row], error: float | None) -> str:
