@@ -135,8 +135,9 @@ def algorithms() -> str:
         "Each of these can be compiled, verified, run and timed by its name: `gc3 bench ring_allreduce:R=4`.\n"
         "`gc3 list NAME` says what it does, why it is good for that and where it is from, and shows its steps and\n"
         "what the busiest rank sends, as formulas of its parameters; `gc3 list --json` gives all of it to programs.\n"
-        "Parameters: `R` ranks, or `N` nodes of `G` GPUs; those with a value may be left out. All sizes work, also\n"
-        "one rank and numbers that are no power of two. A link leads to how a paper's listing was read.\n"
+        "Parameters: `R` ranks, or `N` nodes of `G` GPUs ([words](glossary.md)); those with a value may be left\n"
+        "out. All sizes work, also one rank and numbers that are no power of two. A link leads\n"
+        "to how a paper's listing was read.\n"
     )
     known = catalogue().values()
     read = {

@@ -106,13 +106,12 @@ def test_progress_is_told_where_neither_rows_nor_a_terminal_show_it(command: str
 
 
 def test_tables_fit_a_narrow_terminal() -> None:
-    sim = on_terminal(
-        *"sim ring_allreduce -t ndv4 -b 1KiB -e 1KiB --baseline nccl".split(), columns=72, rows=99, pager=""
-    )
+    line = ("sim", "ring_allreduce", "-t", "ndv4", "-b", "1KiB", "-e", "1KiB", "--baseline", "nccl")
+    sim = on_terminal(*line, columns=72, rows=99, pager="")
     shown = CONTROLS.sub("", sim).splitlines()
     assert [line for line in shown if len(line) > 72] == []
     assert "              ring_allreduce:protocol=LL,instances=2; launch 60%;" in shown
-    line = "bench ring_allreduce:R=2 -b 1KiB -e 1KiB -n 1 -w 0".split()
+    line = ("bench", "ring_allreduce:R=2", "-b", "1KiB", "-e", "1KiB", "-n", "1", "-w", "0")
     bench = CONTROLS.sub("", on_terminal(*line, columns=50, rows=99, pager="")).splitlines()
     assert [line for line in bench if len(line) > 50] == []
     rows = [line.split()[:3] for line in bench if line.strip().startswith("1 KiB")]

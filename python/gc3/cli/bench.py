@@ -274,9 +274,7 @@ def _print_head(program: Program | None, settings: dict[str, Any], engine_name: 
 def _line(row: Row) -> str:
     if output.narrow(_WIDTH):
         modes = (("out", row.out_of_place), ("in", row.in_place))
-        return "\n".join(
-            f"{sizes.format_size(row.size):>9} {name:>4}{_cells(m)}" for name, m in modes if m is not None
-        )
+        return "\n".join(f"{sizes.format_size(row.size):>9} {name:>4}{_cells(m)}" for name, m in modes if m is not None)
     fixed = f"{row.size:>12}  {row.count:>12}  {row.type:>8}  {row.redop:>6}  {row.root:>6}  "
     return fixed + "".join(_cells(m) for m in (row.out_of_place, row.in_place))
 
