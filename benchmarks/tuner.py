@@ -33,7 +33,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from gc3 import errors, sim
-from gc3.cli.machine import load_machine
 from gc3.comm.selection import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
@@ -54,7 +53,7 @@ def compare(
     machine: str, nodes: int, collective: str, sizes: list[int], keep: str | None, sample: int, *, near: bool
 ) -> list[float]:
     """Prints the table for a collective on a machine; returns the ratios of the times."""
-    on = sim.platform(load_machine(machine, nodes if nodes > 1 else None))
+    on = sim.platform(f"{machine}:N={nodes}" if nodes > 1 else machine)
     ranks = on.topology.rank_count
     search, brute = (Search(collective, on, ranks, in_place=collective == "broadcast") for _ in range(2))
     began = time.perf_counter()
@@ -96,7 +95,7 @@ def _arm(spec: Spec) -> tuple[object, ...]:
 
 def beside_nccl(machine: str, nodes: int, collective: str, sizes: list[int]) -> list[float]:
     """Prints the tuned programs of a collective beside NCCL; returns the ratios of NCCL's times to theirs."""
-    on = sim.platform(load_machine(machine, nodes if nodes > 1 else None))
+    on = sim.platform(f"{machine}:N={nodes}" if nodes > 1 else machine)
     nccl = Nccl(on, collective)
     tuner = SimulatedTuner(Goal((collective,), (on.topology.rank_count,), tuple(sizes), engine="sim"), on)
     began = time.perf_counter()

@@ -10,8 +10,7 @@ import argparse
 import time
 
 from gc3 import sim, synth
-from gc3.tune import Best
-from gc3.tune.best import ORDERS, Way
+from gc3.tune import Search
 from gc3.tune.bound import link_bound
 
 SIZES = (64 << 20, 256 << 20, 1 << 30)
@@ -36,11 +35,11 @@ def main() -> None:
             if found.result is None:
                 raise SystemExit(found.how)
             print("C={}, S={}, R={}; times the bound at {} MiB".format(*found.result.cost, [s >> 20 for s in SIZES]))
-            search = Best(given.collective, on)
-            search.results.append(found.result)
-            for order in ORDERS:
+            one = {"it": found.result}
+            search = Search(given.collective, on, on.topology.rank_count, in_place=False, schedules=one)
+            for order in ("depth", "steps", "gathered"):
                 for parts in (1, 2) if several else (1,):
-                    ways = [Way(0, lanes, instances, "Simple", order, parts) for lanes, instances in DIVIDED]
+                    ways = [search.ways("it", order, lanes=a, parts=parts, instances=b)[0] for a, b in DIVIDED]
                     least = [min(search.seconds(way, size) for way in ways) / (bound * size) for size in SIZES]
                     print(f"  {order:8} {parts} parts ", *(f"{ratio:8.3f}" for ratio in least), flush=True)
 

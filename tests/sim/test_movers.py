@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +19,7 @@ from gc3.comm.selection import read_rows
 from gc3.runtime.program import Program
 from gc3.sim import preset_file, presets, settings
 from gc3.topologies.processors import PROCESSORS
-from gc3.tune import Best
-from gc3.tune.best import Fastest
+from gc3.tune import Best, Search
 
 pytestmark = pytest.mark.python_only
 
@@ -143,12 +141,9 @@ def test_the_lowering_of_a_schedule_depends_on_the_size(schedule: synth.Result) 
     """001 figure 4: a kernel is faster at small sizes, and copies at large ones."""
     on = sim.platform("dgx1")
     assert Best("allgather", on).protocols == datatypes.FORMATS
-    search = Best("allgather", on, protocols=datatypes.PROTOCOLS)
-    assert search.protocols == datatypes.PROTOCOLS
-    search.results.append(schedule)
-    for size in (8 * KIB, 2 * GIB):
-        search.found[size] = Fastest(size, math.inf, None, None, None, math.inf)
-    ways = [search.fastest_of(0, size)[0].protocol for size in (8 * KIB, 2 * GIB)]
+    assert Best("allgather", on, protocols=datatypes.PROTOCOLS).protocols == datatypes.PROTOCOLS
+    search = Search("allgather", on, 8, in_place=False, protocols=datatypes.PROTOCOLS, schedules={"it": schedule})
+    ways = [search.fastest(size)[0][0][0].protocol for size in (8 * KIB, 2 * GIB)]
     assert ways[0] in datatypes.FORMATS
     assert ways[1] == "Copy"
     every = datatypes.PROTOCOLS

@@ -18,8 +18,7 @@ from gc3.cli.main import main
 from gc3.comm import programs
 from gc3.comm.selection import Table, read_rows
 from gc3.runtime.program import Program
-from gc3.tune import Best
-from gc3.tune.best import INSTANCES, LANES, Way
+from gc3.tune import Best, Search
 
 pytestmark = pytest.mark.python_only
 
@@ -171,7 +170,7 @@ def test_what_was_found_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     line = ["synth", "best", "allgather", *MACHINE, "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
     with monkeypatch.context() as patched:
-        patched.setattr(Best, "descend", interrupted)
+        patched.setattr(Best, "synthesized", interrupted)
         assert gc3(*line).exit_code == 130
     (row,) = read_rows(file)
     assert not row.spec.is_file
@@ -214,17 +213,15 @@ def test_mistakes(tmp_path: Path) -> None:
 def test_a_program_keeps_the_promise_of_its_schedule() -> None:
     """(6, 3, 7) needs 7/6 rounds for each chunk, (2, 2, 3) 3/2: as programs, the first must be faster as well."""
     on = sim.platform("dgx1")
-    search = Best("allgather", on)
+    found: dict[str, synth.Result] = {}
     with synth.Solvers() as solvers:
         task = synth.Task(synth.Session(synth.Network.of(topologies.load("dgx1")), solvers), "allgather")
         for instance in ((2, 2, 3), (6, 3, 7)):
             result = task.solve(*instance, prove=False).result
             assert result is not None
-            search.results.append(result)
-    search.library([1 << 30], lambda _: None)
-    times = [search.fastest_of(number, 1 << 30)[1] for number in (0, 1)]
+            found[str(instance)] = result
+    times = [
+        Search("allgather", on, 8, in_place=False, schedules={name: each}).fastest(1 << 30)[0][0][1]
+        for name, each in found.items()
+    ]
     assert times[1] < times[0] / 1.15
-    way = search.fastest_of(1, 1 << 30)[0]
-    assert isinstance(way, Way)
-    assert way.lanes in LANES
-    assert way.instances in INSTANCES

@@ -18,9 +18,8 @@ from gc3.cli import tune as tune_command
 from gc3.cli.main import main
 from gc3.comm.selection import Spec
 from gc3.comm.world import WorldError
-from gc3.tune import Goal, Measured, Record, Tuner, ranges, search
+from gc3.tune import Goal, Measured, Record, Search, Tuner, ranges, search
 from gc3.tune.point import FAR, FINALISTS, Point
-from gc3.tune.predicted import Predictor
 from gc3.tune.race import FEWEST_ROUNDS, MARGIN, MOST_ROUNDS, interval, race
 from gc3.tune.timers import RankTimer
 
@@ -339,14 +338,14 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
         timed.append(spec)
         return (1e-3,)
 
-    def predicted(_: Predictor, spec: Spec, size: int) -> float:
+    def predicted(_: Search, spec: Spec, size: int) -> float:
         sizes.add(size)
         return -spec.instances
 
     sizes: set[int] = set()
     many = [replace(RING, instances=number) for number in range(1, 9)]
     monkeypatch.setattr(search, "candidates", lambda *_, **__: tuple(many))
-    monkeypatch.setattr(Predictor, "seconds", predicted)
+    monkeypatch.setattr(Search, "seconds", predicted)
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     tuner = Tuner(Goal(("allreduce",), (2,), (1 << 20, 2 << 20), time_limit=1000))
@@ -358,11 +357,9 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("engine", ["processes", "threads"])
 def test_the_simulator_knows_the_engines(engine: str) -> None:
-    predictor = Predictor("allreduce", 4, engine, in_place=False, skew=1.0)
+    predictor = search.simulated("allreduce", 4, engine, in_place=False, skew=1.0)
     small, large = (predictor.seconds(RING, size) for size in (1 << 10, 1 << 24))
     assert 0 < small < large < math.inf
-    told = replace(RING, thresholds=(("spins", 3),))
-    assert predictor.seconds(told, 1 << 10) == small
     assert predictor.seconds(replace(RING, algorithm="direct_alltoall", instances=99999), 1) == math.inf
 
 

@@ -260,10 +260,11 @@ def test_the_busiest_link_takes_no_less_than_is_said_of_it() -> None:
     on = sim.platform("ndv2:N=2")
     search = Search("allgather", on, 16, in_place=False)
     for instances in (1, 2):
-        known = search._compiled(Spec("recursive_doubling_allgather", (("R", "ranks"),), instances=instances))
-        assert known.simulation is not None
+        spec = Spec("recursive_doubling_allgather", (("R", "ranks"),), instances=instances)
+        known, simulation = search._compiled(spec), search._simulation(spec)
+        assert simulation is not None
         sizes = [1 << e for e in range(10, 27, 4)]
-        truth = {size: known.simulation.run(size).bound_s for size in sizes}
+        truth = {size: simulation.run(size).bound_s for size in sizes}
         for seen in ((1 << 10,), (1 << 10, 1 << 14), (1 << 26,), (1 << 14, 1 << 22)):
             known.bounds.clear()
             known.bounds.update({size: truth[size] for size in seen})

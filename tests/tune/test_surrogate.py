@@ -66,3 +66,17 @@ def test_programs_that_need_as_much_as_one_that_does_not_fit_are_known() -> None
     large = Features.of(rows).at_least(rows.index((1, 2, 0, 12, (8, 1, 1))))
     found = {rows[index] for index in np.flatnonzero(large)}
     assert found == {row for row in rows if row[:2] == (1, 2) and row[3] >= 12 and row[4][0] >= 8}
+
+
+def test_the_model_stays_finite_with_as_many_times_as_a_search_takes() -> None:
+    """With a distance that is no Euclidean one the covariances were none, and estimates overflowed."""
+    values = (1, 2, 4, 8)
+    rows: list[Row] = [(0, p, c, i, (a, b)) for p in (0, 1) for c in (0, 1, 2) for i in values for a in values
+                       for b in values]  # fmt: skip
+    features = Features.of(rows)
+    model = Surrogate(features, len(rows))
+    for index in range(len(rows)):
+        model.add(index, 1.0 + index % 7)
+    assert np.isfinite(model._estimates()).all()
+    least = np.linalg.eigvalsh(np.array([features.covariance(index) for index in range(len(rows))]))[0]
+    assert least > -1e-6

@@ -24,8 +24,7 @@ from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Platform
 from gc3.support import files
 from gc3.support.words import counted
-from gc3.tune import Best, schedules, table
-from gc3.tune.best import Fastest
+from gc3.tune import Best, Measured, schedules, table
 from gc3.tune.bound import LinkBound, link_bound
 
 _SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
@@ -150,8 +149,8 @@ def best(given: _Given) -> int:
             output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
     winners = [search.found[size] for search in searches for size in wanted if search.has(size)]
-    copies.remark(winner.protocol for winner in winners)
-    chosen = [winner.spec for winner in winners if winner.spec is not None]
+    copies.remark(winner.best[0].protocol for winner in winners)
+    chosen = [winner.best[0] for winner in winners if winner.best[0] == winner.default]
     in_switch.remark_on_choices(on, chosen, on.topology.rank_count)
     return INTERRUPTED if interrupted else int(not rows)
 
@@ -185,8 +184,8 @@ def _search(
                 session = synth.Session(network, solvers, until, seed, moving=False)
                 task = synth.task_within(session, search.collective, search.root, most_scratch=limit)
                 for result in schedules(task, begin, on, wanted):
-                    search.results.append(result)
-        search.descend(wanted, begin, begun + share)
+                    search.add(result)
+        search.synthesized(wanted, begin, begun + share)
 
 
 def _shares(limit: ScratchLimit | None, wanted: list[int]) -> list[Fraction | None]:
@@ -224,31 +223,33 @@ def _bound(search: Best, on: Platform, solvers: synth.Solvers, deadline: float, 
         return None
 
 
-def _line(search: Best, found: Fastest, bound: LinkBound | None) -> str:
+def _line(search: Best, found: Measured, bound: LinkBound | None) -> str:
     where = f"{search.collective}, {sizes.format_size(found.size)}"
+    spec, took = found.best
     above = ""
     if bound is not None and bound.seconds_per_byte > 0:
-        above = f", {found.time_s / (bound.seconds_per_byte * found.size):.4g} times the bound"
-    needs = search.scratch_share(found)
+        above = f", {1e-6 * took / (bound.seconds_per_byte * found.size):.4g} times the bound"
+    needs = search.scratch_share(spec)
     above += f", scratch {needs} of S" if needs else ""
-    if found.way is None:
-        return f"{where}: {1e6 * found.time_s:.4g} us with the library's {found.spec}{above}"
+    if spec == found.default:
+        return f"{where}: {took:.4g} us with the library's {spec}{above}"
     than = ""
-    if found.library is not None:
-        than = f", {found.library_s / found.time_s:.2f} times the speed of {found.library}"
-    return f"{where}: {1e6 * found.time_s:.4g} us, {search.describe(found.way)}{than}{above}"
+    if found.default_us is not None:
+        than = f", {found.default_us / took:.2f} times the speed of {found.default}"
+    return f"{where}: {took:.4g} us, {search.describe(spec)}{than}{above}"
 
 
-def _data(search: Best, found: Fastest, bound: LinkBound | None) -> dict[str, Any]:
+def _data(search: Best, found: Measured, bound: LinkBound | None) -> dict[str, Any]:
+    spec, took = found.best
     return {
         "collective": search.collective,
         "size": found.size,
-        "time_us": 1e6 * found.time_s,
-        "program": str(found.spec) if found.way is None else search.describe(found.way),
-        "synthesized": found.way is not None,
-        "scratch_share": str(search.scratch_share(found)),
-        "library_us": None if found.library is None else 1e6 * found.library_s,
+        "time_us": took,
+        "program": search.describe(spec),
+        "synthesized": spec != found.default,
+        "scratch_share": str(search.scratch_share(spec)),
+        "library_us": found.default_us,
         "bound_us": None if bound is None else 1e6 * bound.seconds_per_byte * found.size,
         "bound": None if bound is None else bound.proof,
-        "library": None if found.library is None else str(found.library),
+        "library": None if found.default is None else str(found.default),
     }

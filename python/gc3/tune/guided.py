@@ -1,7 +1,8 @@
 """The fastest program at a size by few simulations, which a model of the times guides.
 
 A *shape* is an algorithm with the parameters that decide what it sends where: the root, the order of ranks, or how they
-are divided into nodes. Its *settings* only divide the same work: instances, channels, chunks, the protocol, FIFOs.
+are divided into nodes; or a synthesized schedule. Its *settings* only divide the same work: instances, channels or
+lanes, chunks or parts, the protocol, FIFOs, the order of instructions.
 Every shape is simulated once with settings in the middle, then always the program whose time may be the least
 (`gc3.tune.surrogate`). Times at the sizes beside it count as well, so that a search seldom begins with what is slow
 there. A program is not simulated if its time must be above the best: it takes about as long as a
@@ -12,21 +13,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, product
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from gc3 import errors
-from gc3._core import is_symmetric
+from gc3 import _core, errors
 from gc3.algorithms import catalogue, load
 from gc3.comm.selection import Spec
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
+from gc3.lang import compile as compile_program
 from gc3.runtime import for_target
 from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
@@ -41,13 +42,17 @@ from gc3.tune.uneven import uneven
 if TYPE_CHECKING:
     from gc3.datatypes import Array
     from gc3.sim import Platform
+    from gc3.synth import Result
     from gc3.tune.surrogate import Row
 
 Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
-_DIVIDING = ("channels", "chunks", "parallel")
+# The same of schedules.
+_WAYS = {"instances": (*VALUES[:4], 5, *VALUES[4:]), "lanes": (0, *VALUES[:7]), "parts": (1, 2, 4, 8)}
+_DIVIDING = ("channels", "chunks", "parallel", "lanes", "parts")
+_ORDERS = ("depth", "steps", "gathered")  # of a schedule's instructions; the last is for one that reduces
 # What each shape is simulated with first: what is seldom far from the best.
 _FIRST_INSTANCES, _FIRST_PARTS, _FIRST_PROTOCOL = 3, 4, "LL128"
 _BESIDE = 256  # times as large, or as small: sizes whose times say something about those of a size
@@ -55,6 +60,8 @@ _FASTEST = 20  # programs of a size beside it whose times are told to the model
 _WINNERS = 2  # of a size beside it, which are tried first
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
+_MOST_SENDS = 400_000  # of one that is synthesized
+_KEPT = 400  # simulations that are not made again
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
 
@@ -63,21 +70,16 @@ class _Known:
     """What is known of a program.
 
     Attributes:
-        simulation: Of it; None: it cannot be compiled, or the machine does not hold it.
+        instructions: How many it has; 0: it cannot be compiled, or the machine does not hold it.
+        connections: Of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
         times: Its seconds by size.
         bounds: Seconds of its busiest link by size.
     """
 
-    simulation: Simulation | None
+    instructions: int = 0
+    connections: int = 0
     times: dict[int, float] = field(default_factory=dict[int, float])
     bounds: dict[int, float] = field(default_factory=dict[int, float])
-
-    @cached_property
-    def most_connections(self) -> int:
-        """The most that a rank sends to, or receives from: each needs a threadblock, and every instance has its own."""
-        sends = [] if self.simulation is None else self.simulation.program.sends()
-        out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
-        return max(*out.values(), *into.values(), 0)
 
     def busy(self, size: int, of: Container[int] | None = None) -> float:
         """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.
@@ -117,6 +119,7 @@ class Search:
         skew: float = 1.0,
         scratch: ScratchLimit | None = None,
         protocols: Sequence[str] = FORMATS,
+        schedules: Mapping[str, Result] | None = None,
     ) -> None:
         """Simulates nothing yet.
 
@@ -134,7 +137,9 @@ class Search:
             skew: Of the blocks; above 1 the calls are of the v-form, and only programs that serve it are tried.
             scratch: How much scratch memory a rank may use; None: any amount.
             protocols: Those to try, of which the first is "Simple".
+            schedules: Synthesized ones by the names of their programs, in place of all algorithms.
         """
+        self._schedules = schedules or {}
         self._protocols = protocols
         self._on = on
         self._skew = skew
@@ -146,6 +151,7 @@ class Search:
         self._threadblocks = threadblocks or on.parameters.threadblocks
         self._known: dict[Spec, _Known] = {}
         self._made = lru_cache(maxsize=len(FIFOS) * 64)(self._make)
+        self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
         self._locks: dict[Spec, Lock] = {}  # of those that are compiled, so that each is compiled once
         self._counts: Counter[int] = Counter()
         self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
@@ -154,9 +160,13 @@ class Search:
         self._platform = lru_cache(on.with_fifos)
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
-        orders = dict.fromkeys(((), ring_order(on.topology) if is_symmetric(collective) else ()))
+        orders = dict.fromkeys(((), ring_order(on.topology) if _core.is_symmetric(collective) else ()))
         own = tuple(own)
-        for name in (*catalogue(), *own):
+        several = len({rank.node for rank in on.topology.ranks}) > 1
+        for name in self._schedules:
+            self._shapes.append(Spec(name, (), threadblocks=self._threadblocks))
+            self._settings.append({"instances": 1, "lanes": 0, **({"parts": 1} if several else {})})
+        for name in (*catalogue(), *own) if schedules is None else ():
             algorithm = load(name)
             if algorithm.collective_name != collective or (
                 algorithm.in_switch and not on.topology.multicasts and name not in own
@@ -167,6 +177,30 @@ class Search:
                 self._shapes.append(Spec(name, parameters, threadblocks=self._threadblocks, order=order))
                 defaults = {name: names[name] for name in _DIVIDING if names.get(name) is not None}
                 self._settings.append({"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}})
+
+    def ways(self, schedule: str, order: str, *, lanes: int = 0, parts: int = 1, **given: Any) -> list[Spec]:
+        """Returns the program of a schedule in an order, or the nearest one that it has: see `gc3.synth.Result`.
+
+        If scratch memory is limited, also that which uses places in it again. `given`: other fields of `Spec`.
+        """
+        told = {"lanes": lanes, "parts": parts}
+        spec = _with(Spec(schedule, (), threadblocks=self._threadblocks, **given), told, {"lanes": 0, "parts": 1})
+        forms = self._forms(schedule)
+        nearest = order if (("order", order),) in forms else "steps"
+        return [replace(spec, parameters=(*form, *spec.parameters)) for form in forms if ("order", nearest) in form]
+
+    def _forms(self, name: str) -> list[Parameters]:
+        """The orders of a schedule's instructions, and whether places in scratch are used again where they can be."""
+        if name not in self._schedules:
+            return [()]
+        reduces = self._schedules[name].problem.reduced is not None
+        again = ((), (("again", 1),))[: 1 if self._scratch is None else 2]
+        return [(("order", order), *more) for more in again for order in _ORDERS[: 2 + reduces]]
+
+    def keep(self, schedules: Container[str]) -> None:
+        """Leaves out the programs of all other schedules, before the first search."""
+        kept = [pair for pair in zip(self._shapes, self._settings, strict=True) if pair[0].algorithm in schedules]
+        self._shapes, self._settings = [shape for shape, _ in kept], [settings for _, settings in kept]
 
     def _all_parameters(self, algorithm: Algorithm) -> Iterator[Parameters]:
         """Those of each division into nodes, the same with every rank as a leader, and the machine's nodes and NICs."""
@@ -209,6 +243,11 @@ class Search:
             found = [(spec, took) for spec, took in times.items() if took < math.inf]
             yield sorted(found, key=lambda pair: pair[1]), self._counts[size]
 
+    def known(self, size: int) -> list[tuple[Spec, float]]:
+        """Returns the programs that were simulated at a size, in the order of their seconds."""
+        times = [(spec, known.times.get(size, math.inf)) for spec, known in self._known.copy().items()]
+        return sorted((pair for pair in times if pair[1] < math.inf), key=lambda pair: pair[1])
+
     def simulations(self, size: int) -> int:
         """Returns the number of simulations at a size since the last search there began."""
         return self._counts[size]
@@ -216,7 +255,7 @@ class Search:
     def _look_first(self, number: int) -> None:
         """Compiles what every search simulates first of a shape."""
         for index in self._first(number):
-            if self._compiled(self._places[index]).simulation is not None:
+            if self._compiled(self._places[index]).instructions:
                 break
 
     def _searched(
@@ -236,19 +275,20 @@ class Search:
         features = self._features
         beside = self._beside(size, before)
         telling = {other: self._telling(other) for other in beside}
-        model = Surrogate(features, self._most + sum(len(times) for times in telling.values()))
+        told = [self._index[spec] for spec, _ in self.known(size) if spec in self._index]
+        model = Surrogate(features, self._most + len(told) + sum(len(times) for times in telling.values()))
         todo = ~illegal
 
         def look(index: int) -> bool:
             """Whether the machine holds the program."""
             todo[index] = False
             known = self._compiled(self._places[index])
-            if known.simulation is None:
-                illegal[features.at_least(index)] = True
+            if not known.instructions:
+                illegal[self._not_held(index)] = True
                 todo[illegal] = False
                 return False
             if size in known.times or known.least(size, before) < min(best, min(tried.values(), default=math.inf)):
-                took = self._seconds(known, size)
+                took = self._seconds(self._places[index], known, size)
                 if took < math.inf:
                     tried[index] = took
                     model.add(index, took)
@@ -259,15 +299,24 @@ class Search:
             for index, took in times.items():
                 model.add_elsewhere(index, math.log2(other / size), took / least)
         winners = [list(times)[:_WINNERS] for times in telling.values()]
-        for index in dict.fromkeys(chain(*winners)):
+        for index in dict.fromkeys(chain(told, *winners)):
             look(index)
         if len(beside) < 2:  # noqa: PLR2004  with one on each side the model knows what is slow
-            for number in range(len(self._shapes)):
+            for number in sorted({*range(len(self._shapes))} - {int(features.shape[index]) for index in told}):
                 for index in self._first(number):
                     if self._counts[size] < self._most and (look(index) if todo[index] else not illegal[index]):
                         break
         while self._counts[size] < self._most and todo.any():
             look(model.most_promising(todo))
+
+    def _not_held(self, index: int) -> Array:
+        """Which programs the machine does not hold, as it does not hold one of them."""
+        spec = self._places[index]
+        synthesized = spec.algorithm in self._schedules
+        counts = [n for n in (_WAYS["instances"] if synthesized else VALUES) if n <= spec.instances]
+        many = [n for n in counts if self._too_many(replace(spec, instances=n))]
+        first = self._index[replace(spec, instances=min(many, default=spec.instances))]
+        return self._features.at_least(first, any_protocol=bool(many) and synthesized)
 
     def _telling(self, size: int) -> dict[int, float]:
         """The fastest programs of a size, and the fastest of each shape and protocol, which say what is slow."""
@@ -290,7 +339,9 @@ class Search:
         protocol = _FIRST_PROTOCOL if _FIRST_PROTOCOL in self._protocols else self._protocols[0]
         for parts, instances in product((_FIRST_PARTS, 1), range(_FIRST_INSTANCES, 0, -1)):
             values = {name: instances if name == "instances" else parts for name in settings}
-            yield self._index[replace(_with(shape, values, settings), protocol=protocol)]
+            spec = _with(shape, values, settings)
+            form = self._forms(shape.algorithm)[0]
+            yield self._index[replace(spec, parameters=(*form, *spec.parameters), protocol=protocol)]
 
     def space(self) -> Iterator[Spec]:
         """Yields every program among which `fastest` looks: for comparison with a search of all of them."""
@@ -318,19 +369,25 @@ class Search:
         """Yields all programs of the space with what a model knows of them."""
         for number, (shape, settings) in enumerate(zip(self._shapes, self._settings, strict=True)):
             values = [(0, *VALUES) if default == 0 else VALUES for default in settings.values()]
+            if shape.algorithm in self._schedules:
+                values = [_WAYS[name] for name in settings]
+            forms = self._forms(shape.algorithm)
             for chosen in product(*values):
                 at = dict(zip(settings, chosen, strict=True))
-                spec = _with(shape, at, settings)
+                plain = _with(shape, at, settings)
                 parts = tuple(at.get(name, 1) for name in _DIVIDING)
-                for choice, (slots, size) in enumerate(self._fifos):
-                    yield replace(spec, slots=slots, slot_bytes=size), (number, 0, choice, at["instances"], parts)
-                for protocol, name in enumerate(self._protocols[1:], 1):
-                    yield replace(spec, protocol=name), (number, protocol, 0, at["instances"], parts)
+                for form, told in enumerate(forms):
+                    spec = replace(plain, parameters=(*told, *plain.parameters)) if told else plain
+                    first = form * len(self._fifos)
+                    for choice, (slots, size) in enumerate(self._fifos, first):
+                        yield replace(spec, slots=slots, slot_bytes=size), (number, 0, choice, at["instances"], parts)
+                    for protocol, name in enumerate(self._protocols[1:], 1):
+                        yield replace(spec, protocol=name), (number, protocol, first, at["instances"], parts)
 
     def seconds(self, spec: Spec, size: int, *, below: float = math.inf) -> float:
         """Returns the time of one program; infinite if it does not run, or its busiest link alone takes `below`."""
         known = self._compiled(spec)
-        return math.inf if known.simulation is None or known.busy(size) >= below else self._seconds(known, size)
+        return math.inf if not known.instructions or known.busy(size) >= below else self._seconds(spec, known, size)
 
     def _compiled(self, spec: Spec) -> _Known:
         known = self._known.get(spec)
@@ -338,19 +395,16 @@ class Search:
             with self._locks.setdefault(spec, Lock()):
                 known = self._known.get(spec)
                 if known is None:
-                    known = self._known[spec] = _Known(self._simulation(spec))
+                    simulation = self._simulation(spec)
+                    known = self._known[spec] = _Known() if simulation is None else _known(simulation.program)
         return known
 
-    def _simulation(self, spec: Spec) -> Simulation | None:
+    def _simulated(self, spec: Spec) -> Simulation | None:
+        """Its simulation; None: it cannot be compiled, or the machine does not hold it."""
         try:
-            one = None if spec.instances == 1 else self._compiled(replace(spec, instances=1))
-            if one is not None and (
-                one.simulation is None  # several instances are not easier to hold
-                or one.simulation.program.instruction_count * spec.instances > _MOST_INSTRUCTIONS
-                or 0 < spec.threadblocks < one.most_connections * spec.instances
-            ):
+            if spec != self._one(spec) and self._too_many(spec):
                 return None
-            program = self._made(replace(spec, slots=0, slot_bytes=0))
+            program = self._made(replace(spec, slots=0, slot_bytes=0), self._in_place)
             if program.ranks != self._ranks:
                 return None
             counts = None
@@ -364,27 +418,79 @@ class Search:
             return None
         return simulation
 
-    def _make(self, spec: Spec) -> Program:
-        program = spec.compile(self._ranks, in_place=self._in_place, prove=False)
+    def program(self, spec: Spec, *, in_place: bool) -> Program:
+        """Compiles a program, of a schedule as well.
+
+        Raises:
+            gc3.UserError: It does not work in place, or is not for the machine or the target.
+        """
+        return self._make(spec, in_place)
+
+    def _too_many(self, spec: Spec) -> bool:
+        """Whether one instance already shows that the machine does not hold so many."""
+        one = self._compiled(self._one(spec))
+        return (
+            not one.instructions
+            or one.instructions * spec.instances > _MOST_INSTRUCTIONS
+            or 0 < spec.threadblocks < one.connections * spec.instances
+        )
+
+    def _one(self, spec: Spec) -> Spec:
+        """One instance of a program, of which those in other orders and protocols have as many threadblocks."""
+        one = replace(spec, instances=1)
+        if spec.algorithm not in self._schedules:
+            return one
+        form = self._forms(spec.algorithm)[0]
+        parts = tuple((name, value) for name, value in spec.parameters if name in _WAYS)
+        return replace(one, parameters=(*form, *parts), protocol="Simple", slots=0, slot_bytes=0)
+
+    def _make(self, spec: Spec, in_place: bool) -> Program:
+        if spec.algorithm in self._schedules:
+            program = _synthesized(self._schedules[spec.algorithm], spec, in_place=in_place)
+        else:
+            program = spec.compile(self._ranks, in_place=in_place, prove=False)
         if self._target is not None:
             for_target.prove(program.core, self._target, dialect_of(self._target))
         return program
 
-    def _seconds(self, known: _Known, size: int) -> float:
+    def _seconds(self, spec: Spec, known: _Known, size: int) -> float:
         if size not in known.times:
-            assert known.simulation is not None  # noqa: S101  the caller has looked
-            if self._scratch is not None and not self._scratch.allows(known.simulation.program, size):
+            simulation = self._simulation(spec)
+            assert simulation is not None  # noqa: S101  the caller has looked
+            if self._scratch is not None and not self._scratch.allows(simulation.program, size):
                 known.times[size] = math.inf
                 return math.inf
             self._counts[size] += 1
             try:
-                found = known.simulation.run(size)
+                found = simulation.run(size)
             except errors.UserError:  # it needs more slots
                 known.times[size] = math.inf
             else:
                 known.times[size] = found.time_s
                 known.bounds[size] = found.bound_s
         return known.times[size]
+
+
+def _known(program: _core.Program) -> _Known:
+    instances = max(program.instances, 1)
+    sends = program.sends() if instances == 1 else []
+    out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
+    return _Known(program.instruction_count, max((*out.values(), *into.values()), default=0))
+
+
+def _synthesized(result: Result, spec: Spec, *, in_place: bool) -> Program:
+    given = dict[str, Any](spec.parameters)
+    again = given.pop("again", 0)
+    if spec.instances * given.get("parts", 1) * result.schedule.send_count > _MOST_SENDS:
+        raise errors.error("BadArgument", f"'{result.name}' with {spec.instances} instances is too large")
+    return compile_program(
+        replace(result, **given).algorithm(),
+        instances=spec.instances,
+        protocol=spec.protocol,
+        in_place=in_place,
+        max_threadblocks=spec.threadblocks,
+        scratch=0 if again else result.scratch,
+    )
 
 
 def _with(spec: Spec, values: dict[str, int], defaults: dict[str, int]) -> Spec:

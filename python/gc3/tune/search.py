@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from gc3 import collectives, errors
+from gc3 import collectives, errors, topologies
 from gc3.comm.selection import Row, Spec, Table
+from gc3.runtime.measure import cores
+from gc3.sim import Platform, presets
+from gc3.tune.guided import Search
 from gc3.tune.hosts import HostTimer
 from gc3.tune.point import FAR, SURE, Place, Point
-from gc3.tune.predicted import Predictor
 from gc3.tune.space import candidates, fits, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
@@ -358,8 +360,8 @@ class Tuner:
         if nearest is not None and max(nearest / size, size / nearest) <= _NEAR:
             times = known[nearest]
         elif self.goal.hosts is None:
-            predictor = Predictor(collective, ranks, self.goal.engine, in_place=in_place, skew=skew)
-            times = {spec: predictor.seconds(spec, size) for spec in programs}
+            search = simulated(collective, ranks, self.goal.engine, in_place=in_place, skew=skew)
+            times = {spec: search.seconds(replace(spec, thresholds=()), size) for spec in programs}
         else:
             times = {}
         return sorted(programs, key=lambda spec: (spec not in winners, times.get(spec, math.inf)))
@@ -412,6 +414,16 @@ def rounds(count: int) -> list[list[int]]:
         found.append(middles)
         known = sorted((*known, *middles))
     return found
+
+
+def simulated(collective: str, ranks: int, engine: str, *, in_place: bool, skew: float) -> Search:
+    """Returns what simulates programs on as many ranks of this machine, with the rates of the engine's preset.
+
+    The preset was measured on another machine, so the times only say what to time first.
+    """
+    parameters = replace(presets.get(f"cpu-{engine}"), cores=cores())
+    on = Platform(topologies.load("cpu", R=ranks), parameters)
+    return Search(collective, on, ranks, in_place=in_place, skew=skew)
 
 
 def _default(place: Place, goal: Goal) -> Spec:

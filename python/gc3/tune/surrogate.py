@@ -59,9 +59,9 @@ class Features:
         divided = np.log2(np.maximum(np.array(parts, float), 1.0))
         return cls(np.array(shape), np.array(protocol), np.array(fifos), np.log2(np.array(instances, float)), divided)
 
-    def at_least(self, index: int) -> Array:
+    def at_least(self, index: int, *, any_protocol: bool = False) -> Array:
         """Returns which programs are of the same shape and protocol, with as many or more instances and parts."""
-        alike = (self.shape == self.shape[index]) & (self.protocol == self.protocol[index])
+        alike = (self.shape == self.shape[index]) & (any_protocol | (self.protocol == self.protocol[index]))
         more = (self.divided >= self.divided[index]).all(axis=1)
         return alike & more & (self.instances >= self.instances[index])
 
@@ -69,7 +69,7 @@ class Features:
         """Returns how much a program's time says about those of others."""
         same = self.protocol[others] == self.protocol[index]
         instances = np.abs(self.instances[others] - self.instances[index]) / _INSTANCES
-        divided = np.abs(self.divided[others] - self.divided[index]).sum(axis=1) / _DIVIDED
+        divided = np.linalg.norm(self.divided[others] - self.divided[index], axis=1) / _DIVIDED
         near = _matern(np.hypot(instances, divided))
         fifos = 1 - _FIFOS * (self.fifos[others] != self.fifos[index])
         shape = _SHAPE * _mixed(_SHARED[0], near) + _BOTH * _mixed(_SHARED[1], near) * same * fifos
