@@ -38,10 +38,22 @@ def test_a_program_is_timed_and_run_again() -> None:
         assert result.tolist() == list(range(1, 11))
 
 
+def test_averages_and_factors() -> None:
+    program = gc3.compile(algorithms.load("allpairs_allreduce"), R=3, memory="direct")
+    inputs = [np.full(7, r + 1, np.float64) for r in range(3)]
+    for result in program.run(inputs, op="avg"):
+        assert result is not None
+        assert result.tolist() == [2.0] * 7
+    for result in program.run(inputs, op=gc3.PreMulSum([1, 10, 100])):
+        assert result is not None
+        assert result.tolist() == [321.0] * 7
+    assert [x[0] for x in inputs] == [1, 2, 3]
+
+
 def test_what_it_refuses() -> None:
     program = gc3.compile(algorithms.load("ring_allreduce"), R=2, memory="direct")
-    inputs = [np.ones(4, np.int32)] * 2
-    with pytest.raises(gc3.UserError, match="avg, which this engine of one-sided programs does not have"):
-        program.run(inputs, op="avg")
+    inputs = [np.ones(4, np.float32)] * 2
+    with pytest.raises(gc3.UserError, match="bxor of float32"):
+        program.run(inputs, op="bxor")
     with pytest.raises(gc3.UserError, match="timeout of -1 s"):
         program.run(inputs, timeout=-1)

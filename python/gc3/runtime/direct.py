@@ -101,7 +101,7 @@ class DirectProgram:
     ) -> list[Array | None]:
         """Runs the program on this machine's CPU, with ranks as threads; see `gc3.Program.run`.
 
-        It is proven before its first run. Not all operations are possible: no ``avg`` and no ``premulsum``.
+        It is proven before its first run.
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         self._engine(EngineOptions(workers=workers, timeout=timeout)).run(*bound.call(op))

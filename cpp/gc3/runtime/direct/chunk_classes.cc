@@ -62,7 +62,7 @@ Result<bool> moves_between_classes(const Decoded& program) {
   std::vector<interp::Counter> counters(Counters::bytes(p) / sizeof(interp::Counter));
   Machine machine(program, Counters(counters.data(), p), 0, p.collective.ranks());
   ClassMover mover(program);
-  machine.begin(1, mover, {});
+  machine.begin(1, mover, {}, {});
   while (!machine.finished()) {
     if (machine.sweep([] {})) continue;
     Diagnostic stuck(ErrorCode::RuntimeDeadlock, "");

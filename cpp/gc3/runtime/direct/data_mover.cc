@@ -69,10 +69,11 @@ std::uint8_t* DataMover::address(const Place& place, std::uint32_t k, std::size_
     const std::size_t copies = program_.scratch_chunks[place.rank] * half;
     return rank.scratch + (copies + (place.packet ? 2 * chunk : chunk)) * shape_.stride;
   }
+  std::uint8_t* base = place.buffer == Buffer::output ? rank.output : const_cast<std::uint8_t*>(rank.input);
+  if (shape_.regular) return base + chunk * chunk_elems_ * shape_.elem_bytes;
   const std::uint32_t chunks = program_.program.collective.chunks();
   const std::uint64_t begin = std::min(shape_.count, chunk % chunks * chunk_elems_);
   length = std::min(length, std::min(shape_.count - begin, chunk_elems_) * shape_.elem_bytes);
-  std::uint8_t* base = place.buffer == Buffer::output ? rank.output : const_cast<std::uint8_t*>(rank.input);
   return base + (chunk / chunks * shape_.count + begin) * shape_.elem_bytes;
 }
 

@@ -15,16 +15,11 @@
 namespace gc3::direct {
 
 // The buffers of a rank where this process sees them. In place, input and output overlap by the collective's rule. Of
-// the input only an output is written, or a copy.
+// the input only an output is written, or a copy of it.
 struct RankBuffers {
   const std::uint8_t* input = nullptr;
   std::uint8_t* output = nullptr;
   std::uint8_t* scratch = nullptr;
-  // Where they are those of a copy: the caller's input of so many bytes, and its output.
-  const std::uint8_t* copied = nullptr;
-  std::size_t input_bytes = 0;
-  std::uint8_t* result = nullptr;
-  std::size_t output_bytes = 0;
 };
 
 struct Shape {
@@ -32,6 +27,7 @@ struct Shape {
   std::size_t elem_bytes = 0;
   cpu::Kernel kernel;
   std::size_t stride = 0;  // of chunks in scratch: the same in all calls between which scratch is kept
+  bool regular = false;    // all chunks have the full length, in padded blocks too
   bool streams = false;    // inputs and outputs are so large that stores to them should bypass the caches
 
   // The least stride of scratch for such blocks.
@@ -45,14 +41,6 @@ class DataMover final : public Mover {
 
   Moved move(const Step& step, std::uint64_t call, Position& at) override;
   void settle() override { cpu::CpuBlock::settle(); }
-  void begin(std::uint32_t rank) override {
-    const RankBuffers& b = buffers_[rank];
-    if (b.copied != nullptr) cpu::CpuBlock::copy(const_cast<std::uint8_t*>(b.input), b.copied, b.input_bytes);
-  }
-  void end(std::uint32_t rank) override {
-    const RankBuffers& b = buffers_[rank];
-    if (b.copied != nullptr) cpu::CpuBlock::copy(b.result, b.output, b.output_bytes);
-  }
 
  private:
   static constexpr std::size_t kPiece = 1920;  // bytes of packets at a time: whole lines, and whole elements

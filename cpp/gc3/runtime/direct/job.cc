@@ -9,10 +9,8 @@
 #include <utility>
 
 #include "gc3/base/errors/common.h"
-#include "gc3/base/errors/model.h"
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/core/sharing/cores.h"
-#include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/direct/chunk_classes.h"
 #include "gc3/runtime/interp/checked_bytes.h"
@@ -26,27 +24,31 @@ std::string seconds_in_words(double seconds) {
   return text.str();
 }
 
+interp::Plan plan_of(const Decoded& program) {
+  interp::Plan plan;
+  plan.collective = program.program.collective;
+  for (std::uint32_t r = 0; r < plan.collective.ranks(); ++r) {
+    const model::Place input = plan.collective.canonical(r, {Buffer::input, 0});
+    const model::Place output = plan.collective.canonical(r, {Buffer::output, 0});
+    interp::PlanRank rank;
+    rank.input_blocks = plan.collective.input_blocks(r);
+    rank.output_blocks = plan.collective.output_blocks(r);
+    rank.input_aliased = input.buffer != Buffer::input;
+    rank.output_aliased = output.buffer != Buffer::output;
+    rank.alias_block = (rank.input_aliased ? input.index : output.index) / plan.collective.chunks();
+    rank.copies_input = program.copies_input[r];
+    plan.ranks.push_back(rank);
+  }
+  return plan;
+}
+
 }  // namespace
 
 Job::Job(Decoded decoded, const JobOptions& options)
     : decoded_(std::move(decoded)),
       timeout_s_(options.timeout_s),
-      scratch_(decoded_.scratch_chunks.size()),
-      copies_(scratch_.size()) {
-  const model::Collective& collective = decoded_.program.collective;
-  plan_.collective = collective;
-  for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
-    const model::Place input = collective.canonical(r, {Buffer::input, 0});
-    const model::Place output = collective.canonical(r, {Buffer::output, 0});
-    interp::PlanRank rank;
-    rank.input_blocks = collective.input_blocks(r);
-    rank.output_blocks = collective.output_blocks(r);
-    rank.input_aliased = input.buffer != Buffer::input;
-    rank.output_aliased = output.buffer != Buffer::output;
-    rank.alias_block = (rank.input_aliased ? input.index : output.index) / collective.chunks();
-    plan_.ranks.push_back(rank);
-  }
-}
+      plan_(plan_of(decoded_)),
+      memory_(plan_, 0, static_cast<std::uint32_t>(plan_.ranks.size())) {}
 
 Result<std::unique_ptr<Job>> Job::create(const Program& program, const JobOptions& options) {
   if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
@@ -55,7 +57,7 @@ Result<std::unique_ptr<Job>> Job::create(const Program& program, const JobOption
   }
   GC3_ASSIGN(Decoded decoded, Decoded::create(program));
   std::unique_ptr<Job> job(new Job(std::move(decoded), options));
-  GC3_ASSIGN(job->between_classes_, moves_between_classes(job->decoded_));
+  GC3_ASSIGN(job->plan_.moves_between_classes, moves_between_classes(job->decoded_));
   GC3_CHECK(job->start(options));
   return job;
 }
@@ -77,56 +79,30 @@ Status Job::start(const JobOptions& options) {
   return {};
 }
 
-Status Job::check(const interp::Call& call) const {
-  GC3_CHECK(check_call(plan_, call));
-  if (call.op == model::ReduceOp::avg || call.op == model::ReduceOp::premulsum) {
-    return Diagnostic(ErrorCode::BadReduceOp,
-                      std::string(model::name_of(call.op)) + ", which this engine of one-sided programs does not have");
-  }
-  const std::uint32_t chunks = program().collective.chunks();
-  if (between_classes_ && call.count % chunks != 0) {
-    return Diagnostic(ErrorCode::BadBuffer,
-                      "blocks of " + std::to_string(call.count) + " elements; the program moves data between chunks " +
-                          "of different length, so it serves multiples of " + std::to_string(chunks) + " elements");
-  }
-  return {};
-}
-
 Status Job::bind(const interp::Call& call, Shape& shape) {
+  const auto type = static_cast<std::size_t>(call.type);
   const std::uint32_t chunks = program().collective.chunks();
   shape.count = call.count;
   shape.elem_bytes = model::size_of(call.type);
-  shape.kernel = cpu::best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
-  const std::size_t stride = Shape::least_stride(call.count, chunks, shape.elem_bytes);
-  const bool grows = stride > stride_;
-  if (grows) stride_ = 0;  // until all have grown
-  memory_.resize(scratch_.size());
-  for (std::uint32_t r = 0; r < scratch_.size(); ++r) {
-    if (grows) {
-      const std::string purpose = "the scratch of rank " + std::to_string(r);
-      const std::uint64_t copies = std::uint64_t{decoded_.scratch_chunks[r]} * program().halves;
-      GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(stride, copies, purpose));
-      scratch_[r] = cpu::Arena();
-      GC3_ASSIGN(scratch_[r], cpu::Arena::create(bytes, purpose));
-    }
-    memory_[r] = {.input = static_cast<const std::uint8_t*>(call.inputs[r]),
-                  .output = static_cast<std::uint8_t*>(call.outputs[r]),
-                  .scratch = scratch_[r].data()};
-    const interp::PlanRank& has = plan_.ranks[r];
-    const std::size_t block = call.count * shape.elem_bytes;
-    shape.streams |= block * std::max(has.input_blocks, has.output_blocks) >= cpu::kStreamed;
-    if (!decoded_.copies_input[r]) continue;
-    RankBuffers& b = memory_[r];
-    b.copied = b.input;
-    b.result = b.output;
-    b.input_bytes = block * has.input_blocks;
-    b.output_bytes = block * has.output_blocks;
-    GC3_CHECK(cpu::grow(copies_[r], b.input_bytes, "a copy of the input of rank " + std::to_string(r)));
-    b.input = copies_[r].data();
-    b.output = copies_[r].data() + block * has.alias_block;
-  }
-  if (grows) stride_ = stride;
+  shape.kernel = cpu::best_kernels().reduce[type][static_cast<std::size_t>(call.op)];
+  shape.regular = plan_.regular(call.count);
+  interp::Run run;
+  run.chunk_elems = (call.count + chunks - 1) / chunks;
+  run.regular = shape.regular ? 1 : 0;
+  GC3_CHECK(memory_.bind(call, run));
+  if (call.op == model::ReduceOp::avg && !average_) average_.emplace(plan_);
+  stride_ = std::max(stride_, Shape::least_stride(call.count, chunks, shape.elem_bytes));
   shape.stride = stride_;
+  buffers_.resize(plan_.ranks.size());
+  for (std::uint32_t r = 0; r < buffers_.size(); ++r) {
+    const std::uint64_t copies = std::uint64_t{decoded_.scratch_chunks[r]} * program().halves;
+    GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(stride_, copies, "the scratch of a rank"));
+    GC3_ASSIGN(std::uint8_t* const scratch, memory_.scratch(r, bytes));  // zeros where it has grown
+    if (spoiled_ && bytes != 0) std::memset(scratch, 0, bytes);
+    const interp::Region* regions = memory_.regions(r);
+    buffers_[r] = {regions[0].base, regions[1].base, scratch};
+    shape.streams |= (regions[0].streams | regions[1].streams) != 0;
+  }
   return {};
 }
 
@@ -141,7 +117,7 @@ Status Job::run(const interp::Call& call, const interp::Interrupted& interrupted
   return run_calls(call, 1, {}, interrupted);
 }
 
-Status Job::run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Ended& ended,
+Status Job::run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Note& ended,
                       const interp::Interrupted& interrupted) {
   GC3_CHECK(execute(call, 1, calls, interrupted, ended));
   return {};
@@ -158,20 +134,16 @@ Result<std::vector<double>> Job::times(const interp::Call& call, std::uint32_t w
 }
 
 Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint32_t rounds, std::uint32_t calls,
-                                             const interp::Interrupted& interrupted, const Machine::Ended& ended) {
+                                             const interp::Interrupted& interrupted, const Machine::Note& ended) {
   if (!usable()) {
     return Diagnostic(ErrorCode::BadOption,
                       "the engine was made before this process was forked; make one in this process");
   }
   const std::lock_guard lock(mutex_);
-  GC3_CHECK(check(call));
-  if (!counting_) {  // after a run that was given up nothing fits the counters
-    std::memset(counters_.data(), 0, counters_.size());
-    stride_ = 0;
-  }
-  counting_ = false;
+  GC3_CHECK(check_call(plan_, call));
   Shape shape;
   GC3_CHECK(bind(call, shape));
+  if (std::exchange(spoiled_, true)) std::memset(counters_.data(), 0, counters_.size());
   abort_asked_.store(false, std::memory_order_relaxed);
   stop_.store(false, std::memory_order_relaxed);
   why_.store(Why::nothing, std::memory_order_relaxed);
@@ -190,19 +162,27 @@ Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint
       stop(Why::timeout);
     }
   };
+  const Machine::Note begins = [&](std::uint32_t rank, std::uint32_t) { memory_.copy_in(rank); };
+  const Machine::Note ends = [&](std::uint32_t rank, std::uint32_t number) {
+    memory_.copy_out(rank);
+    if (call.op == model::ReduceOp::avg) {
+      average_->apply(rank, call, cpu::best_kernels().divide[static_cast<std::size_t>(call.type)]);
+    }
+    if (ended) ended(rank, number);
+  };
   const auto body = [&](std::uint32_t w) {
-    DataMover mover(decoded_, shape, memory_);
+    DataMover mover(decoded_, shape, buffers_);
     for (Times& t : by_worker[w]) {
       barrier_->arrive_and_wait(stop_);
       t.start = cpu::steady_now();
-      const bool done = work(*workers_[w], mover, calls, ended);
+      const bool done = work(*workers_[w], mover, calls, begins, ends);
       t.stop = cpu::steady_now();
       if (!done) return;
     }
   };
   pool_->run(body, std::min(0.05, timeout_s_ / 4), watch);
   if (why_.load(std::memory_order_relaxed) != Why::nothing) return explain();
-  counting_ = true;
+  spoiled_ = false;
   for (std::size_t k = 0; k < rounds; ++k) {
     for (const std::vector<Times>& other : by_worker) {
       by_worker[0][k].start = std::min(by_worker[0][k].start, other[k].start);
@@ -212,13 +192,14 @@ Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint
   return std::move(by_worker[0]);
 }
 
-bool Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended) {
+bool Job::work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Note& begins,
+               const Machine::Note& ended) {
   const bool alone = workers_.size() == 1;
   const std::function<void()> progress = [&] {
     worker.progress.store(worker.progress.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (!alone) doorbell_.ring();
   };
-  worker.machine.begin(calls, mover, ended);
+  worker.machine.begin(calls, mover, begins, ended);
   cpu::Backoff backoff(spins_);
   while (!worker.machine.finished()) {
     if (stop_.load(std::memory_order_relaxed)) return false;

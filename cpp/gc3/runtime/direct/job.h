@@ -6,11 +6,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/cpu/arena.h"
+#include "gc3/runtime/cpu/average.h"
 #include "gc3/runtime/cpu/idle.h"
+#include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/start_barrier.h"
 #include "gc3/runtime/cpu/worker_pool.h"
 #include "gc3/runtime/direct/data_mover.h"
@@ -35,7 +38,7 @@ class Job final : public interp::Engine<interp::Call> {
   Status run(const interp::Call& call, const interp::Interrupted& interrupted = {}) override;
   // Runs `calls` calls one after the other on the same buffers; a rank waits for no other one between two of them.
   // `ended`: called by the worker of a rank after each of its calls.
-  Status run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Ended& ended = {},
+  Status run_calls(const interp::Call& call, std::uint32_t calls, const Machine::Note& ended = {},
                    const interp::Interrupted& interrupted = {});
   void abort() override { abort_asked_.store(true, std::memory_order_relaxed); }
 
@@ -60,29 +63,28 @@ class Job final : public interp::Engine<interp::Call> {
 
   Job(Decoded decoded, const JobOptions& options);
   Status start(const JobOptions& options);
-  Status check(const interp::Call& call) const;
   Status bind(const interp::Call& call, Shape& shape);
   // From the first worker's start to the last one's end.
   Result<std::vector<double>> times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const interp::Interrupted& interrupted) override;
   // Runs `calls` calls so often; all workers begin each round together. Returns when each round began and ended.
   Result<std::vector<Times>> execute(const interp::Call& call, std::uint32_t rounds, std::uint32_t calls,
-                                     const interp::Interrupted& interrupted, const Machine::Ended& ended);
+                                     const interp::Interrupted& interrupted, const Machine::Note& ended);
   // False: the run was given up.
-  bool work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Ended& ended);
+  bool work(Worker& worker, DataMover& mover, std::uint32_t calls, const Machine::Note& begins,
+            const Machine::Note& ended);
   void stop(Why why);
   Diagnostic explain() const;
 
   Decoded decoded_;
   double timeout_s_;
-  bool between_classes_ = false;  // see chunk_classes.h
   interp::Plan plan_;
   cpu::Arena counters_;
-  bool counting_ = false;  // the counters are those of complete calls
-  std::vector<cpu::Arena> scratch_;
-  std::vector<cpu::Arena> copies_;  // of inputs
-  std::size_t stride_ = 0;
-  std::vector<RankBuffers> memory_;
+  bool spoiled_ = false;  // a run was given up: nothing fits the counters
+  cpu::RankMemory memory_;
+  std::size_t stride_ = 0;  // of scratch
+  std::vector<RankBuffers> buffers_;
+  std::optional<cpu::Average> average_;  // made by the first call with avg
 
   std::mutex mutex_;  // held by the running call
   std::atomic<bool> abort_asked_{false};

@@ -22,8 +22,9 @@ Machine::Machine(const Decoded& program, Counters counters, std::uint32_t first,
   }
 }
 
-void Machine::begin(std::uint32_t calls, Mover& mover, const Ended& ended) {
+void Machine::begin(std::uint32_t calls, Mover& mover, const Note& begins, const Note& ended) {
   mover_ = &mover;
+  begins_ = begins;
   ended_ = ended;
   calls_ = calls;
   live_ = calls == 0 ? 0 : static_cast<std::uint32_t>(ranks_.size());
@@ -35,8 +36,8 @@ void Machine::begin(std::uint32_t calls, Mover& mover, const Ended& ended) {
 }
 
 void Machine::start(Rank& rank, std::uint32_t number) {
+  if (begins_) begins_(number, rank.call);
   ++counters_.calls(number);
-  mover_->begin(number);
   rank.live = 0;
   for (std::uint32_t t = 0; t < rank.tasks.size(); ++t) {
     rank.tasks[t] = {program_.ranks[number].first_tb + t, 0, 0, 0, {}};
@@ -50,7 +51,6 @@ bool Machine::end(Rank& rank, std::uint32_t number) {
     return false;
   }
   mover_->settle();
-  mover_->end(number);
   if (ended_) ended_(number, rank.call);
   if (++rank.call != calls_) {
     start(rank, number);

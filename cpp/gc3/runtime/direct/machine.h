@@ -26,9 +26,6 @@ class Mover {
   virtual Moved move(const Step& step, std::uint64_t call, Position& at) = 0;
   // Makes visible what has been moved, before a signal.
   virtual void settle() {}
-  // Before the first step of a call of the rank, and after the last.
-  virtual void begin(std::uint32_t) {}
-  virtual void end(std::uint32_t) {}
 
  protected:
   ~Mover() = default;
@@ -39,9 +36,10 @@ class Machine {
   // The ranks [first, last).
   Machine(const Decoded& program, Counters counters, std::uint32_t first, std::uint32_t last);
 
-  // Begins with `calls` calls of each rank. `ended`: a rank has ended a call, the first being number 0.
-  using Ended = std::function<void(std::uint32_t rank, std::uint32_t call)>;
-  void begin(std::uint32_t calls, Mover& mover, const Ended& ended);
+  // Begins with `calls` calls of each rank. The functions, if there are any: a rank begins a call, and has ended it;
+  // the first is number 0.
+  using Note = std::function<void(std::uint32_t rank, std::uint32_t call)>;
+  void begin(std::uint32_t calls, Mover& mover, const Note& begins, const Note& ended);
   bool finished() const { return live_ == 0; }
   // Advances each threadblock; where none can advance, asynchronous moves. `progress` is called after each that
   // advanced. False: none did.
@@ -85,7 +83,8 @@ class Machine {
   std::vector<Rank> ranks_;
   std::vector<std::deque<Posted>> posted_;  // by channel
   Mover* mover_ = nullptr;
-  Ended ended_;
+  Note begins_;
+  Note ended_;
   std::uint32_t calls_ = 0;
   std::uint32_t live_ = 0;  // ranks
 };
