@@ -1,7 +1,6 @@
 #include "gc3/compiler/direct/signals.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 
@@ -21,7 +20,7 @@ class SignalPlacer {
     for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
       for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) rank_of_[program.ranks[r].first_tb + t] = r;
     }
-    known_.assign(tbs_, Clock(tbs_));
+    known_.resize(tbs_);
     history_.resize(tbs_);
     unsynced_.assign(tbs_, 0);
     out_.moves.resize(tbs_);
@@ -51,10 +50,11 @@ class SignalPlacer {
   // What a threadblock knows of another: after so many of its moves; 0: that it has begun; kUnknown: nothing.
   static constexpr std::int32_t kUnknown = -1;
   struct Knowledge {
+    std::uint32_t of;  // threadblock
     std::int32_t done = kUnknown;
     std::int32_t visible = kUnknown;
   };
-  using Clock = std::vector<Knowledge>;
+  using Clock = std::vector<Knowledge>;  // ascending
   struct Position {
     std::uint32_t tb = kNone;
     std::uint32_t after = 0;  // so many moves
@@ -139,13 +139,35 @@ class SignalPlacer {
   }
 
   bool knows(std::uint32_t tb, Position of, bool visible) const {
-    const Knowledge& k = known_[tb][of.tb];
-    return (visible ? k.visible : k.done) >= static_cast<std::int32_t>(of.after);
+    const auto at = std::ranges::lower_bound(known_[tb], of.tb, {}, &Knowledge::of);
+    if (at == known_[tb].end() || at->of != of.tb) return false;
+    return (visible ? at->visible : at->done) >= static_cast<std::int32_t>(of.after);
   }
   bool has_begun(std::uint32_t tb, std::uint32_t rank) const {
     const ir::RankProgram& there = program_.ranks[rank];
-    return std::ranges::any_of(std::span(known_[tb]).subspan(there.first_tb, there.tb_count),
-                               [](const Knowledge& k) { return k.done != kUnknown; });
+    const auto at = std::ranges::lower_bound(known_[tb], there.first_tb, {}, &Knowledge::of);
+    return at != known_[tb].end() && at->of < there.first_tb + there.tb_count;
+  }
+
+  // What is known after being told, which is as much as is visible to the teller where it is a strong signal.
+  static Clock merged(const Clock& mine, const Clock& told, bool relaxed) {
+    Clock all;
+    all.reserve(mine.size() + told.size());
+    auto a = mine.begin();
+    auto b = told.begin();
+    while (a != mine.end() || b != told.end()) {
+      const bool takes_mine = b == told.end() || (a != mine.end() && a->of <= b->of);
+      const bool takes_told = a == mine.end() || (b != told.end() && b->of <= a->of);
+      Knowledge k = takes_mine ? *a : Knowledge{b->of};
+      if (takes_told) {
+        k.done = std::max(k.done, b->done);
+        if (!relaxed) k.visible = std::max(k.visible, b->visible);
+        ++b;
+      }
+      if (takes_mine) ++a;
+      all.push_back(k);
+    }
+    return all;
   }
 
   // Whether an edge was added; otherwise an earlier one has been made stronger.
@@ -164,14 +186,9 @@ class SignalPlacer {
       last = out_.edges.size();
       out_.edges.push_back({of.tb, of.after, tb, before, relaxed});
     }
-    const Clock& told = history_[of.tb][of.after];
-    Clock& mine = known_[tb];
-    for (std::uint32_t t = 0; t < tbs_; ++t) {
-      mine[t].done = std::max(mine[t].done, told[t].done);
-      if (!relaxed) mine[t].visible = std::max(mine[t].visible, told[t].visible);
-    }
-    mine[of.tb].done = std::max(mine[of.tb].done, static_cast<std::int32_t>(of.after));
-    if (!relaxed) mine[of.tb].visible = std::max(mine[of.tb].visible, static_cast<std::int32_t>(of.after));
+    const auto after = static_cast<std::int32_t>(of.after);
+    known_[tb] = merged(known_[tb], history_[of.tb][of.after], relaxed);
+    known_[tb] = merged(known_[tb], {{of.tb, after, after}}, relaxed);
     return added;
   }
 
