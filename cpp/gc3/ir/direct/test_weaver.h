@@ -1,9 +1,10 @@
 // Executes direct programs in small steps under random schedules and a weak memory, to judge the prover, with which it
 // shares no code. For small programs.
 //
-// Every chunk has two halves; for each step other threads of the threadblock may handle them, or tell a proxy. A step
-// of several objects has a thread for each. An access is of one half of one chunk. Several calls follow each other on
-// each rank; between two of them the user reads the outputs, and stores new inputs and other data into the outputs.
+// Every chunk has two halves; for each step other threads of the threadblock may handle them. A step of several objects
+// has a thread for each; the first thread tells proxies of moves. An access is of one half of one chunk. Several calls
+// follow each other on each rank; between two of them the user reads the outputs, and stores new inputs and other data
+// into the outputs.
 //
 // Wrong are what is wrong in memory, a wrong result, changed input, and threadblocks that wait forever.
 #pragma once
@@ -166,11 +167,6 @@ class DirectWeaver final : WeakMemory {
       if (threads_[k].rank == r) join(now_[t], now_[k]);
     }
     const std::uint64_t call = begun(r);
-    const auto output_begins = c.canonical(r, {Buffer::output, 0});
-    const auto is_output = [&](const Place& at) {
-      return at.buffer == output_begins.buffer && at.half / 2 >= output_begins.index &&
-             at.half / 2 < std::uint64_t{output_begins.index} + c.output_chunks(r);
-    };
     if (call != 0) {
       for (std::uint32_t chunk = 0; chunk < c.output_chunks(r); ++chunk) {
         const auto terms = c.expected_terms(r, chunk);
@@ -191,7 +187,9 @@ class DirectWeaver final : WeakMemory {
     for (std::uint32_t chunk = 0; chunk < c.input_chunks(r); ++chunk) {
       for (std::uint32_t half = 0; half < 2; ++half) {
         const Place at = place(r, Buffer::input, chunk, half, 0);
-        if (call != 0 && !is_output(at) && load(t, at) != input(r, chunk, half, call - 1)) {
+        // In place a program may add up there; engines then work on a copy.
+        const bool kept = !c.writable(r, {at.buffer, static_cast<std::uint32_t>(at.half / 2)});
+        if (call != 0 && kept && load(t, at) != input(r, chunk, half, call - 1)) {
           fail("input[" + std::to_string(chunk) + "] of rank " + std::to_string(r) + " was changed");
         }
         store(t, at, input(r, chunk, half, call));
@@ -212,7 +210,6 @@ class DirectWeaver final : WeakMemory {
     for (std::uint32_t k = 0; k < users_; ++k) {
       if (threads_[k].rank != r) continue;
       threads_[k].step = threads_[k].at = 0;
-      std::erase_if(told_, [&](const auto& told) { return told.first.first == threads_[k].tb; });
       join(now_[k], now_[t]);
       if (p_.threadblocks[threads_[k].tb].step_count != 0) ++live_[r];
     }
@@ -260,8 +257,8 @@ class DirectWeaver final : WeakMemory {
     const std::uint64_t call = begun(thread.rank) - 1;
     const std::uint32_t width = blocks_[thread.tb].width;
     if (s.channel != kNone) {
-      if (mix64(seed_ + thread.tb * 1000U + thread.step) % width != thread.index) return Did::all;
-      return post(t, s.channel, s, false) ? Did::all : Did::waits;
+      if (thread.index == 0) post(t, s.channel, s, false);
+      return Did::all;
     }
     const auto mine = [&](std::uint32_t half) {
       return mix64(seed_ ^ mix64((thread.tb * 1000U + thread.step) * 2U + half) ^ call) % width == thread.index;
@@ -301,25 +298,9 @@ class DirectWeaver final : WeakMemory {
     return Did::all;
   }
 
-  // A proxy gets what a threadblock tells it in the order of the steps. False: an earlier one is not told yet.
-  bool in_turn(std::uint32_t t, std::uint32_t channel) {
-    const Thread& thread = threads_[t];
-    std::uint64_t earlier = 0;
-    for (std::uint32_t k = 0; k < thread.step; ++k) {
-      const Step& s = p_.steps[p_.threadblocks[thread.tb].first_step + k];
-      const auto objects = p_.objects_of(s);
-      earlier += s.op == Op::move     ? s.channel == channel
-                 : s.op == Op::signal ? std::ranges::count(objects, channel)
-                                      : 0;
-    }
-    return told_[{thread.tb, channel}] >= earlier;
-  }
-  bool post(std::uint32_t t, std::uint32_t channel, const Step& s, bool signal) {
-    if (!in_turn(t, channel)) return false;
+  void post(std::uint32_t t, std::uint32_t channel, const Step& s, bool signal) {
     tick(t);
-    ++told_[{threads_[t].tb, channel}];
     channels_[channel].queue.push_back({&s, signal, now_[t]});
-    return true;
   }
   // The proxy has seen what the thread had seen that posted. It executes a move by accesses, too.
   bool proxy(std::uint32_t t) {
@@ -353,7 +334,7 @@ class DirectWeaver final : WeakMemory {
     switch (s.op) {
       case Op::signal:
         if (p_.channels[k].port) {
-          if (!post(t, k, s, true)) return Did::waits;
+          post(t, k, s, true);
         } else {
           tick(t);
           sent(channels_[k], now_[t], s.relaxed);
@@ -376,7 +357,6 @@ class DirectWeaver final : WeakMemory {
         return Did::all;
       case Op::flush: {
         // The moves have read their sources; what they have stored is visible to the receiver alone.
-        if (!in_turn(t, k)) return Did::waits;
         const auto& queue = channels_[k].queue;
         if (std::ranges::any_of(queue, [](const Entry& e) { return !e.signal; })) return Did::waits;
         join(now_[t], now_[proxies_ + k], false);
@@ -429,8 +409,6 @@ class DirectWeaver final : WeakMemory {
   std::vector<std::deque<Clocks>> tokens_;  // of semaphores
   std::vector<Gathering> gatherings_;       // of barriers
   std::map<std::uint32_t, std::uint64_t> turns_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>
-      told_;                         // to a channel's proxy, by a threadblock in this call
   std::vector<std::uint32_t> live_;  // threads, by rank
   bool any_ = false;
   std::vector<std::uint64_t> priority_;
