@@ -44,17 +44,15 @@ def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: py
     first = ranks.run(PROGRAM, 2, cache, ["settle", "true"])
     assert "the best of" in first[0]
     rows = kept.read_learned()
-    # The load may change meanwhile, and then the program of each is kept.
-    keys = {(row.collective, row.ranks, row.size, row.in_place) for row in rows}
-    assert keys == {("allreduce", (2, 2), (16384, 32768), False)}
+    keys = [(row.collective, row.ranks, row.size, row.in_place) for row in rows]
+    assert keys == [("allreduce", (2, 2), (16384, 32768), False)]
     assert rows[0].note.startswith("learned in ")
     shown = CliRunner().invoke(main, ["table", "show", "learned"]).output
     assert str(rows[0].spec) in shown
     assert rows[0].note in shown
     ranks.run(PROGRAM, 2, cache, ["settle", "true"])
     again = kept.read_learned()
-    assert again[0].note.startswith("learned in ")
-    assert len(again) == len({row.spec for row in again})
+    assert [row.note.startswith("learned in ") for row in again] == [True]
     assert ranks.run(PROGRAM, 2, {**cache, "GC3_ADAPT": "0"}, ["settle", "true"]) == ["\n"] * 2
     file = kept.learned_path()
     assert file is not None

@@ -24,8 +24,6 @@ using select::Row;
 constexpr std::size_t kFromLearned = 5;    // with the table's first
 constexpr std::size_t kFromElsewhere = 6;  // programs that are not the table's, if there are so many
 constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kSome = 64;     // calls of a leg whose times are kept, about
-constexpr std::uint32_t kStopped = 15;  // the bit after those of programs: of a leg in which calls were stopped
 
 // Whether no rank can end the collective before the last one has begun it. In the others a rank may run ahead.
 bool all_need_all(model::CollectiveKind kind) {
@@ -134,7 +132,7 @@ void Adaptation::make_arms(Class& of, const select::Selection& table) {
     add(row->recipe);
     known = of.arms.size() - 1;  // 0: it is the program of the table
   }
-  // Others are from other loads, or of other sizes.
+  // Others are of other sizes.
   for (const auto& row : options_.learned.near(of.shape)) add(row->recipe, kFromLearned);
   for (const auto& row : table.near(of.shape)) add(row->recipe, Learner::kMostArms - kFromElsewhere);
   for (const auto& row : options_.candidates.near(of.shape)) add(row->recipe);
@@ -167,8 +165,6 @@ Status Adaptation::next(const Turn& turn, Class& of, const core::Interrupted& in
     (of.leg.timed ? of.left : of.free) = of.leg.calls;
     of.calls += of.leg.calls;
     of.sum = 0;
-    of.some.clear();
-    of.mask = std::bit_ceil(of.leg.calls / kSome + 1) - 1;
   }
   return {};
 }
@@ -181,31 +177,25 @@ void Adaptation::note(Class& of, std::int64_t begin, std::int64_t ns) {
     of.begun[of.left] = static_cast<std::uint32_t>(begin);
     of.took[of.left] = took;
   }
-  if ((of.left & of.mask) == 0) of.some.push_back(took);
 }
 
 // Tells all ranks how long the calls of the leg took, and what this rank has made.
 Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& interrupted, std::int64_t begin) {
   const std::uint64_t mean = of.sum / of.leg.calls;
-  // Nine of ten calls took at most that long, but where one was stopped for long, the mean is above.
-  const auto most = of.some.begin() + static_cast<std::ptrdiff_t>(of.some.size() * 9 / 10);
-  std::ranges::nth_element(of.some, most);
-  const bool stopped = mean * 2 > *most * std::uint64_t{3};
   const std::uint64_t between = of.since == 0 ? mean : static_cast<std::uint64_t>(begin - of.since) / of.calls;
   Group::Payload own{};
   for (std::size_t i = 0; i < of.took.size(); ++i) own[i] = std::uint64_t{of.begun[i]} << 32U | of.took[i];
   own[2] = mean << 32U | std::min<std::uint64_t>(between, kMost);
-  static_assert(Learner::kMostArms < kStopped);
+  static_assert(Learner::kMostArms <= 16);
   {
     const std::lock_guard lock(mutex_);
     own[3] = of.exchange_ns | std::uint64_t{of.own_ready} << 32U | std::uint64_t{of.own_failed} << 48U;
   }
-  if (stopped) own[3] |= std::uint64_t{1} << (32 + kStopped);
   GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(turn, own, interrupted));
   of.calls = 0;
   const std::lock_guard lock(mutex_);
   const bool together = all_need_all(of.shape.kind);
-  Learner::Times times{kMost, kMost, false, kMost, kMost};
+  Learner::Times times{kMost, kMost, kMost, kMost};
   std::vector<std::uint32_t> begun(all.size());
   std::vector<std::uint32_t> took(all.size());
   for (std::size_t i = 0; i < of.took.size(); ++i) {
@@ -221,7 +211,6 @@ Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& in
   for (const Group::Payload& words : all) {
     const std::uint64_t its = words[2] >> 32U;
     sum += its;
-    if (its <= times.mean) times.stopped = (words[3] >> (32 + kStopped) & 1U) != 0;
     times.mean = std::min(times.mean, its);  // as in time_of, of the rank that has waited the least
     times.between = std::min(times.between, words[2] & kMost);
     times.exchange = std::min(times.exchange, words[3] & kMost);
@@ -229,7 +218,7 @@ Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& in
     failed |= static_cast<std::uint32_t>(words[3] >> 48U);
   }
   if (!together) times.mean = sum / all.size();
-  of.ready = ready & ((1U << kStopped) - 1U);
+  of.ready = ready;
   for (std::uint32_t a = 1; a < of.arms.size(); ++a) {
     if (((failed & ~of.failed) >> a & 1U) != 0) of.learner.exclude(a);
   }
@@ -300,9 +289,7 @@ std::string Adaptation::describe(const CallShape& shape, const Row& row) const {
   std::string text = of.arms[learner.best()].recipe->text;
   if (learner.best() == 0) text = "the row's program";
   if (learner.best_ns() != 0) text += ", " + time_text(learner.best_ns()) + " a call";
-  if (learner.crowded()) text += " while others use the cores";
-  if (learner.best() != 0 && learner.time_of(0) != 0 && !learner.crowded())
-    text += " (the row's " + time_text(learner.time_of(0)) + ")";
+  if (learner.best() != 0 && learner.time_of(0) != 0) text += " (the row's " + time_text(learner.time_of(0)) + ")";
   text += learner.settled() ? ", the best of " : ", so far, of ";
   text += std::to_string(of.arms.size() - static_cast<std::size_t>(std::popcount(of.failed))) + " programs";
   if (options_.mode == AdaptMode::exact) text += " that add in the row's order";
@@ -317,11 +304,8 @@ std::vector<Adaptation::Learned> Adaptation::learned() const {
   for (const auto& [key, of] : classes_) {
     const Learner& learner = of->learner;
     if (of->v || !learner.settled() || learner.best_ns() == 0) continue;
-    for (const std::uint32_t arm : learner.lessons()) {
-      const bool now = arm == learner.best();
-      const std::uint64_t table_ns = now && !learner.crowded() ? learner.time_of(0) : 0;
-      found.push_back({of->shape, of->arms[arm].recipe->text, now ? learner.best_ns() : 0, table_ns, learner.calls()});
-    }
+    const std::uint32_t best = learner.best();
+    found.push_back({of->shape, of->arms[best].recipe->text, learner.best_ns(), learner.time_of(0), learner.calls()});
   }
   return found;
 }

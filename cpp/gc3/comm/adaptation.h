@@ -63,13 +63,10 @@ class Adaptation {
     select::Learner::Leg leg = {};
     std::uint64_t calls = 0;  // since `since`
     std::int64_t since = 0;   // the end of the last exchange
-    // Of the timed leg: the last bits of the clock when the last calls began, and their ns; the ns of all of them, and
-    // of some, evenly chosen.
+    // Of the timed leg: the last bits of the clock when the last calls began, and their ns; the ns of all of them.
     std::array<std::uint32_t, 2> begun{};
     std::array<std::uint32_t, 2> took{};
     std::uint64_t sum = 0;
-    std::vector<std::uint32_t> some;
-    std::uint32_t mask = 0;         // 0: of all
     std::uint32_t exchange_ns = 0;  // of this rank's last exchange, and what was concluded from it
 
     select::CallShape shape;
@@ -116,12 +113,11 @@ class Adaptation {
   struct Learned {
     select::CallShape shape;     // of one of the calls
     std::string program;         // the text of its recipe
-    std::uint64_t ns = 0;        // of a call; 0: it was learned under another load
+    std::uint64_t ns = 0;        // of a call
     std::uint64_t table_ns = 0;  // of a call with the program of the table; 0: not known
     std::uint64_t calls = 0;
   };
-  // Of the classes of calls of equal blocks whose program is known, the best programs: that of the present load, and
-  // then those of others.
+  // Of the classes of calls of equal blocks whose program is known, the best programs.
   std::vector<Learned> learned() const;
   // Waits for the thread.
   void close();

@@ -67,8 +67,7 @@ class Learning:
             power = size.bit_length()
             sizes = (1 << (power - 1) if power else 0, 1 << power)
             than = f", the table's {table_ns / 1e3:.4g} us" if table_ns and table_ns != ns else ""
-            took = f": {ns / 1e3:.4g} us{than}" if ns else ", of another load"
-            note = f"learned in {calls} calls{took}"
+            note = f"learned in {calls} calls: {ns / 1e3:.4g} us{than}"
             at = root if collectives.get(collective).rooted else None
             yield Row(collective, (joined.size, joined.size), sizes, in_place, spec, note, "", at)
 

@@ -5,17 +5,16 @@
 // there is nothing else to agree on. So there are only integers here, and no time of day.
 //
 // Calls come in legs: so many calls of one program. After a timed leg the ranks exchange its times before the next
-// call. The others are free of cost. At first and after a change of load the programs race: in each round every
-// program that is left has a short timed leg, and those that are much slower than the best are out. Later the best one
-// is looked at from time to time.
-//
-// A race is soon over, but the times of one program vary by more from one moment to another than programs differ. So
-// those that were near the best challenge it afterwards, one after the other, in duels: legs in turn with the program
-// in force, which stays until another one has won. Pairs of legs come at growing intervals.
+// call. The others are free of cost. There is one rule. In a round the program in force and every one that may be
+// faster have a timed leg each, and each is compared with the program in force in the same round, since one moment
+// differs from another by more than programs do. What counts is the average of all rounds; a program that is slower by
+// kOut is out, and one that is faster by a few per cent is in force from then on. The first rounds follow each other,
+// and their legs double; later ones come at growing intervals. If the program in force takes another time than before,
+// all of this begins again.
 //
 // Where other threads want the same cores, a rank is stopped for milliseconds in the midst of a call. Few calls are
-// hit, but these take most of the time, and a short leg does not show it. So a crowd is another state, in which there
-// are no races, and all programs have duels.
+// hit, but these may take most of the time, and a short leg seldom shows it. So the time of a call is the usual one and
+// its part of the stops, as a long average that begins with that of the program in force.
 #pragma once
 
 #include <array>
@@ -46,7 +45,6 @@ class Learner {
   struct Times {
     std::uint64_t usual = 0;     // of a call that was not stopped
     std::uint64_t mean = 0;      // of a call, of all calls of the leg
-    bool stopped = false;        // a few of them took a third of the time or more
     std::uint64_t between = 0;   // from a call's beginning to that of the next, since the timed leg before
     std::uint64_t exchange = 0;  // of the times of the leg before
   };
@@ -62,14 +60,11 @@ class Learner {
   void exclude(std::uint32_t arm);
 
   std::uint32_t best() const { return best_; }
-  std::uint64_t best_ns() const { return best_ns_; }
-  // Of a program under the present load, or the last one without a crowd; 0: not known.
-  std::uint64_t time_of(std::uint32_t arm) const { return arms_[arm].time(); }
-  // Whether the race under the present load is over; there may be duels.
-  bool settled() const { return settled_; }
-  bool crowded() const { return crowded_; }
-  // The best programs of all loads that are remembered, that of the present one first.
-  std::vector<std::uint32_t> lessons() const;
+  std::uint64_t best_ns() const { return time_of(best_); }
+  // Of a program under the present load; 0: not known.
+  std::uint64_t time_of(std::uint32_t arm) const;
+  // Whether the first rounds under the present load are over.
+  bool settled() const { return left() < 2 || round_ >= kRounds; }
   std::uint64_t calls() const { return calls_; }
   // How often another load was noticed.
   std::uint32_t changes() const { return changes_; }
@@ -78,80 +73,53 @@ class Learner {
   std::uint64_t total_ns() const { return total_; }
 
  private:
-  // A program is out of the race if it is so many per cent slower than the best after each round.
-  static constexpr std::array<std::uint64_t, 5> kOut = {60, 30, 15, 8, 4};
+  static constexpr std::uint32_t kRounds = 5;  // that follow each other
+  // A program is out if it is so many per cent slower than the one in force, by the number of its rounds.
+  static constexpr std::array<std::uint64_t, 3> kOut = {100, 60, 30};
 
   struct Arm {
     bool excluded = false;
-    bool out = false;  // of the race
-    std::uint32_t looks = 0;
-    std::array<std::uint64_t, kOut.size()> seen = {};  // in ascending order
-    void add(std::uint64_t ns);
-    // The median, the lower one of two: a look may have met a stop. 0: none.
-    std::uint64_t time() const { return looks == 0 ? 0 : seen[(looks - 1) / 2]; }
-  };
-  // What was found under a load that is over.
-  struct Load {
-    std::vector<Arm> arms;
-    std::uint32_t best = 0;
-  };
-  // Of the program in force with the first of `rivals_`. Times are those of all calls, with those that were stopped.
-  struct Duel {
-    std::uint32_t calls = 0;  // of a leg
-    std::uint32_t pairs = 0;
-    std::int32_t points = 0;  // of the rival
-    std::uint64_t own = 0;    // ns of all legs
-    std::uint64_t others = 0;
+    bool out = false;
+    std::uint32_t rounds = 0;  // that it was in
+    std::uint32_t last = 0;    // of them
+    std::uint64_t ratio = 0;   // of its usual time to that of the program in force, in kOne
+    std::uint64_t calls = 0;   // of its legs
+    std::uint64_t stop = 0;    // ns of them in which the rank was stopped
+    std::uint64_t took = 0;    // ns of all of them, of so many calls of the program in force, and what is beyond
+    std::uint64_t instead = 0;
     std::uint64_t cost = 0;
-    bool peeked = false;
   };
 
+  bool races(std::uint32_t arm) const { return !arms_[arm].excluded && !arms_[arm].out; }
+  std::size_t left() const;
   bool may_spend(std::uint64_t ns) const;
   std::uint32_t period() const;
   std::uint32_t timed_calls() const;
-  std::uint64_t promise(std::uint32_t arm) const;
+  std::uint32_t leg_calls(std::uint32_t rounds) const;
+  std::uint64_t stops_calls() const;
   Leg leg(std::uint32_t arm, std::uint32_t calls, bool timed);
   Leg watched();
-  Leg next_in_race(std::uint32_t ready);
-  Leg next_in_duel(std::uint32_t ready);
-  void race(const Leg& leg, const Times& times);
+  void watch(const Leg& leg, const Times& times);
+  void begin();
+  bool complete() const;
   void end_round();
-  void watch(const Times& times);
-  bool meets_crowd(bool stopped);
-  void change_load(std::uint64_t ns);
-  void enter_crowd(std::uint64_t mean);
-  void leave_crowd();
-  std::uint64_t duel_overhead() const;
-  void watch_crowd(const Times& times);
-  void challenge();
-  void duel(const Leg& leg, const Times& times);
-  void end_duel(bool won);
   void lead(std::uint32_t arm);
 
   std::uint32_t share_;
   std::vector<Arm> arms_;
-  std::vector<Load> loads_;  // the latest last
   std::uint32_t best_ = 0;
-  std::uint64_t best_ns_ = 0;      // its usual time, or in a crowd its mean
-  std::uint64_t exchange_ns_ = 0;  // as long as exchanges take lately
+  std::uint64_t usual_ = 0;  // of the program in force
+  std::uint64_t stop_ = 0;   // ns of a call of it, on average, in which the rank was stopped
+  std::uint64_t own_ = 0;    // the same in this round; 0: it has not begun
+  bool opens_ = false;       // the leg with which it begins runs
+  bool stopped_ = false;     // stops take so much time that they count
+  std::uint64_t exchange_ns_ = 0;
   std::uint64_t between_ns_ = 0;
-  bool settled_ = false;
   std::uint32_t round_ = 0;
-  std::uint32_t strange_ = 0;  // looks in a row that differ from what is known
-  bool rested_ = false;        // the last leg was not timed
-
-  bool crowded_ = false;
-  std::uint32_t stops_ = 0;      // grows with legs that were stopped, and shrinks with others
-  std::uint32_t calm_best_ = 0;  // as it was before the crowd
-  std::uint64_t calm_ns_ = 0;
-  std::uint32_t crowd_best_ = kMostArms;  // that has won a duel in a crowd last; kMostArms: none
-  std::vector<std::uint64_t>
-      crowd_times_;  // in the last crowd, in thousandths of the program that was in force; 0: not known
-
-  std::vector<std::uint32_t> rivals_;  // with whom the program in force has no duel yet, the next one first
-  Duel duel_;
-  std::uint64_t own_ns_ = 0;     // the mean of the leg before, if it was of the program in force
-  std::uint64_t next_pair_ = 0;  // the number of the call from which a rival has its next leg, if there is no crowd
+  std::uint64_t next_round_ = 0;  // the number of the call from which it may begin
+  std::uint64_t since_ = 0;       // and the number of that with which the present load began
+  std::uint32_t strange_ = 0;     // looks in a row that differ from what is known
+  bool rested_ = false;           // the last leg was not timed
 
   std::uint64_t calls_ = 0;
   std::uint64_t total_ = 0;
