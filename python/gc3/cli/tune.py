@@ -259,16 +259,14 @@ def _all_ranks(on: Platform | None, hosts: HostTimer | None) -> tuple[int, ...]:
     return (2, 4, 8) if on is None else (on.topology.rank_count,)
 
 
-def _search(
-    tuner: Tuner | SimulatedTuner, begin: Callable[[str], None], record: Record | None, *, printing: bool
-) -> bool:
+def _search(tuner: Tuner, begin: Callable[[str], None], record: Record | None, *, printing: bool) -> bool:
     """Goes through all points; whether Ctrl-C has ended that."""
     interrupted = False
     try:
         for point in tuner.points(begin):
             if record:
                 record.write(tuner.measured.values())
-            if printing and isinstance(tuner, Tuner):
+            if printing and not isinstance(tuner, SimulatedTuner):
                 click.echo(line(point))
     except KeyboardInterrupt:
         interrupted = True
@@ -334,7 +332,7 @@ def _lasts(file: str) -> bool:
     return path.is_file() or not path.exists()
 
 
-def _tell(record: Record | None, tuner: Tuner | SimulatedTuner) -> None:
+def _tell(record: Record | None, tuner: Tuner) -> None:
     if record is None:
         return
     if record.outdated:
@@ -355,9 +353,7 @@ def _kept_file(engine: str) -> str:
     return str(place)
 
 
-def _ranges(
-    tuner: Tuner | SimulatedTuner, wanted: tuple[int, ...], *, everything: bool, with_nccl: bool
-) -> list[Range]:
+def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool, with_nccl: bool) -> list[Range]:
     """The rows of what is known: of what was asked for, or of earlier commands, too."""
     if isinstance(tuner, SimulatedTuner):
         return ranges(tuner.found.points, wanted, change=SIMULATED_CHANGE, other=0.0, with_reference=with_nccl)

@@ -198,6 +198,11 @@ class Tuner:
         return Found(points, self.failed, done)
 
     @property
+    def late(self) -> bool:
+        """Whether the time of the goal is over."""
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    @property
     def places(self) -> list[Place]:
         """Those of the goal."""
         return [place for ranks in self.goal.ranks for group in places(self.goal, ranks) for place in group]
@@ -230,7 +235,7 @@ class Tuner:
                     if group not in tried:
                         begin(f"{collective}, {ranks} ranks: compiling candidates")
                         tried[group] = self._candidates(timer, place)
-                    if self._deadline is not None and time.monotonic() > self._deadline:
+                    if self.late:
                         return
                     left = (planned if done < planned else len(todo)) - done
                     left += len(every) * (len(self.goal.ranks) - 1 - number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from gc3.sim.nccl import Nccl
 from gc3.support.at_once import at_once
 from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
-from gc3.tune.search import Found, Goal, Measured, places, rounds
+from gc3.tune.search import Goal, Measured, Tuner, places, rounds
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -23,12 +22,8 @@ _MOST_KEPT = 16
 _SPARE = 10  # simulations of a point for the winners of other sizes, if there are so many
 
 
-class SimulatedTuner:
-    """The search among programs, for every point of a goal, on a machine.
-
-    Attributes:
-        measured: The points so far.
-    """
+class SimulatedTuner(Tuner):
+    """The same, where programs are simulated on a machine, and not timed."""
 
     def __init__(self, goal: Goal, on: Platform, *, target: str | None = None, most: int = MOST) -> None:
         """Simulates nothing yet.
@@ -47,23 +42,10 @@ class SimulatedTuner:
                 raise errors.error(
                     "BadSimulation", f"{ranks} ranks on {on.topology.name}, which has {on.topology.rank_count}"
                 )
-        self.goal = goal
-        self.measured: dict[Place, Measured] = {}
+        super().__init__(goal)
         self._on = on
         self._most = most
         self._target = target
-        self._groups = [group for ranks in goal.ranks for group in places(goal, ranks)]
-
-    @property
-    def places(self) -> list[Place]:
-        """Those of the goal."""
-        return [place for group in self._groups for place in group]
-
-    @property
-    def found(self) -> Found:
-        """The known points of the goal."""
-        points = tuple(self.measured[place] for place in self.places if place in self.measured)
-        return Found(points, {}, len(points) == len(self.places))
 
     def points(self, begin: Callable[[str], None] = lambda _: None) -> Iterator[Measured]:
         """Yields each point when it is known; calls `begin` with the next work. Ends at the goal's time limit.
@@ -71,9 +53,7 @@ class SimulatedTuner:
         Raises:
             gc3.UserError: No program runs there.
         """
-        limit = self.goal.time_limit
-        deadline = None if limit is None else time.monotonic() + limit
-        for group in self._groups:
+        for group in (group for ranks in self.goal.ranks for group in places(self.goal, ranks)):
             collective, ranks, _, in_place, skew = group[0]
             own = self.goal.own_of(collective)
             search = Search(
@@ -89,7 +69,7 @@ class SimulatedTuner:
             )
             nccl = self._nccl(collective, ranks) if skew == 1 else None
             for numbers in rounds(len(group)):
-                if deadline is not None and time.monotonic() > deadline:
+                if self.late:
                     return
                 found = search.fastest_of([group[number][2] for number in numbers])
                 for number in numbers:
@@ -104,7 +84,7 @@ class SimulatedTuner:
                     other = None if nccl is None else _reference(nccl, size)
                     self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=other, skew=skew)
                     yield self.measured[place]
-                    if deadline is not None and time.monotonic() > deadline:
+                    if self.late:
                         return
             self._beside(search, group)
 
