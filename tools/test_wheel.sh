@@ -47,7 +47,7 @@ for version in "$@"; do
 
   if [ "$version" = oldest ]; then
     "$work/venv/bin/python" -m pip install -q --disable-pip-version-check --only-binary :all: pytest pytest-timeout \
-      pytest-xdist matplotlib plotly z3-solver
+      pytest-xdist matplotlib z3-solver
     (cd "$work/run" && PATH="$work/venv/bin:$PATH" "$work/venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider \
       -c "$tree/pyproject.toml" --rootdir "$tree" \
       "$tree"/tests/lang/test_{language,mistakes,references,collectives,source_lines}.py "$tree/tests/topologies" \

@@ -80,12 +80,11 @@ def test_what_is_there_stays_until_it_is_written(tmp_path: Path) -> None:
 
 def test_packages_for_pictures_are_looked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     monkeypatch.setattr(program.Program, "load", None)
-    for option, package in (("--picture x.png", "matplotlib"), ("--picture x.html", "plotly")):
+    for option in ("--picture x.png", "--picture x.html"):
         result = CliRunner().invoke(main, ["sim", "ring_allreduce", "-t", "ndv4", *option.split()])
         assert (result.exit_code, result.stdout) == (1, "")
-        assert f"pip install {package}" in result.stderr
+        assert "pip install matplotlib" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["verify", "show", "run", "compile"])

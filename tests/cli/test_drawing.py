@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
+from gc3.cli.main import main
 from gc3.support import drawing
 
 pytestmark = pytest.mark.python_only
@@ -22,6 +25,34 @@ def figure() -> Any:
     axes.set_title('d="1.23456"')
     axes.legend()
     return made
+
+
+@pytest.mark.parametrize(
+    ("line", "head", "told"),
+    [
+        (
+            "trace ring_allreduce -t ndv4 --size 1MiB --picture x.svg",
+            "ring_allreduce on ndv4, 1 MiB: 174.7 us",
+            ["working", "on the critical path", "waiting: receive", "50 us", "100 us", "150 us"],
+        ),
+        ("topo plot ndv4 --load ring_allreduce -o x.svg", "ring_allreduce on ndv4, 1 MiB: 174.7 us", ["from 95%"]),
+        ("show ring_allreduce:R=4 --picture x.svg", "ring_allreduce: allreduce of 4 ranks, in place", ["out[0]"]),
+        (
+            "bench ring_allreduce:R=2 -b 1KiB -e 2KiB -f 2 -n 1 -w 0 --no-check --picture x.svg",
+            "ring_allreduce:R=2 as threads on ",
+            ["in place", "1 KiB"],
+        ),
+    ],
+)
+def test_a_picture_says_what_it_shows(
+    line: str, head: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 0, done.output
+    written = ["".join(e.itertext()) for e in ElementTree.parse("x.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
+    assert written[0].startswith(head)
+    assert set(told) <= {*written, *(text.removesuffix(" +=") for text in written)}
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

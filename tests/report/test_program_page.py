@@ -38,7 +38,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, Any]]) -> None:
     path, numbers = made
     page = path.read_text()
-    assert len(page) < 1_000_000
+    assert len(page) < 500_000
+    # The answer comes first, and where it is from last.
+    places = [
+        page.index(text) for text in ('class="tiles"', numbers["bottleneck"][0], "Where the times come from</h2>")
+    ]
+    assert places == sorted(places)
     assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', page)  # nothing from elsewhere
     assert "reduce_scatter(local_ranks, range(0, N * G, N), N, ch=first)" in page
     assert "reduce(c, ch=ch)" in page  # the helper's line; the one before is the user's

@@ -163,10 +163,14 @@ def test_drawing_shows_groups_of_nodes(run: Run) -> None:
     Path("m.json").write_text(json.dumps({**data, **nodes}))
     run("topo", "plot", "m.json", "-o", "m.svg")
     written = [e.text for e in ElementTree.parse("m.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
-    assert {"pod 0", "rack 0", "rack 1"} <= set(written)
+    assert {"pod 0", "rack 0", "rack 1", "node 0, 8 NICs"} <= set(written)
     layout = Layout(topologies.load("m.json"))
     inside = {
-        name: [box for box, (x, y), side in layout.boxes if left < x < x + side < right and bottom < y < y + side < top]
+        name: [
+            box.partition(",")[0]
+            for box, (x, y), side in layout.boxes
+            if left < x < x + side < right and bottom < y < y + side < top
+        ]
         for name, (left, bottom), (right, top) in layout.groups
     }
     assert sorted(inside.pop("pod 0")) == ["node 0", "node 1", "node 2", "node 3"]

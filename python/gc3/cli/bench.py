@@ -144,7 +144,8 @@ def bench(given: _Given) -> int:
     average = sum(m.busbw for m in modes) / len(modes)
     wrong = sum(m.wrong or 0 for m in modes)
     if given.picture is not None:
-        bench_compare.plot(rows, earlier, given.picture)
+        head = f"{spec.text} as {engine.name} on {measure.machine()['cpu']}, medians"
+        bench_compare.plot(rows, earlier, given.picture, head)
     if as_json:
         data = {
             "programs": programs,

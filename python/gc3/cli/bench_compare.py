@@ -263,11 +263,11 @@ def judged(size: int, mode: str, pairs: Sequence[tuple[float, float]], risk: flo
     return Difference(size, mode, before, before * math.exp(statistics.median(logs)), by_chance < risk)
 
 
-def plot(rows: Sequence[Row], earlier: Earlier | None, path: str) -> None:
-    """Draws the median times to an SVG or PNG file."""
+def plot(rows: Sequence[Row], earlier: Earlier | None, path: str, head: str) -> None:
+    """Draws the median times to an SVG or PNG file, under `head`."""
     series: dict[str, list[tuple[int, float]]] = {}
     for mode, name in MODES.items():
         found = [(row.size, getattr(row, mode).median_us * 1e-6) for row in rows if getattr(row, mode) is not None]
         if found:
             series[name] = found
-    svg.save(times.draw(series | (earlier.series() if earlier is not None else {})), path)
+    svg.save(times.draw(series | (earlier.series() if earlier is not None else {}), head=head), path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3.report import page, svg
+from gc3.report import svg
 from gc3.support import drawing, files
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Picture(OutputFile):
 
 
 DRAWN: Mapping[str, Callable[[str], object]] = dict.fromkeys(drawing.FORMATS, drawing.check)  # by matplotlib
-PAGE: Mapping[str, Callable[[str], object]] = {".html": lambda _: page.check()}
+PAGE: Mapping[str, Callable[[str], object]] = {".html": lambda _: drawing.check("x.svg")}
 
 
 def picture_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

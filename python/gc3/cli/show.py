@@ -150,7 +150,7 @@ def _draw(spec: options.Asked, path: str) -> None:
     # On a machine without differences between ranks, a step begins when what it needs is there.
     simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"))
     made = flow.flow(run_timeline.simulated(simulation, simulation.run(_SMALL, explain=True)))
-    svg.save(flow.draw(made), path)
+    svg.save(flow.draw(made, head=report.describe(program).splitlines()[0].partition("; ")[0]), path)
     missing = [made.left_out] if made.left_out else []
     if made.rounds > flow.MOST_DRAWN:
         missing.append(f"steps after {flow.MOST_DRAWN} of {made.rounds}")

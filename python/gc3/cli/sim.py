@@ -198,7 +198,7 @@ def predict(given: _Given) -> int:
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))
     if given.pictures:
-        drawing.draw(drawing.described(on, mode, rows, compared, programs, told), given.pictures)
+        drawing.draw(drawing.described(on, mode, rows, compared, programs, told, worth.error), given.pictures)
     reasons: dict[str, dict[str, Any]] = {}
     for label, each in uses.items() if mode == "explain" else ():
         use = next(use for use in each if wanted[-1] in use.sizes)

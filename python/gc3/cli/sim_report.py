@@ -36,6 +36,7 @@ def described(
     compared: Sequence[Baseline],
     programs: Sequence[_core.Program],
     told: Sequence[str],
+    error: float | None,
 ) -> Sweep:
     """Returns the table with the source of its numbers, the first of what is told of them."""
     topology = on.topology
@@ -49,7 +50,11 @@ def described(
     ]
     collectives = ", ".join(sorted({p.collective.name for p in programs}))
     title = f"{collectives} on {topology.name}, {topology.rank_count} ranks{nodes}"
-    return Sweep(title, " ".join(notes), rows, [b.label for b in compared])
+    labels = dict.fromkeys(cell.program for row in rows for cell in row.cells)
+    known = {b.label: b.error for b in compared}
+    own = 0.0 if mode == "alphabeta" else error or 0.0
+    wide = {label: e for label in labels if (e := known.get(label, own)) > 0}
+    return Sweep(title, " ".join(notes), rows, [b.label for b in compared], wide)
 
 
 def draw(sweep: Sweep, paths: Sequence[str]) -> None:

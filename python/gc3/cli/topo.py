@@ -172,7 +172,8 @@ def _draw_load(topology: Topology, spec: options.Asked, size: int, path: str) ->
     program = variants.proven(variants.limited(spec, on), topology)
     with output.working("simulating"):
         found = Simulation(program, on).run(size, explain=True)
-    svg.save(loads.draw(topology, found.use, found.time_s), path)
+    head = f"{spec.text} on {topology.name}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
+    svg.save(loads.draw(topology, found.use, found.time_s, head=head), path)
     return found.use
 
 

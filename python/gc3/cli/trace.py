@@ -103,7 +103,7 @@ def trace(given: _Given) -> int:
             write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
         if picture is not None:
             drawn = lanes.lanes(run)
-            svg.save(lanes.draw(drawn), picture)
+            svg.save(lanes.draw(drawn, head=f"{made.title}: {svg.time_text(run.why.time_s)}"), picture)
             if drawn.left_out:
                 output.remark(f"'{picture}' does not show {drawn.left_out}")
     if dropped:

@@ -1,1 +1,1 @@
-"""Pictures and pages of results. Needs matplotlib and plotly, optional packages."""
+"""Pictures and pages of results. Needs matplotlib, an optional package."""

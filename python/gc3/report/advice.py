@@ -76,7 +76,8 @@ def advice(prediction: Prediction, trials: Sequence[Trial]) -> list[str]:
     why = prediction.explanation
     out: list[str] = []
     better = sorted((t for t in trials if t.time_s < 0.98 * prediction.time_s), key=lambda t: t.time_s)
-    for trial in better[:3]:
+    unlike = {trial.time_s: trial for trial in reversed(better)}  # of equals the first, which is the simplest
+    for trial in list(unlike.values())[:-4:-1]:
         out.append(
             f"{trial.label}: {time_text(trial.time_s)} predicted at {short_size(prediction.size)}, "
             f"{prediction.time_s / trial.time_s:.2f} times as fast."

@@ -106,8 +106,8 @@ def _move(details: Details, now: int, ranks: tuple[int, int], sent: tuple[int, i
     return Move(now, *ranks, what, "" if receiving.line is None else str(receiving.line))
 
 
-def draw(made: Flow, *, alone: bool = True) -> str:
-    """Returns the drawing; alone, all rounds in one picture, else each is a group that the page shows in turn."""
+def draw(made: Flow, *, alone: bool = True, head: str = "") -> str:
+    """Returns the drawing; alone, all rounds in one picture under `head`, else each is a group that the page shows."""
     places = _places(made.ranks)
     if not alone:
         groups = [
@@ -132,7 +132,8 @@ def draw(made: Flow, *, alone: bool = True) -> str:
             f'<g transform="translate(0 24)">{_arrows(made, r, places)}{_ranks(made.ranks, places)}</g></g>'
         )
     rows = -(-shown // columns) or 1
-    return svg.document("".join(parts), columns * SIDE, rows * (SIDE + 24), "Messages between ranks, step by step")
+    title = "Messages between ranks, step by step"
+    return svg.document("".join(parts), columns * SIDE, rows * (SIDE + 24), title, head=head)
 
 
 def _defs() -> str:
@@ -160,6 +161,11 @@ def _ranks(ranks: Sequence[int], places: dict[int, tuple[float, float]]) -> str:
     return "".join(out)
 
 
+def _short(place: str) -> str:
+    """A place by the language's short names of buffers, so that labels stay apart."""
+    return place.replace("output[", "out[").replace("input[", "in[").replace("scratch[", "sc[")
+
+
 def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]]) -> str:
     pairs: dict[tuple[int, int], list[Move]] = {}
     for move in made.moves:
@@ -179,7 +185,7 @@ def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]]) -> 
             f'stroke-width="1.8" marker-end="url(#head)"><title>{src} to {dst}: {told}</title></path>'
         )
         if few:
-            label = moves[0].what.split(",")[0] + (f" and {len(moves) - 1} more" if len(moves) > 1 else "")
+            label = _short(moves[0].what.split(",")[0]) + (f" and {len(moves) - 1} more" if len(moves) > 1 else "")
             # Nearer to the sender, so that the labels of both directions, and of lines that cross, stay apart.
             tx, ty = 0.68 * sx + 0.32 * ex - 6 * uy, 0.68 * sy + 0.32 * ey + 6 * ux + 4
             style = "font-size:11px;paint-order:stroke;stroke:var(--back);stroke-width:4px"

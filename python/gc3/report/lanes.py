@@ -107,8 +107,8 @@ def lanes(run: Run) -> Lanes:
     return Lanes(names, bars, run.why.time_s, " and ".join(missing))
 
 
-def draw(made: Lanes, *, alone: bool = True) -> str:
-    """Returns the drawing."""
+def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
+    """Returns the drawing; `head`: what it shows, for a file of its own."""
     height = 40 + _LANE * len(made.names)
     span = max(made.time_s, 1e-12)
     scale = (WIDTH - _LEFT - 10) / span
@@ -118,8 +118,8 @@ def draw(made: Lanes, *, alone: bool = True) -> str:
         parts.append(svg.text(0, y + 11, name))
         parts.append(f'<path class="grid" d="M{_LEFT} {y + _LANE - 1}H{WIDTH}"/>')
     ticks = "".join(
-        svg.text(_LEFT + k * (WIDTH - _LEFT - 10) / 5, 14, svg.time_text(span * k / 5), kind="soft", anchor="middle")
-        for k in range(1, 5)
+        svg.text(_LEFT + at * scale, 14, svg.time_text(at), kind="soft", anchor="middle")
+        for at in svg.round_ticks(span)
     )
     parts.append(f'<g class="ticks">{ticks}</g>')
     bars: list[str] = []
@@ -142,6 +142,13 @@ def draw(made: Lanes, *, alone: bool = True) -> str:
         f'<svg x="{_LEFT}" y="0" width="{WIDTH - _LEFT - 10}" height="{height}">'
         f'<g class="bars">{"".join(bars)}</g></svg>'
     )
-    return svg.document(
-        "".join(parts), WIDTH, height, "Schedule: threadblocks against time", alone=alone, name="" if alone else "lanes"
-    )
+    waits = sorted({bar.wait for bar in made.bars if (bar.start - bar.ready) * scale > _THIN})
+    keys = [
+        ('class="c-threadblock"', "working"),
+        ('class="crit" fill="none"', "on the critical path"),
+        *((f'class="c-{cause}" opacity=".35"', f"waiting: {cause}") for cause in waits),
+    ]
+    title = "Schedule: threadblocks against time"
+    inner = "".join(parts)
+    name = "" if alone else "lanes"
+    return svg.document(inner, WIDTH, height, title, alone=alone, name=name, head=head, keys=keys)

@@ -31,8 +31,10 @@ def color(share: float) -> str:
     return [c for least, c in _SCALE if share >= least][-1]
 
 
-def draw(topology: Topology, use: Mapping[str, tuple[float, int]], time_s: float, *, alone: bool = True) -> str:
-    """Returns the drawing; the machine may have at most `MOST_RANKS` ranks."""
+def draw(
+    topology: Topology, use: Mapping[str, tuple[float, int]], time_s: float, *, alone: bool = True, head: str = ""
+) -> str:
+    """Returns the drawing, under `head` in a file of its own; the machine may have at most `MOST_RANKS` ranks."""
     layout = Layout(topology)
     (left, bottom), (right, top) = layout.frame
     unit = min(_UNIT, 1600 / max(right - left, top - bottom))
@@ -85,6 +87,5 @@ def draw(topology: Topology, use: Mapping[str, tuple[float, int]], time_s: float
     if most:
         told = f"{busiest}: {carried / 1e6:.4g} MB, busy {most / (time_s or 1):.1%} of the time"
         parts.append(svg.text(8, height + 40, f"of the load of the busiest link, {told}", kind="soft"))
-    return svg.document(
-        "".join(parts), max(width, 520), height + 50, f"Load of the links of {topology.name}", alone=alone
-    )
+    title = f"Load of the links of {topology.name}"
+    return svg.document("".join(parts), max(width, 520), height + 50, title, alone=alone, head=head)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ _HEAD_INCHES = 0.7
 _EDGE = 0.12
 _LEGEND_CHARS = 90
 _NOTE_CHARS = 88  # in the width of a panel
+_MARKS = "os^Dv<>P"  # besides colours, for grey print
 _MANY = 12  # with at least this many sizes, points are not marked
 
 
@@ -36,6 +38,19 @@ def draw(sweep: Sweep, path: str) -> None:
     drawing.save(_figure(Figure, sweep), path, dpi=_DOTS_PER_INCH)
 
 
+def inline(sweep: Sweep) -> str:
+    """Returns the drawing as an element of a page.
+
+    Raises:
+        gc3.UserError: matplotlib is not installed.
+    """
+    drawing.check("x.svg")
+    from matplotlib.figure import Figure  # noqa: PLC0415  optional
+
+    whole = drawing.made(_figure(Figure, sweep), "svg", dpi=_DOTS_PER_INCH).decode()
+    return whole[whole.index("<svg") :]
+
+
 def _figure(make: Any, sweep: Sweep) -> Any:
     panels: list[tuple[str, Callable[[Row, Cell], float | None], bool]] = [
         ("time (us)", lambda _, cell: 1e6 * cell.time_s, True),
@@ -45,7 +60,8 @@ def _figure(make: Any, sweep: Sweep) -> Any:
         panels.insert(0, (f"speed-up over {sweep.baselines[0]}", lambda row, cell: row.speedup(cell), False))
     labels = [textwrap.shorten(p, _LEGEND_CHARS, placeholder="...") for p in sweep.programs]
     columns = 1 if max(map(len, labels)) > _LEGEND_CHARS * 2 // 3 else min(len(panels), len(labels))
-    note = textwrap.wrap(sweep.note, _NOTE_CHARS * len(panels))
+    told = f"{sweep.note} Bands: the expected error." if sweep.errors else sweep.note
+    note = textwrap.wrap(told, _NOTE_CHARS * len(panels))
     # From the bottom: the note, the legend, the sizes below the axes.
     note_top = _EDGE + _NOTE_INCHES * len(note)
     bottom = note_top + _LINE_INCHES * -(-len(labels) // columns) + _TICK_INCHES
@@ -77,13 +93,16 @@ def _panel(
     axes: Any, sweep: Sweep, name: str, value: Callable[[Row, Cell], float | None], *, logarithmic: bool
 ) -> None:
     sizes = [row.size for row in sweep.rows]
-    mark = "o" if len(set(sizes)) <= _MANY else None
-    for program in sweep.programs:
+    for number, program in enumerate(sweep.programs):
+        mark = _MARKS[number % len(_MARKS)] if len(set(sizes)) <= _MANY else None
         points = [(row.size, y) for row, cell in sweep.cells(program) if (y := value(row, cell)) is not None]
         base = program in sweep.baselines
         style = {"linestyle": "--" if base else "-", "linewidth": 1.6 if base else 1.9, "zorder": 2 if base else 3}
         xs, ys = [x for x, _ in points], [y for _, y in points]
         axes.plot(xs, ys, label=program, color=sweep.color(program), marker=mark, markersize=3.5, **style)
+        if band := math.exp(sweep.errors.get(program, 0.0)) - 1:
+            lower, upper = [y / (1 + band) for y in ys], [y * (1 + band) for y in ys]
+            axes.fill_between(xs, lower, upper, color=sweep.color(program), alpha=0.13, linewidth=0)
     axes.set_xscale("log", base=2)
     if logarithmic:
         axes.set_yscale("log")

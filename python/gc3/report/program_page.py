@@ -81,6 +81,7 @@ def write(content: Content) -> str:
         ("schedule", "Schedule", _schedule(content)),
         ("machine", "Machine and load", _machine(content)),
         ("proof", "Proof", _list(content.proof)),
+        ("origin", "Where the times come from", f"<p>{escape(content.source)}</p>"),
     ]
     contents = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
     body = "".join(
@@ -103,9 +104,9 @@ def write(content: Content) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(content.title)}</title>\n<style>{svg.style()}{_asset('css')}</style>\n</head>\n<body>\n"
-        f"<header><h1>{escape(content.title)}</h1><p>{escape(content.about)}</p>"
-        f'<p class="soft">{escape(content.source)}</p>'
-        f'{_list(content.remarks, kind="remarks")}<div class="tiles">{tiles}</div>'
+        f'<header><h1>{escape(content.title)}</h1><div class="tiles">{tiles}</div>'
+        f'{_list([*content.bottleneck[:1], *content.advice[:1]])}<p class="soft">{escape(content.about)}</p>'
+        f"{_list(content.remarks, kind='remarks')}"
         f'<nav aria-label="Sections">{contents}</nav></header>\n<main>\n{body}</main>\n'
         f'<script type="application/json" id="data">{data}</script>\n'
         f"<script>{_asset('js')}</script>\n</body>\n</html>\n"

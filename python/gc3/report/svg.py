@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +15,7 @@ from gc3.support import files
 
 # Of the names of drawings that `save` writes.
 FORMATS = (".svg", ".png")
+_EDGE, _LETTER = 12, 7  # around a drawing with a heading; the width of a letter, about
 _PIXELS = 2.0  # of a PNG, for each unit of the drawing
 
 # By cause of a wait; Okabe and Ito's colours, which colour-blind readers can distinguish.
@@ -64,8 +67,32 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 )
 
 
-def document(inner: str, width: float, height: float, title: str, *, alone: bool = True, name: str = "") -> str:
-    """Returns an SVG element; `alone`: as a file of its own, with its style."""
+def document(
+    inner: str,
+    width: float,
+    height: float,
+    title: str,
+    *,
+    alone: bool = True,
+    name: str = "",
+    head: str = "",
+    keys: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Returns an SVG element; `alone`: as a file of its own, with its style.
+
+    `head` is a line above the drawing; below it are `keys`, the attributes of a small square and what it means.
+    """
+    if head:
+        rows = [f'<text x="{_EDGE}" y="20" style="font-size:15px">{escape(head)}</text>']
+        x = float(_EDGE)
+        for look, what in keys:
+            rows.append(
+                f'<rect x="{x:.1f}" y="33" width="12" height="12" {look}/>{text(x + 18, 44, what, kind="soft")}'
+            )
+            x += 34 + _LETTER * len(what)
+        top = 58 if keys else 32
+        inner = f'{"".join(rows)}<g transform="translate({_EDGE} {top})">{inner}</g>'
+        width, height = max(width + 2 * _EDGE, x, 2 * _EDGE + 9 * len(head)), height + top + _EDGE
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     style = f"<style>{_STYLE}</style>" if alone else ""
     ident = f' id="{name}"' if name else ""
@@ -126,6 +153,17 @@ def text(x: float, y: float, what: str, *, kind: str = "", anchor: str = "") -> 
     """Returns a text element."""
     more = (f' class="{kind}"' if kind else "") + (f' text-anchor="{anchor}"' if anchor else "")
     return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(what)}</text>'
+
+
+def round_ticks(span: float, most: int = 8) -> list[float]:
+    """Returns round numbers above 0 and below `span`, equally far apart.
+
+    >>> round_ticks(211.0)
+    [50.0, 100.0, 150.0, 200.0]
+    """
+    unit = 10.0 ** math.floor(math.log10(span))
+    step = next(part * unit for part in (0.1, 0.2, 0.5, 1.0, 2.0) if span / (part * unit) <= most)
+    return [step * k for k in range(1, math.ceil(span / step))]
 
 
 def time_text(seconds: float) -> str:

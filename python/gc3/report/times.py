@@ -16,8 +16,8 @@ _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _BOTTOM, _TOP = 66, 26, 34, 12
 
 
-def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = True) -> str:
-    """Returns the chart of some series of (size in bytes, seconds)."""
+def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = True, head: str = "") -> str:
+    """Returns the chart of some series of (size in bytes, seconds), under `head` in a file of its own."""
     points = [(s, t) for line in series.values() for s, t in line if t > 0]
     if not points:
         return svg.document(svg.text(8, 20, "no times"), _WIDTH, 40, "Times by size", alone=alone)
@@ -55,4 +55,4 @@ def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = Tru
             )
         parts.append(f'<path d="M{_LEFT + 12} {_TOP + 12 + 18 * number}h22" stroke="{ink}" stroke-width="2"{dash}/>')
         parts.append(svg.text(_LEFT + 40, _TOP + 16 + 18 * number, name))
-    return svg.document("".join(parts), _WIDTH, _HEIGHT, "Times by size", alone=alone)
+    return svg.document("".join(parts), _WIDTH, _HEIGHT, "Times by size", alone=alone, head=head)

@@ -13,6 +13,7 @@ from gc3.sim.details import Details
 from gc3.sim.explanation import Explanation, waited_for
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.timeline import Arrow, Counter, Span, Timeline
+from gc3.support.sizes import format_size
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -67,7 +68,7 @@ def simulated(simulation: Simulation, prediction: Prediction) -> Run:
     if prediction.explanation is None:
         raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
     topology = simulation.platform.topology
-    title = f"{simulation.program.name} on {topology.name}, {prediction.size} bytes"
+    title = f"{simulation.program.name} on {topology.name}, {format_size(prediction.size)}"
     return Run(
         title, simulation.core, [r.name for r in topology.ranks], prediction.explanation, Details(simulation.program)
     )

@@ -28,18 +28,22 @@ def check(path: str) -> None:
         raise errors.error("MissingPackage", message) from problem
 
 
-def save(figure: Any, path: str, *, dpi: int) -> None:
-    """Writes a figure, the same bytes each time.
+def save(figure: Any, path: str, *, dpi: int, **how: Any) -> None:
+    """Writes a figure, the same bytes each time; `how`: as matplotlib's savefig takes it.
 
     Raises:
         gc3.UserError: The file cannot be written.
     """
+    files.write_bytes(path, made(figure, Path(path).suffix.lower().removeprefix("."), dpi=dpi, **how))
+
+
+def made(figure: Any, kind: str, *, dpi: int, **how: Any) -> bytes:
+    """Returns a figure as a file of a kind, such as "svg"."""
     import matplotlib as mpl  # noqa: PLC0415  optional
 
-    kind = Path(path).suffix.lower().removeprefix(".")
     settings: Any = mpl
-    made = BytesIO()
+    content = BytesIO()
     # Without these settings, ids in an SVG are random, and letters are outlines that cannot be searched.
     with settings.rc_context({"svg.hashsalt": "gc3", "svg.fonttype": "none"}):
-        figure.savefig(made, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None)
-    files.write_bytes(path, made.getvalue())
+        figure.savefig(content, format=kind, dpi=dpi, metadata={_DATES[kind]: None} if kind in _DATES else None, **how)
+    return content.getvalue()

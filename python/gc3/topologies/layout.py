@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gc3.support.words import counted
 from gc3.topologies._clusters import circle
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Fabric
@@ -151,7 +152,10 @@ class Layout:
             x, y = position or ((0.5, 0.5) if len(ranks) == 1 else circle(i, len(ranks)))
             self.points[r] = (left + x * self._side, bottom + y * self._side)
         if self._nodes > 1:
-            self.boxes.append((f"node {node}", (left - _MARGIN, bottom - _MARGIN), self._side + 2 * _MARGIN))
+            own = (r.name for r in self._topology.resources if r.name.startswith(f"node{node}.nic"))
+            count = len({name.split(".")[1] for name in own})
+            name = f"node {node}" + (f", {counted(count, 'NIC')}" if count else "")
+            self.boxes.append((name, (left - _MARGIN, bottom - _MARGIN), self._side + 2 * _MARGIN))
 
     def _links(self) -> None:
         done: set[tuple[int, int, str]] = set()

@@ -35,7 +35,7 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
     width, height = layout.inches
     figure: Any = Figure(figsize=(width + 2.6, height + 0.5), layout="constrained")
     _draw(figure, topology, layout, title or _title(topology))
-    drawing.save(figure, path, dpi=150)
+    drawing.save(figure, path, dpi=150, bbox_inches="tight", pad_inches=0.15)
 
 
 def _title(topology: Topology) -> str:
