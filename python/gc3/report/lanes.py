@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_LANES = 48
 MOST_BARS = 1500
 WIDTH = 1080
-_LEFT = 96
+_LEFT = 128
 _LANE = 16
 _THIN = 0.05  # narrower waits cannot be seen
 _PS = 1e-12
@@ -47,12 +47,14 @@ class Lanes:
         bars: By time.
         time_s: The time of the run.
         left_out: What is not shown, in words; empty if nothing.
+        nodes: By lane, the node of the rank; empty if there is one.
     """
 
     names: list[str]
     bars: list[Bar]
     time_s: float
     left_out: str
+    nodes: list[str]
 
 
 def lanes(run: Run) -> Lanes:
@@ -104,7 +106,8 @@ def lanes(run: Run) -> Lanes:
     if len(mine) > MOST_BARS:
         missing.append(f"{len(mine) - MOST_BARS} later steps of those shown")
     names = [f"{int(rank_of[tb])} · tb {details.local(tb)}" for tb in shown]
-    return Lanes(names, bars, run.why.time_s, " and ".join(missing))
+    nodes = [run.rank_names[int(rank_of[tb])].rpartition(".")[0] for tb in shown]
+    return Lanes(names, bars, run.why.time_s, " and ".join(missing), nodes if len(set(nodes)) > 1 else [])
 
 
 def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
@@ -117,6 +120,9 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         y = 28 + _LANE * lane
         parts.append(svg.text(0, y + 11, name))
         parts.append(f'<path class="grid" d="M{_LEFT} {y + _LANE - 1}H{WIDTH}"/>')
+        if made.nodes and (lane == 0 or made.nodes[lane] != made.nodes[lane - 1]):
+            parts.append(f'<path d="M0 {y - 1}H{WIDTH}" style="stroke:var(--soft)"/>')
+            parts.append(svg.text(_LEFT - 6, y + 11, made.nodes[lane], kind="soft", anchor="end"))
     ticks = "".join(
         svg.text(_LEFT + at * scale, 14, svg.time_text(at), kind="soft", anchor="middle")
         for at in svg.round_ticks(span)

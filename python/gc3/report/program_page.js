@@ -54,10 +54,15 @@
   const draw = () => {
     offset = Math.min(Math.max(0, offset), width - width / scale);
     bars.setAttribute("transform", `scale(${scale} 1) translate(${-offset} 0)`);
+    // Round times, as svg.round_ticks has them.
+    const span = width / scale * micros, unit = 10 ** Math.floor(Math.log10(span));
+    const step = [0.1, 0.2, 0.5, 1, 2].map((part) => part * unit).find((s) => span / s <= 8);
+    const first = Math.max(1, Math.ceil(offset * micros / step));
+    while (ticks.children.length < 9) ticks.append(ticks.firstElementChild.cloneNode());
     [...ticks.children].forEach((tick, k) => {
-      const at = (k + 1) / (ticks.children.length + 1);
-      tick.setAttribute("x", left + at * width);
-      tick.textContent = `${Number(((offset + at * width / scale) * micros).toPrecision(4))} us`;
+      const time = (first + k) * step, at = (time / micros - offset) * scale;
+      tick.setAttribute("x", left + at);
+      tick.textContent = at < width ? `${Number(time.toPrecision(4))} us` : "";
     });
     by("out").disabled = by("whole").disabled = scale <= 1;
     by("left").disabled = offset <= 0;
