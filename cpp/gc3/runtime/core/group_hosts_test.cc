@@ -128,7 +128,7 @@ TEST_CASE("memory is shared by the ranks of each host") {
     Result<Mapping> memory = group.allocate(4096, "a test", {});
     if (!memory.ok()) return memory.error().str();
     memory.value().data()[group.rank() % 2] = static_cast<std::uint8_t>(10 + group.rank());
-    if (!group.exchange({}, {}).ok()) return "exchange";
+    if (const auto all = group.exchange({}, {}); !all.ok()) return all.error().str();
     const std::uint8_t first = group.rank() < 2 ? 10 : 12;
     const bool right = memory.value().data()[0] == first && memory.value().data()[1] == first + 1;
     group.finish();
@@ -192,6 +192,7 @@ TEST_CASE("ranks of other hosts that make another call are named") {
     CallRecord record;
     record.count = group.rank() == 3 ? 20 : 10;
     if (Status status = group.begin(record); !status.ok()) return status.error().str();
+    while (!group.all_here()) std::this_thread::yield();  // before, the first one that looks names those that have come
     const auto all = group.exchange({}, {});
     if (all.ok()) return "no difference";
     const std::string said = all.error().str();
@@ -452,6 +453,20 @@ TEST_CASE("ranks of several hosts that make other groups, or call something else
     const bool told = said.find("rank 0: group of ranks 0, 1") != std::string::npos &&
                       said.find("rank 1: call 2 of the communicator, ") != std::string::npos;
     return told ? "" : "told: " + said;
+  });
+}
+
+TEST_CASE("a host that has left is not lost to a rank that takes long for a call that its ranks have finished") {
+  run_hosts(Hosting(blocks(3, 1)), [](Group& group) -> std::string {
+    if (Status status = group.begin({CallKind::barrier}); !status.ok()) return status.error().str();
+    if (const auto all = group.exchange({}, {}); !all.ok()) return all.error().str();
+    const bool waits = group.rank() != 1;
+    Job& job = *group.job();
+    while (waits && job.board().why(job.hosts().of(1)).empty())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const Status status = waits ? group.check_wait(10, {}) : Status();
+    group.finish();
+    return status.ok() ? "" : status.error().str();
   });
 }
 

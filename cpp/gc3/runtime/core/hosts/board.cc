@@ -24,7 +24,7 @@ struct Board::Words {
 };
 
 struct Board::Reason {
-  std::uint64_t written;  // 1: it is; last
+  std::uint64_t written;  // last; 1: it is; 2: and the host has left
   char text[kWhy];
 };
 
@@ -60,15 +60,18 @@ void Board::set_state(std::uint32_t rank, State state) {
   store(word(rank), static_cast<std::uint64_t>(state), std::memory_order_release);
 }
 
-bool Board::is_lost(std::uint32_t host) const { return load(reason(host).written, std::memory_order_acquire) != 0; }
+bool Board::is_lost(std::uint32_t host) const { return load(reason(host).written, std::memory_order_acquire) == 1; }
 
-std::string Board::why(std::uint32_t host) const { return is_lost(host) ? std::string(reason(host).text) : ""; }
+std::string Board::why(std::uint32_t host) const {
+  const Reason& r = reason(host);
+  return load(r.written, std::memory_order_acquire) != 0 ? std::string(r.text) : "";
+}
 
-void Board::lose(std::uint32_t host, const std::string& why) {
+void Board::lose(std::uint32_t host, const std::string& why, bool left) {
   Reason& r = reason(host);
   if (load(r.written) != 0) return;  // only the leader's thread writes
   std::strncpy(r.text, why.c_str(), kWhy - 1);
-  store(r.written, 1, std::memory_order_release);
+  store(r.written, left ? 2 : 1, std::memory_order_release);
   for (const std::uint32_t rank : hosts_->all()[host].ranks) {
     if (state(rank) != State::ended) set_state(rank, State::lost);
   }

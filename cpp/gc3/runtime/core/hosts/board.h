@@ -20,9 +20,11 @@ class Board {
 
   State state(std::uint32_t rank) const;
   void set_state(std::uint32_t rank, State state);
-  // Why a host is lost; only the first reason counts.
+  // Why a host is lost; only the first reason counts. `left`: its ranks have left the job, and all that they sent
+  // before has come.
   std::string why(std::uint32_t host) const;
-  void lose(std::uint32_t host, const std::string& why);
+  void lose(std::uint32_t host, const std::string& why, bool left = false);
+  // False also if it has left.
   bool is_lost(std::uint32_t host) const;
 
   // Wakes the leader's thread, by a datagram to its socket of this name; from any thread of any process of this host.

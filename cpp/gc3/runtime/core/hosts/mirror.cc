@@ -369,7 +369,7 @@ void Mirror::set_stopped(Line& line, bool stopped) {
 }
 
 // `what` has happened to the host at the other end; empty: it has closed the connection without a word.
-void Mirror::lose(std::size_t at, const std::string& what) {
+void Mirror::lose(std::size_t at, const std::string& what, bool left) {
   Line& line = lines_[at];
   const Host& host = job_.hosts().all()[line.host];
   const std::string why = what.empty() ? "rank " + std::to_string(host.ranks.front()) + " (process " +
@@ -377,11 +377,12 @@ void Mirror::lose(std::size_t at, const std::string& what) {
                                              host.str() + ", has ended"
                                        : host.str() + " " + what;
   if (is_hub()) {
-    job_.board().lose(line.host, why);
-    send(std::string(bytes_of(MessageHead{What::loss, 0})) + std::string(bytes_of(line.host)) + why);
+    job_.board().lose(line.host, why, left);
+    const std::string loss = std::string(bytes_of(MessageHead{What::loss, 0})) + std::string(bytes_of(line.host)) + why;
+    send(left ? bytes_of(MessageHead{What::left, line.host}) : loss);
   } else {
     for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
-      if (h != job_.hosts().own()) job_.board().lose(h, why);
+      if (h != job_.hosts().own()) job_.board().lose(h, why, left);
     }
     // It may hear this host although this host does not hear it, and cannot know why the connection ends.
     line.frames.put(std::string(bytes_of(MessageHead{What::loss, job_.hosts().own()})) +

@@ -75,7 +75,7 @@ class Mirror {
   void send(std::string_view message);
   void send_to(std::uint32_t host, std::string_view message);
   void send_except(std::uint32_t host, std::string_view message);
-  void lose(std::size_t line, const std::string& what);
+  void lose(std::size_t line, const std::string& what, bool left = false);
   // Tells all that the leader at the other end has been stopped, or goes on.
   void set_stopped(Line& line, bool stopped);
   bool is_hub() const;

@@ -63,7 +63,11 @@ bool Mirror::receive(std::uint32_t host, std::string_view message) {
     case What::loss:
       return receive_loss(host, reader);
     case What::left:
-      lose(static_cast<std::size_t>(line - lines_.begin()), "has left the job");
+      if (head.host == host) {
+        lose(static_cast<std::size_t>(line - lines_.begin()), "has left the job", true);
+      } else {  // rank 0's leader tells of it
+        job_.board().lose(head.host, job_.hosts().all()[head.host].str() + " has left the job", true);
+      }
       return true;
   }
   return false;
