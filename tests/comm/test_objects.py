@@ -46,6 +46,24 @@ def test_objects_reach_their_ranks(size: int) -> None:
     gc3.spawn(body, size)
 
 
+@pytest.mark.parametrize("call", ["broadcast", "all_gather", "gather", "scatter"])
+def test_numbers_in_place_of_an_object_are_an_error_on_both_ranks(call: str) -> None:
+    def instead(comm: gc3.Communicator) -> None:  # what it looks like
+        if call in ("broadcast", "scatter"):
+            length = comm.broadcast(np.zeros(1 if call == "broadcast" else 2, np.int64))
+            comm.broadcast(np.zeros(length[0], np.uint8))
+        else:
+            comm.all_gather(np.zeros(1, np.int64))
+
+    def body(comm: gc3.Communicator) -> str:
+        with pytest.raises(gc3.CommError, match="GC3-R010") as caught:
+            instead(comm) if comm.rank else getattr(comm, f"{call}_object")([b"some", b"bytes"])
+        return str(caught.value)
+
+    for said in gc3.spawn(body, 2):
+        assert "length of a gc3 object" in said, said
+
+
 def test_objects_from_rank_to_rank() -> None:
     def body(comm: gc3.Communicator) -> Any:
         if comm.rank == 0:

@@ -19,8 +19,10 @@ from gc3 import _core, datatypes, errors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gc3.datatypes import Array
+    from gc3.datatypes import Array, DType
 
+# A type of its own, so that a rank that moves plain numbers instead is told, as with messages.
+_LENGTH: DType = np.dtype([("length of a gc3 object", "i8")])
 _FAILED = -1  # instead of a length: there is no object
 _MOST_PADDING = 1 << 16  # bytes of padding that cost less than another call
 
@@ -127,7 +129,7 @@ def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout:
 
 
 def _lengths(own: Sequence[_Pickled], number: int) -> Array:
-    return np.array([o.length for o in own] or [0] * number, np.int64)
+    return np.array([(o.length,) for o in own] or [(0,)] * number, _LENGTH)
 
 
 def _agreed(lengths: Array, own: Sequence[_Pickled], owners: Sequence[int]) -> list[int]:
@@ -135,10 +137,11 @@ def _agreed(lengths: Array, own: Sequence[_Pickled], owners: Sequence[int]) -> l
     for one in own:
         if one.problem:
             raise errors.error("BadObject", one.problem)
-    for length, owner in zip(lengths.tolist(), owners, strict=True):
+    found: list[int] = [length for (length,) in lengths.tolist()]
+    for length, owner in zip(found, owners, strict=True):
         if length == _FAILED:
             raise errors.error("RankFailed", f"rank {owner} has no object to send; its own error says why")
-    return lengths.tolist()
+    return found
 
 
 def _is_balanced(lengths: Sequence[int]) -> bool:
