@@ -11,30 +11,21 @@
 #include <string>
 
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/test_folder.h"
 
 namespace gc3 {
 namespace {
 
 const std::string kSecret = "0123456789abcdef";
 
-struct Folder {
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "gc3-secret-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
+struct Folder : testing::Folder {
   std::string file(const std::string& content, mode_t mode = 0600) const {
-    const std::string name = (path / "secret").string();
+    const std::string name = path() + "/secret";
     std::filesystem::remove(name);
     std::ofstream(name) << content;
     chmod(name.c_str(), mode);
     return name;
   }
-  std::filesystem::path path;
 };
 
 using Variables = std::map<std::string, std::string>;
@@ -74,10 +65,10 @@ TEST_CASE("an invalid secret is refused, and not shown") {
   const Folder folder;
   refused(from_file(folder.file("")), "has 0 bytes");
   refused(from_file(folder.file(std::string(5000, 'x'))), "more than 4096 bytes");
-  refused(from_file((folder.path / "none").string()), "No such file");
-  refused(from_file(folder.path.string()), "no ordinary file");
+  refused(from_file(folder.path() + "/none"), "No such file");
+  refused(from_file(folder.path()), "no ordinary file");
   refused(from_file("/dev/zero"), "no ordinary file");
-  const std::string pipe = (folder.path / "pipe").string();
+  const std::string pipe = folder.path() + "/pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   refused(from_file(pipe), "no ordinary file");
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "gc3/base/errors/files.h"
+#include "gc3/base/test_folder.h"
 #include "gc3/ir/index.h"
 #include "gc3/ir/test_programs.h"
 #include "gc3/ir/test_seal.h"
@@ -39,18 +40,9 @@ ErrorId code_of(const Bytes& bytes) {
   return result.error().code;
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "gc3-image-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  fs::path operator/(const char* name) const { return path_ / name; }
-  std::ptrdiff_t entries() const { return std::distance(fs::directory_iterator(path_), fs::directory_iterator()); }
-
- private:
-  fs::path path_;
+struct Folder : gc3::testing::Folder {
+  fs::path operator/(const char* name) const { return path() / fs::path(name); }
+  std::ptrdiff_t entries() const { return std::distance(fs::directory_iterator(path()), fs::directory_iterator()); }
 };
 
 TEST_CASE("image: reading what was written gives the same program and the same bytes") {
@@ -245,7 +237,7 @@ TEST_CASE("image: random damage with a correct checksum never crashes, and accep
 }
 
 TEST_CASE("image: save and load") {
-  const TemporaryFolder folder;
+  const Folder folder;
   const Program p = testing::random_program(3);
   const std::string path = folder / "a.gc3";
   REQUIRE(save(p, path).ok());
@@ -255,7 +247,7 @@ TEST_CASE("image: save and load") {
 }
 
 TEST_CASE("image: failures of files name the path and leave nothing behind") {
-  const TemporaryFolder folder;
+  const Folder folder;
   const std::string missing = folder / "none";
   const auto unread = load(missing);
   REQUIRE_FALSE(unread.ok());

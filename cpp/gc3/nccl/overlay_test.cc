@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "gc3/base/test_folder.h"
 #include "gc3/ir/file.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/interp/test_programs.h"
@@ -132,27 +133,21 @@ int poll(void* comm) {
 class Programs {
  public:
   Programs() {
-    std::string name = (std::filesystem::temp_directory_path() / "gc3-nccl-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-    std::ofstream index(folder_ / "index");
+    std::ofstream index(folder() / "index");
     index << "gc3-programs-1\n";
     for (const std::uint32_t ranks : {2U, 3U}) {
       const auto program = testing::ring_allreduce(ranks, true, model::Protocol::Simple);
       const std::string file = std::to_string(ranks) + ".gc3";
-      REQUIRE(ir::write_file((folder_ / file).string(), ir::write_image(program, false)).ok());
+      REQUIRE(ir::write_file((folder() / file).string(), ir::write_image(program, false)).ok());
       index << "allreduce " << ranks << " 0 - 1 0 0 0 " << file << "\n";
     }
     index.close();
-    REQUIRE(gc3NcclLoad(folder_.c_str()) == kSuccess);
+    REQUIRE(gc3NcclLoad(folder_.path().c_str()) == kSuccess);
   }
-  Programs(const Programs&) = delete;
-  Programs& operator=(const Programs&) = delete;
-  ~Programs() { std::filesystem::remove_all(folder_); }
-  const std::filesystem::path& folder() const { return folder_; }
+  std::filesystem::path folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  gc3::testing::Folder folder_;
 };
 
 TEST_CASE("threads make calls and groups of two communicators on two streams") {

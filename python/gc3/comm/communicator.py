@@ -394,17 +394,17 @@ class Communicator(VForms):
         with contextlib.suppress(errors.Gc3Error):
             self._joined.shrunk(self._timeout, problem)
 
-    @told
-    def _root(self, root: Any) -> int:
+    def _root_of(self, root: Any) -> int:
         return errors.whole(root, "root", 0, self.size - 1, name="RankOutOfRange")
+
+    _root = told(_root_of)  # where the other ranks wait for this one
 
     def _key(
         self, collective: str, count: int, dtype: Any, *, in_place: bool, root: Any
     ) -> tuple[str, int, str, bool, int]:
         """The arguments by which the core finds the program of a call."""
-        errors.whole(count, "count", 0, _MOST)
-        at = errors.whole(root, "root", 0, self.size - 1, name="RankOutOfRange")
-        return collectives.get(collective).name, count, datatypes.name(datatypes.dtype(dtype)), in_place, at
+        number, element = errors.whole(count, "count", 0, _MOST), datatypes.name(datatypes.dtype(dtype))
+        return collectives.get(collective).name, number, element, in_place, self._root_of(root)
 
     def _run_on_device(
         self,

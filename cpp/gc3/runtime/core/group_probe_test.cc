@@ -6,14 +6,14 @@
 #include <fstream>
 #include <string>
 
+#include "gc3/base/test_folder.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/core/sharing/kept_probe.h"
-#include "gc3/runtime/core/sharing/test_folder.h"
 
 namespace gc3::core {
 namespace {
 
-using testing::Folder;
+using gc3::testing::Folder;
 
 // The results on two ranks with these wishes.
 struct Seen {

@@ -7,13 +7,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "gc3/runtime/core/sharing/test_folder.h"
+#include "gc3/base/test_folder.h"
 
 namespace gc3::core {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Folder;
+using gc3::testing::Folder;
 
 void put(const std::string& path, const std::string& text, mode_t mode = 0600) {
   std::ofstream(path) << text;

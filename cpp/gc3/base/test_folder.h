@@ -1,18 +1,21 @@
 // For tests: a folder that is removed afterwards.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
 
-namespace gc3::core::testing {
+namespace gc3::testing {
 
 class Folder {
  public:
   Folder() {
-    char name[] = "/tmp/gc3-kept-XXXXXX";
-    path_ = mkdtemp(name);
+    std::string name = (std::filesystem::temp_directory_path() / "gc3-test-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    path_ = name;
   }
   ~Folder() {
     std::error_code ignored;
@@ -26,4 +29,4 @@ class Folder {
   std::string path_;
 };
 
-}  // namespace gc3::core::testing
+}  // namespace gc3::testing
