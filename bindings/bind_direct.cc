@@ -40,8 +40,12 @@ void bind_direct(nb::module_& m) {
           nb::sig("def __eq__(self, other: object, /) -> bool"));
   m.def(
       "lower",
-      [](const ir::Program& program) { return unwrap(long_work([&] { return compiler::direct::lower(program); })); },
-      "program"_a, "A program of messages as one-sided moves: whoever keeps a value loads its terms.");
+      [](const ir::Program& program, bool pushing) {
+        return unwrap(long_work([&] { return compiler::direct::lower(program, pushing); }));
+      },
+      "program"_a, "pushing"_a = false,
+      "A program of messages as one-sided moves: whoever keeps a value loads its terms; `pushing`: what is only moved "
+      "is stored by the rank that has it.");
 }
 
 }  // namespace gc3::bindings

@@ -55,7 +55,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "datatypes": _BASICS,
     "collectives": _BASICS,
     "topologies": (*_BASICS, "collectives"),
-    "runtime": (*_BASICS, "collectives", "datatypes"),
+    "runtime": (*_BASICS, "collectives", "datatypes", "mscclpp"),
     "mscclpp": _BASICS,
     "lang": (*_BASICS, "collectives", "runtime"),
     "algorithms": (*_BASICS, "collectives", "lang"),

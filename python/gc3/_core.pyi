@@ -660,9 +660,9 @@ class DirectProgram:
 
     def __eq__(self, other: object, /) -> bool: ...
 
-def lower(program: Program) -> DirectProgram:
+def lower(program: Program, pushing: bool = False) -> DirectProgram:
     """
-    A program of messages as one-sided moves: whoever keeps a value loads its terms.
+    A program of messages as one-sided moves: whoever keeps a value loads its terms; `pushing`: what is only moved is stored by the rank that has it.
     """
 
 class Trace:

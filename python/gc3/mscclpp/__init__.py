@@ -1,9 +1,10 @@
-"""Execution plans of MSCCL++, read as one-sided programs.
+"""Execution plans of MSCCL++, read as one-sided programs, and written from them.
 
 The format is that of ``src/core/executor/execution_plan.cc`` of MSCCL++; what its operations do is in
 ``execution_kernel.hpp``.
 """
 
 from gc3.mscclpp.read import Plan, is_plan, load, read
+from gc3.mscclpp.write import plan_of, save
 
-__all__ = ["Plan", "is_plan", "load", "read"]
+__all__ = ["Plan", "is_plan", "load", "plan_of", "read", "save"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Report
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Report, ending_of
 from gc3.support import files, knobs, notebook
 
 if TYPE_CHECKING:
@@ -42,12 +42,24 @@ class DirectProgram:
         return DirectProgram(_core.DirectProgram.from_text(files.read_text(name, "FileUnreadable"), name))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the text form. A file of that name is replaced atomically.
+        """Writes the text form (.txt) or an execution plan of MSCCL++ (.plan.json), which is proven first.
+
+        A file of that name is replaced atomically. The plan does what the program does; where its executor cannot, the
+        plan of the same algorithm compiled without ``memory="direct"`` can, as then whoever has a value stores it.
 
         Raises:
-            gc3.UserError: The file cannot be written.
+            gc3.UserError: The file has another ending or cannot be written, or MSCCL++'s executor cannot run it.
         """
-        files.replace_text(os.fsdecode(path), self.text)
+        name = os.fsdecode(path)
+        ending = ending_of(name)
+        if ending == ".plan.json":
+            from gc3 import mscclpp  # noqa: PLC0415  slow to import for each rank, and few save plans
+
+            mscclpp.save(self.core, name)
+        elif ending == ".txt" or files.is_device(name):
+            files.replace_text(name, self.text)
+        else:
+            raise errors.error("BadArgument", f"'{name}': a one-sided program is written as .txt or .plan.json")
 
     @property
     def name(self) -> str:

@@ -182,7 +182,7 @@ class Program:
             if dialect or target or min_bytes or max_bytes:
                 raise errors.error("BadArgument", f"'{name}' does not end in .xml: the image has no dialects or limits")
             if ending == ".plan.json":
-                from gc3.runtime import mscclpp  # noqa: PLC0415  slow to import for each rank, and few save plans
+                from gc3 import mscclpp  # noqa: PLC0415  slow to import for each rank, and few save plans
 
                 mscclpp.save(self.core, name)
             else:

@@ -139,8 +139,9 @@ class DirectEmitter {
 
 }  // namespace
 
-Result<Program> lower(const ir::Program& program) {
-  GC3_ASSIGN(const Moves moves, find_moves(program));
+Result<Program> lower(const ir::Program& program, bool pushing) {
+  GC3_ASSIGN(Moves moves, find_moves(program));
+  if (pushing) moves = push(program, std::move(moves));
   const Signals signals = place_signals(program, moves);
   return DirectEmitter(program, moves, signals).run();
 }

@@ -15,7 +15,8 @@
 
 namespace gc3::compiler::direct {
 
-// `program`: proven. The result is to be proven by verify::direct.
-Result<ir::direct::Program> lower(const ir::Program& program);
+// `program`: proven. `pushing`: what is only moved is stored by the rank that has it; see push. The result is to be
+// proven by verify::direct.
+Result<ir::direct::Program> lower(const ir::Program& program, bool pushing = false);
 
 }  // namespace gc3::compiler::direct

@@ -72,6 +72,12 @@ class MoveFinder {
   }
   std::uint32_t number(Step s) const { return program_.threadblocks[s.tb].first_instruction + s.step; }
 
+  std::uint32_t threadblock_of(std::uint32_t instruction) const {
+    const auto after =
+        std::ranges::upper_bound(program_.threadblocks, instruction, {}, &ir::Threadblock::first_instruction);
+    return static_cast<std::uint32_t>(after - program_.threadblocks.begin()) - 1;
+  }
+
   bool may_run(Step s, const Instruction& i, std::uint32_t rank) const {
     const auto deps = program_.deps(i);
     const bool waits = std::ranges::any_of(deps, [&](const ir::Dependency& d) {
@@ -177,7 +183,11 @@ class MoveFinder {
       const bool more = move.count != 0 && std::ranges::equal(move.sources, sources, next) &&
                         std::ranges::equal(move.targets, targets, next);
       if (!more && move.count != 0) found_.all.push_back(std::move(move));
-      if (!more) move = {s.tb, number(s), 0, std::move(sources), std::move(targets)};
+      if (!more) {
+        const bool sent = sources.size() == 1 && values[k][0].taken_by != kNone;
+        const std::uint32_t sender = sent ? threadblock_of(values[k][0].taken_by) : kNone;
+        move = {s.tb, number(s), 0, std::move(sources), std::move(targets), sender};
+      }
       ++move.count;
     }
     if (move.count != 0) found_.all.push_back(std::move(move));

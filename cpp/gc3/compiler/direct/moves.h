@@ -1,9 +1,11 @@
 // The moves of a program of messages: what is kept, where its terms are, and an order in which that works.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/base/result.h"
 #include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
@@ -21,7 +23,8 @@ struct Move {
   std::uint32_t instruction = 0;  // likewise
   std::uint32_t count = 0;        // consecutive chunks of each operand
   std::vector<Spot> sources;      // the first chunk of each
-  std::vector<Spot> targets;      // of the threadblock's rank
+  std::vector<Spot> targets;      // of the threadblock's rank, unless it is pushed
+  std::uint32_t sender = kNone;   // the threadblock that sends its only source
 };
 
 struct Moves {
@@ -30,5 +33,36 @@ struct Moves {
 };
 
 Result<Moves> find_moves(const ir::Program& program);
+
+// The same with the fewest moves of the form that MSCCL++'s executor has: a sum that is built up term by term becomes
+// one move; what is only moved is stored by the rank that has it, in one move with the step that has made it or with
+// the same value's other targets.
+Moves push(const ir::Program& program, Moves moves);
+
+// Numbers of all spots.
+class Spots {
+ public:
+  Spots(const model::Collective& collective, const Moves& moves) : collective_(collective) {
+    for (std::uint32_t r = 0; r < moves.scratch_chunks.size(); ++r) {
+      first_.push_back(count_);
+      count_ += std::size_t{collective.input_chunks(r)} + collective.output_chunks(r) + moves.scratch_chunks[r];
+    }
+  }
+  std::size_t count() const { return count_; }
+  // Of the k-th chunk from `s` on.
+  std::size_t number(const Spot& s, std::uint32_t k) const {
+    const std::size_t inputs = collective_.input_chunks(s.rank);
+    const std::size_t of_buffer = s.place.buffer == model::Buffer::input ? 0
+                                  : s.place.buffer == model::Buffer::output
+                                      ? inputs
+                                      : inputs + collective_.output_chunks(s.rank);
+    return first_[s.rank] + of_buffer + s.place.index + k;
+  }
+
+ private:
+  const model::Collective& collective_;
+  std::vector<std::size_t> first_;  // per rank
+  std::size_t count_ = 0;
+};
 
 }  // namespace gc3::compiler::direct

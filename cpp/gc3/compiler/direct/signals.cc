@@ -15,7 +15,7 @@ using model::Buffer;
 class SignalPlacer {
  public:
   SignalPlacer(const ir::Program& program, const Moves& moves)
-      : program_(program), moves_(moves), tbs_(program.threadblocks.size()) {
+      : program_(program), moves_(moves), tbs_(program.threadblocks.size()), places_(program.collective, moves) {
     rank_of_.resize(tbs_);
     for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
       for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) rank_of_[program.ranks[r].first_tb + t] = r;
@@ -25,14 +25,29 @@ class SignalPlacer {
     unsynced_.assign(tbs_, 0);
     out_.moves.resize(tbs_);
     out_.synced.resize(tbs_);
-    std::size_t spots = 0;
-    for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
-      first_spot_.push_back(spots);
-      spots += std::size_t{program.collective.input_chunks(r)} + program.collective.output_chunks(r) +
-               moves.scratch_chunks[r];
+    spots_.resize(places_.count());
+    std::vector<bool> moving(tbs_);
+    for (const Move& m : moves.all) {
+      moving[m.tb] = true;
+      for (const std::vector<Spot>* spots : {&m.sources, &m.targets}) {
+        for (const Spot& s : *spots) {
+          std::vector<std::uint32_t>& there = reaching_[{rank_of_[m.tb], s.rank}];
+          if (s.rank != rank_of_[m.tb] && std::ranges::find(there, m.tb) == there.end()) there.push_back(m.tb);
+        }
+      }
     }
-    spots_.resize(spots);
+    place_.resize(tbs_);
+    for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+      working_.push_back({});
+      for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) {
+        const std::uint32_t tb = program.ranks[r].first_tb + t;
+        place_[tb] = static_cast<std::uint32_t>(working_[r].size());
+        if (moving[tb]) working_[r].push_back(tb);
+      }
+      if (working_[r].empty()) working_[r].push_back(program.ranks[r].first_tb);
+    }
     last_load_.resize(tbs_);
+    last_store_.resize(tbs_);
   }
 
   Signals run() {
@@ -69,14 +84,7 @@ class SignalPlacer {
     bool visible;
   };
 
-  Access& access(const Spot& s, std::uint32_t k) {
-    const model::Collective& c = program_.collective;
-    const std::size_t of_buffer = s.place.buffer == Buffer::input ? 0
-                                  : s.place.buffer == Buffer::output
-                                      ? c.input_chunks(s.rank)
-                                      : std::size_t{c.input_chunks(s.rank)} + c.output_chunks(s.rank);
-    return spots_[first_spot_[s.rank] + of_buffer + s.place.index + k];
-  }
+  Access& access(const Spot& s, std::uint32_t k) { return spots_[places_.number(s, k)]; }
 
   void add(std::uint32_t m) {
     const Move& move = moves_.all[m];
@@ -99,6 +107,9 @@ class SignalPlacer {
         Access& a = access(s, k);
         for (const Position& reader : a.readers) needs.push_back({reader, false});
         if (a.readers.empty() && a.writer.tb != kNone) needs.push_back({a.writer, true});
+        if (s.rank == rank) continue;
+        if (a.readers.empty() && a.writer.tb == kNone) begun.push_back(s.rank);
+        last_store_[tb][s.rank] = here.after;
       }
     }
     for (std::uint32_t k = 0; k < move.count; ++k) {
@@ -131,9 +142,7 @@ class SignalPlacer {
     }
     for (const std::uint32_t rank : begun) {
       if (has_begun(tb, rank)) continue;
-      const ir::RankProgram& there = program_.ranks[rank];
-      const std::uint32_t partner = there.first_tb + (tb - program_.ranks[rank_of_[tb]].first_tb) % there.tb_count;
-      any = connect({partner, 0}, tb, now, true) || any;
+      any = connect({partner(rank, tb), 0}, tb, now, true) || any;
     }
     return any;
   }
@@ -192,19 +201,29 @@ class SignalPlacer {
     return added;
   }
 
-  // A rank's call ends after the last load of every other threadblock from it.
+  // A rank's call ends after the last load of every other threadblock from it, and when the last store into it is
+  // visible.
   void leave() {
     for (std::uint32_t tb = 0; tb < tbs_; ++tb) {
-      for (const auto& [rank, after] : last_load_[tb]) {
-        const ir::RankProgram& there = program_.ranks[rank];
-        const Position last{tb, after};
-        bool known = false;
-        for (std::uint32_t t = 0; t < there.tb_count; ++t) known = known || knows(there.first_tb + t, last, false);
-        if (known) continue;
-        const std::uint32_t partner = there.first_tb + (tb - program_.ranks[rank_of_[tb]].first_tb) % there.tb_count;
-        connect(last, partner, static_cast<std::uint32_t>(out_.moves[partner].size()), true);
-      }
+      for (const auto& [rank, after] : last_store_[tb]) leave(rank, {tb, after}, true);
+      for (const auto& [rank, after] : last_load_[tb]) leave(rank, {tb, after}, false);
     }
+  }
+  void leave(std::uint32_t rank, Position last, bool visible) {
+    const ir::RankProgram& there = program_.ranks[rank];
+    for (std::uint32_t t = 0; t < there.tb_count; ++t) {
+      if (knows(there.first_tb + t, last, visible)) return;
+    }
+    const std::uint32_t to = partner(rank, last.tb);
+    connect(last, to, static_cast<std::uint32_t>(out_.moves[to].size()), !visible);
+  }
+
+  // The threadblock of `rank` that tells a threadblock of another rank of begin and end, and is told: if possible one
+  // that has to do with that rank itself.
+  std::uint32_t partner(std::uint32_t rank, std::uint32_t tb) const {
+    const auto reaching = reaching_.find({rank, rank_of_[tb]});
+    const std::vector<std::uint32_t>& there = reaching == reaching_.end() ? working_[rank] : reaching->second;
+    return there[place_[tb] % there.size()];
   }
 
   const ir::Program& program_;
@@ -214,9 +233,13 @@ class SignalPlacer {
   std::vector<Clock> known_;                 // per threadblock, now
   std::vector<std::vector<Clock>> history_;  // per threadblock and number of its moves
   std::vector<std::uint32_t> unsynced_;      // per threadblock: the moves before its last sync
-  std::vector<std::size_t> first_spot_;
+  Spots places_;
+  std::vector<std::vector<std::uint32_t>> working_;  // per rank: its threadblocks that have moves, or one
+  std::vector<std::uint32_t> place_;                 // per threadblock: its position among them
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> reaching_;  // of a rank, another one
   std::vector<Access> spots_;
-  std::vector<std::map<std::uint32_t, std::uint32_t>> last_load_;  // per threadblock: of each other rank
+  std::vector<std::map<std::uint32_t, std::uint32_t>> last_load_;   // per threadblock: of each other rank
+  std::vector<std::map<std::uint32_t, std::uint32_t>> last_store_;  // likewise
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<std::size_t>> last_edge_;
   Signals out_;
 };

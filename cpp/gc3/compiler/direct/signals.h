@@ -29,7 +29,7 @@ struct Signals {
 // The threadblocks are those of `program`. Moves of `moves.all[k].tb` are executed in their order.
 //
 // A move waits for the moves whose result it loads, for those that have to load what it overwrites, and for the begin
-// of the call on the rank that it loads from; a rank ends its call when all that load from it have done so. What
+// of the call on the rank that it loads from or stores to; a rank ends its call when all that do so have done it. What
 // follows from an earlier wait is left out, whether of the threadblock itself or of those it has waited for.
 Signals place_signals(const ir::Program& program, const Moves& moves);
 

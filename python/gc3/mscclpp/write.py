@@ -1,0 +1,330 @@
+"""Writes a one-sided program as an execution plan, which is read again and proven.
+
+A move becomes what the executor has for it: `copy`, `put`, `get`, or a reduction that adds the rank's own value first.
+A move with more operands than an operation holds becomes several, with a `nop` between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from gc3 import _core, errors
+from gc3.mscclpp import form
+from gc3.mscclpp.read import read
+from gc3.support import files
+
+Json: TypeAlias = "dict[str, Any]"
+_COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall")
+_LETTERS = {"in": "i", "out": "o", "sc": "s"}
+_MOST_OTHERS = 8  # operands of other ranks of an operation, on each side
+_OPERAND = re.compile(r"(g?\d+:)?(pkt )?(in|out|sc)\[(\d+)\]")
+_OBJECT = re.compile(r"(channel|semaphore) (\d+) (?:from|rank) (\d+) (?:to|initial) (\d+)( port)?")
+_BARRIER = re.compile(r"barrier (\d+) rank (\d+) threadblocks (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    rank: int
+    buffer: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of the text form: its operation, the numbers of its objects, or the operands of a move."""
+
+    name: str
+    relaxed: bool
+    numbers: list[int]
+    sources: list[_Place]
+    targets: list[_Place]
+    count: int
+
+
+@dataclass
+class _Block:
+    """A threadblock."""
+
+    rank: int
+    number: int
+    steps: list[_Step] = field(default_factory=list["_Step"])
+    links: list[int] = field(default_factory=list[int])  # that it uses
+    others: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # rank and buffer, likewise
+    ops: list[Json] = field(default_factory=list["Json"])
+
+
+class _Writer:
+    def __init__(self, program: _core.DirectProgram) -> None:
+        self.program = program
+        self.channels: list[tuple[int, int]] = []
+        self.semaphores: list[list[int]] = [[] for _ in range(program.rank_count)]  # initial values
+        self.semaphore_of: list[int] = []  # the rank's number of each
+        self.barriers: list[tuple[int, int]] = []  # the rank's number, threadblocks
+        self.scratch = [0] * program.rank_count
+        self.blocks: list[_Block] = []
+        self.others: list[list[tuple[int, str]]] = [[] for _ in range(program.rank_count)]
+        self.head: list[str] = []
+        self._parse(program.to_text())
+        self.link_of = self._pair()
+
+    def refuse(self, why: str) -> errors.Gc3Error:
+        """Returns the error that the executor cannot run the program."""
+        return _refusal(self.program, why)
+
+    def write(self) -> Json:
+        """Returns the plan."""
+        collective, ranks = self.program.collective, self.program.rank_count
+        for block in self.blocks:
+            for step in block.steps:
+                self._step(block, step)
+        ends: list[list[int]] = [[] for _ in range(ranks)]  # per rank, its channels in order
+        peers: list[list[int]] = [[] for _ in range(ranks)]
+        for link in sorted(set(self.link_of)):
+            for rank, peer in (self.channels[link], self.channels[link][::-1]):
+                ends[rank].append(link)
+                peers[rank].append(peer)
+        gpus = [
+            {
+                "id": rank,
+                "input_chunks": collective.input_chunks(rank),
+                "output_chunks": collective.output_chunks(rank),
+                "scratch_chunks": self.scratch[rank],
+                "threadblocks": [self._block(b, ends[rank]) for b in self.blocks if b.rank == rank],
+                "channels": [{"channel_type": "memory", "connected_to": peers[rank]}],
+                "remote_buffers": [
+                    {"rank": owner, "type": buffer, "access_channel_types": ["memory"]}
+                    for owner, buffer in self.others[rank]
+                ],
+                "semaphores": [{"init_value": initial} for initial in self.semaphores[rank]],
+            }
+            for rank in range(ranks)
+        ]
+        return {
+            "name": self.program.name,
+            "collective": collective.name,
+            "protocol": "Simple",
+            "inplace": collective.in_place,
+            "reuse_resources": "shared scratch" in self.head[0],
+            "gpus": gpus,
+            "num_threads_per_block": form.MOST_THREADS,
+            "use_double_scratch_buffer": self.head[0].startswith("halves 2"),
+            "buffer_alignment": form.VECTOR,
+            "min_message_size": 0,
+            "max_message_size": 2**64 - 1,
+        }
+
+    def _parse(self, text: str) -> None:
+        rank = 0
+        for line in text.splitlines()[2:]:
+            words = line.split()
+            if not words:
+                continue
+            if made := _OBJECT.fullmatch(line):
+                kind, _, first, second, port = made.groups()
+                if port:
+                    raise self.refuse("port channels are not written")
+                if kind == "channel":
+                    self.channels.append((int(first), int(second)))
+                else:
+                    self.semaphore_of.append(len(self.semaphores[int(first)]))
+                    self.semaphores[int(first)].append(int(second))
+            elif made := _BARRIER.fullmatch(line):
+                self.barriers.append((int(made[1]), int(made[3])))
+            elif line.startswith("rank"):
+                rank = int(words[1])
+                self.scratch[rank] = int(words[3]) if len(words) > 2 else 0  # noqa: PLR2004  "scratch N"
+            elif words[0] == "tb":
+                self.blocks.append(_Block(rank, int(words[1])))
+            elif line.startswith("    "):
+                self.blocks[-1].steps.append(self._read_step(rank, words[1], line))
+            else:
+                self.head.append(line)
+
+    def _read_step(self, rank: int, name: str, line: str) -> _Step:
+        if name != "move":
+            words = line.split()[2:]
+            return _Step(name, "relaxed" in words, [int(w) for w in words if w != "relaxed"], [], [], 0)
+        sides: list[list[_Place]] = []
+        for side in line.split(" -> "):
+            sides.append([])
+            for owner, packet, buffer, index in _OPERAND.findall(side):
+                if packet or owner.startswith("g"):
+                    raise self.refuse("moves of packets and through switches are not written")
+                place = _Place(int(owner[:-1]) if owner else rank, _LETTERS[buffer], int(index))
+                sides[-1].append(place)
+        times = re.search(r" x(\d+)", line)
+        return _Step(name, False, [], sides[0], sides[1], int(times[1]) if times else 1)
+
+    def _pair(self) -> list[int]:
+        """Returns for each channel the first of the two that become one of the plan's, which go both ways."""
+        uses: list[tuple[set[int], set[int]]] = [(set(), set()) for _ in self.channels]
+        for number, block in enumerate(self.blocks):
+            for step in block.steps:
+                for channel in step.numbers if step.name in ("signal", "wait") else ():
+                    uses[channel][step.name == "wait"].add(number)
+        waiting: dict[Any, list[int]] = {}
+        links: list[int] = []
+        for channel, (givers, takers) in enumerate(uses):
+            back = waiting.get((frozenset(takers), frozenset(givers)))
+            if back:
+                links.append(back.pop(0))
+            else:
+                links.append(channel)
+                waiting.setdefault((frozenset(givers), frozenset(takers)), []).append(channel)
+        return links
+
+    def _block(self, block: _Block, ends: Sequence[int]) -> Json:
+        channels = [ends.index(link) for link in block.links]
+        others = [self.others[block.rank].index(other) for other in block.others]
+        return {
+            "id": block.number,
+            "ops": block.ops,
+            "channels": [{"channel_type": "memory", "channel_ids": channels}],
+            "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": others}],
+        }
+
+    def _step(self, block: _Block, step: _Step) -> None:
+        if step.name == "move":
+            self._move(block, step)
+        elif step.name == "sync":
+            block.ops.append({"name": "nop"})
+        elif step.name in ("signal", "wait"):
+            links = [_number(block.links, self.link_of[channel]) for channel in step.numbers]
+            for some in _groups(links, form.MOST_CHANNELS_AT_ONCE):
+                name = f"{'rlx' if step.relaxed else ''}{step.name}"
+                block.ops.append({"name": name, "channel_ids": some, "channel_type": "memory"})
+        elif step.name in ("acquire", "release"):
+            numbers = [self.semaphore_of[number] for number in step.numbers]
+            for some in _groups(numbers, form.MOST_SEMAPHORES_AT_ONCE):
+                block.ops.append({"name": f"sem_{step.name}", "semaphore_ids": some})
+        elif step.name == "barrier":
+            first = [rank for rank, _ in self.barriers].index(self.barriers[step.numbers[0]][0])
+            number, blocks = step.numbers[0] - first, self.barriers[step.numbers[0]][1]
+            block.ops.append({"name": "barrier", "barrier_id": number, "num_threadblocks": blocks})
+        else:
+            raise self.refuse(f"{step.name} is not written")
+
+    def _move(self, block: _Block, step: _Step) -> None:
+        own = [s for s in step.sources if s.rank == block.rank]
+        others = [s for s in step.sources if s.rank != block.rank]
+        kept = [t for t in step.targets if t.rank == block.rank]
+        far = [t for t in step.targets if t.rank != block.rank]
+        if len(step.sources) == 1 and own:
+            self._copy(block, own[0], kept, step.count)
+            self._put(block, own[0], far, step.count)
+            return
+        if not kept:
+            raise self.refuse("a step keeps nothing of what it loads from other ranks or adds up")
+        # The first term and the target may be one place, so a target that is a term takes that part.
+        target = next((t for t in kept if t in own), kept[0])
+        first = target if target in own else own[0] if own else None
+        if first is None:
+            if others[0].index != target.index:
+                raise self.refuse("a step loads from another offset than it stores to, which get exchanges")
+            self._add(block, "get", [others.pop(0)], [target], step.count)
+            first = target
+            if others or far or len(kept) > 1:
+                block.ops.append({"name": "nop"})
+        else:
+            own.remove(first)
+        parts = [("rre", some) for some in _groups(others, _MOST_OTHERS)]
+        parts += [("re", some) for some in _groups(own, _MOST_OTHERS)]
+        for i, (name, terms) in enumerate(parts):
+            last = i == len(parts) - 1
+            stored = far[:_MOST_OTHERS] if last else []
+            self._add(block, f"{name}s" if stored else name, [first, *terms], [target, *stored], step.count)
+            first, far = target, far[len(stored) :]
+            if not last:
+                block.ops.append({"name": "nop"})
+        rest = [t for t in kept if t != target]
+        if parts and (rest or far):
+            block.ops.append({"name": "nop"})
+        self._copy(block, target, rest, step.count)
+        self._put(block, target, far, step.count)
+
+    def _copy(self, block: _Block, source: _Place, targets: list[_Place], count: int) -> None:
+        for target in targets:
+            self._add(block, "copy", [source], [target], count)
+
+    def _put(self, block: _Block, source: _Place, targets: list[_Place], count: int) -> None:
+        """Adds a put, or more pairs to the put before it."""
+        for target in targets:
+            put = block.ops[-1] if block.ops and block.ops[-1]["name"] == "put" else None
+            if put:
+                before = put["src_buff"][-1]
+                alike = (before["type"], before["size"]) == (source.buffer, count)
+                if alike and len(put["src_buff"]) < _MOST_OTHERS:
+                    put["src_buff"].append(self._range(block, source, count))
+                    put["dst_buff"].append(self._range(block, target, count))
+                    continue
+            self._add(block, "put", [source], [target], count)
+
+    def _add(self, block: _Block, name: str, sources: Sequence[_Place], targets: Sequence[_Place], count: int) -> None:
+        op: Json = {"name": name}
+        op["src_buff"] = [self._range(block, place, count) for place in sources]
+        op["dst_buff"] = [self._range(block, place, count) for place in targets]
+        if name in form.REDUCTIONS:
+            op["reduce_op"] = "sum"
+        if any(place.rank != block.rank for place in (*sources, *targets)):
+            op["channel_type"] = "memory"
+        block.ops.append(op)
+
+    def _range(self, block: _Block, place: _Place, count: int) -> Json:
+        where: Json = {"type": place.buffer}
+        if place.rank != block.rank:
+            _number(self.others[block.rank], (place.rank, place.buffer))
+            where = {"buffer_id": _number(block.others, (place.rank, place.buffer))}
+        return {**where, "index": place.index, "size": count}
+
+
+def _number(known: list[Any], one: Any) -> int:
+    """Returns the number of `one` among those known; it is added to them."""
+    if one not in known:
+        known.append(one)
+    return known.index(one)
+
+
+def _groups(numbers: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    for i in range(0, len(numbers), most):
+        yield list(numbers[i : i + most])
+
+
+def _refusal(program: _core.Program | _core.DirectProgram, why: str) -> errors.Gc3Error:
+    return errors.error("BadArgument", f"'{errors.shown(program.name)}': MSCCL++'s executor cannot run it: {why}")
+
+
+def plan_of(program: _core.DirectProgram) -> Json:
+    """Returns the execution plan of a program, for JSON.
+
+    Raises:
+        gc3.UserError: MSCCL++'s executor cannot run it, or it is wrong.
+    """
+    collective = program.collective
+    if collective.name not in _COLLECTIVES or collective.is_custom:
+        raise _refusal(program, f"it has no {collective.name}; it has {', '.join(_COLLECTIVES)}")
+    plan = _Writer(program).write()
+    written = read(plan)
+    if written.refusals:
+        raise _refusal(program, written.refusals[0])
+    found = _core.verify(written.program).diagnostics
+    if found:
+        raise errors.UserError(*found)
+    return plan
+
+
+def save(program: _core.Program | _core.DirectProgram, path: str | os.PathLike[str]) -> None:
+    """Writes the execution plan of a program; see `plan_of`. One of messages is lowered to one-sided moves.
+
+    Raises:
+        gc3.UserError: There is none, or the file cannot be written.
+    """
+    if isinstance(program, _core.Program):
+        if program.protocol != "Simple":
+            raise _refusal(program, f"{program.protocol} is a protocol of messages: compile with protocol=Simple")
+        program = _core.lower(program, pushing=True)
+    files.replace_text(os.fsdecode(path), json.dumps(plan_of(program), indent=2) + "\n")

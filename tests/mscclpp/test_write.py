@@ -1,0 +1,124 @@
+"""Programs become execution plans of MSCCL++, which do what the programs do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import gc3
+from gc3 import _core, algorithms, mscclpp
+from gc3.cli.main import main
+from gc3.runtime.checking import Case
+from gc3.runtime.direct import DirectProgram
+
+SIZES = {"N": {"N": 2, "G": 2}, "R": {"R": 4}}
+NAMES = [
+    name
+    for name, about in algorithms.catalogue().items()
+    if about.collective_name in ("allreduce", "allgather", "reducescatter", "alltoall")
+]
+
+
+def plan_of(name: str, **how: Any) -> dict[str, Any]:
+    given = {p.name for p in algorithms.load(name).parameters}
+    size = {} if name == "ndv2_allreduce" else next((SIZES[p] for p in SIZES if p in given), {})
+    program = gc3.compile(algorithms.load(name), **{**size, **how})
+    return mscclpp.plan_of(_core.lower(program.core, pushing=True))
+
+
+def operations(plan: dict[str, Any], rank: int = 0) -> list[str]:
+    return [op["name"] for block in plan["gpus"][rank]["threadblocks"] for op in block["ops"]]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_plans_of_the_library_compute_what_numpy_does(name: str, in_place: bool) -> None:
+    plan = json.loads(json.dumps(plan_of(name, in_place=in_place, instances=2 if in_place else 1)))
+    read = mscclpp.read(plan)
+    assert read.states_collective
+    assert read.refusals == ()
+    program = DirectProgram(read.program)
+    case = Case(program.collective, program.collective.chunks * 5, "int32", "sum")
+    inputs, outputs = case.inputs(), case.poisoned_outputs()
+    program.run(inputs, outputs=outputs, count=case.count, dtype="int32", workers=2)
+    assert case.compare(inputs, outputs).ok
+
+
+def test_what_can_be_one_operation_is_one() -> None:
+    """Sums are loaded and stored at once, copies are stored by who has them, and nothing goes through scratch."""
+    entry, leave = ["rlxsignal", "rlxwait", "nop"], ["nop", "signal", "wait"]
+    assert operations(plan_of("direct_allreduce", in_place=True)) == [*entry, "rres", *leave]
+    assert operations(plan_of("direct_allgather", in_place=False)) == [*entry, "copy", "put", *leave]
+    exchanged = plan_of("direct_alltoall", in_place=False)
+    assert Counter(operations(exchanged))["put"] == 3
+    assert all(gpu["scratch_chunks"] == 0 for gpu in exchanged["gpus"])
+
+
+def test_many_ranks_are_divided_among_operations() -> None:
+    """An operation holds 8 other ranks and 8 channels, and the read plan has no refusal for them."""
+    plan = plan_of("direct_allreduce", R=12)
+    assert operations(plan).count("rlxsignal") == 2
+    sums = [op for op in plan["gpus"][0]["threadblocks"][0]["ops"] if op["name"].startswith("rre")]
+    assert [(len(op["src_buff"]), len(op["dst_buff"])) for op in sums] == [(9, 1), (4, 9)]
+    assert operations(plan).count("put") == 1
+
+
+def test_each_wrong_step_of_a_plan_is_found() -> None:
+    plan = plan_of("direct_allreduce", R=3)
+    ops: list[Any] = plan["gpus"][1]["threadblocks"][0]["ops"]
+    for number in range(len(ops)):
+        op = ops.pop(number)
+        assert not _core.verify(mscclpp.read(plan).program).ok, op
+        ops.insert(number, op)
+        for side in ("src_buff", "dst_buff"):
+            for place in op.get(side, ()):
+                place["index"] -= 1
+                assert not _core.verify(mscclpp.read(plan).program).ok, op
+                place["index"] += 1
+    assert _core.verify(mscclpp.read(plan).program).ok
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "message"),
+    [
+        ("ring_allreduce", {"R": 20}, "operations; a threadblock holds 64"),
+        ("direct_allreduce", {"R": 20}, "19 of a type; a threadblock holds 16"),
+        ("flat_gather", {"R": 3}, "it has no gather"),
+        ("ring_allreduce", {"R": 3, "protocol": "LL"}, "compile with protocol=Simple"),
+        ("direct_allgather", {"R": 3, "memory": "direct", "in_place": False}, "another offset than it stores to"),
+    ],
+)
+def test_what_the_executor_cannot_run_is_said(name: str, how: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "no.plan.json"
+    with pytest.raises(gc3.UserError) as caught:
+        gc3.compile(algorithms.load(name), **how).save(path)
+    assert message in str(caught.value)
+    assert not path.exists()
+
+
+def test_one_sided_programs_are_saved_by_their_ending(tmp_path: Path) -> None:
+    program = gc3.compile(algorithms.load("ring_allreduce"), R=3, memory="direct")
+    program.save(tmp_path / "ring.txt")
+    assert DirectProgram.load(tmp_path / "ring.txt") == program
+    program.save(tmp_path / "ring.plan.json")
+    assert mscclpp.load(tmp_path / "ring.plan.json").program.collective == program.collective
+    with pytest.raises(gc3.UserError, match=r"written as \.txt or \.plan\.json"):
+        program.save(tmp_path / "ring.gc3")
+
+
+def test_export_writes_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "ring.plan.json"
+    result = CliRunner().invoke(main, ["export", "ring_allreduce:R=3", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    plan = json.loads(path.read_text())
+    assert (plan["collective"], plan["inplace"], plan["protocol"]) == ("allreduce", True, "Simple")
+    assert "proven" in CliRunner().invoke(main, ["verify", str(path)]).output
+    result = CliRunner().invoke(main, ["export", "flat_gather:R=3", "-o", str(tmp_path / "no.plan.json")])
+    assert result.exit_code == 1
+    assert "it has no gather" in " ".join(result.stderr.split())
+    assert not (tmp_path / "no.plan.json").exists()
