@@ -97,6 +97,15 @@ def test_pipelines_are_shown_for_one_tile_and_proven_for_three(tmp_path: Path) -
         (["show", str(PLAN), "-r", "2"], "rank 2 of 2 ranks"),
         (["verify", str(PLAN), "--slots", "2"], "--slots does not apply"),
         (["verify", str(PLAN), "--target", "msccl"], "--target does not apply"),
+        (["run", str(PLAN), "--engine", "processes"], "run on --engine threads, not on processes"),
+        (["run", str(PLAN), "--engine", "threads:slots=3"], "slots does not apply"),
+        (["run", f"{PLAN}:prove=no"], "a one-sided program is proven before it runs"),
+        (["compile", "ring_allreduce:R=3,memory=direct", "-t", "ndv4"], "--topology does not apply"),
+        (["run", "ring_allreduce:R=3,memory=direct,protocol=LL"], "protocol=LL is one of messages"),
+        (["run", "allreduce:R=3,memory=direct"], "memory cannot change it"),
+        (["run", "a.gc3:memory=direct"], "memory cannot change it"),
+        (["run", f"{PLAN}:memory=direct"], "memory cannot change it"),
+        (["bench", "ring_allreduce:R=3,memory=direct"], "memory=direct makes no program of messages"),
     ],
 )
 def test_what_does_not_apply(line: list[str], why: str) -> None:
@@ -104,4 +113,38 @@ def test_what_does_not_apply(line: list[str], why: str) -> None:
 
 
 def test_other_commands_say_who_reads_a_plan() -> None:
-    assert "gc3 show and gc3 verify read it" in gc3_says("run", str(PLAN), status=1).stderr
+    assert "gc3 show, verify and run read it" in gc3_says("bench", str(PLAN), status=1).stderr
+
+
+def test_an_algorithm_is_compiled_proven_and_run_on_direct_memory(tmp_path: Path) -> None:
+    ring, text, plan = "ring_allreduce:R=3,memory=direct", str(tmp_path / "ring.txt"), str(tmp_path / "r.plan.json")
+    told = gc3_says("compile", ring, "-o", text).stdout
+    assert "allreduce of 3 ranks, in place, one-sided" in told
+    assert "proven: it implements allreduce, call after call" in told
+    assert gc3_says("show", ring).stdout == gc3_says("show", text).stdout
+    assert "proven" in gc3_says("verify", ring).stdout
+    data = json.loads(gc3_says("export", text, "-o", plan, "--json").stdout)
+    assert (data["ok"], data["file"], data["program"]["memory"]) == (True, plan, "direct")
+    for name in (ring, text, plan):
+        assert "checked 999 elements of 3 ranks: all equal to NumPy's" in gc3_says("run", name, "--size", "1333").stdout
+    written = Path(text).read_text()
+    Path(text).write_text(written.replace("5 signal", "5 sync #", 1))
+    assert "GC3-V" in gc3_says("run", text, status=1).stderr
+    assert "GC3-V" in gc3_says("export", text, "-o", plan, status=1).stderr
+
+
+def test_a_plan_runs_with_as_many_tiles_as_the_size_needs(tmp_path: Path) -> None:
+    plan = json.loads(PLAN.read_text())
+    for gpu in plan["gpus"]:
+        ops = gpu["threadblocks"][0]["ops"]
+        ops[4] = {"name": "pipeline", "iter_context": {"unit_size": 4096, "num_chunks": 2}, "ops": [ops[4]]}
+    path = changed(tmp_path, gpus=plan["gpus"], min_message_size=8192)
+    for size, tiles in (("4KiB", "1 tile"), ("64KiB", "8 tiles")):
+        ran = gc3_says("run", path, "--size", size)
+        assert f"for {tiles} of its pipelines" in ran.stdout
+        assert "all equal to NumPy's" in ran.stdout
+        assert ("not meant for 4 KiB" in ran.stderr) == (size == "4KiB")
+    data = json.loads(gc3_says("run", f"{path}:tiles=3", "--size", "64KiB", "--json").stdout)
+    assert (data["program"]["tiles"], data["check"]["ok"], data["use"]) == (3, True, None)
+    path = changed(tmp_path, collective="test")
+    assert "it states no collective of this shape" in gc3_says("run", path, status=1).stderr

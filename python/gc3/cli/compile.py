@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import _core, topologies
-from gc3.cli import options, output, report, target
+from gc3.cli import one_sided, options, output, report, target
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.machine import load_topology, machine_option
@@ -88,6 +88,7 @@ def _tell(proofs: list[tuple[Program, Report]], path: str | None, *, as_json: bo
         "gc3 compile hierarchical_allreduce:N=2,G=3 -o h.gc3",
         "gc3 compile ring_allreduce:R=8,instances=4,protocol=LL128 -o ring.gc3",
         "gc3 compile allpairs_allreduce:R=8 -t ndv4 -o a.gc3",
+        "gc3 compile ring_allreduce:R=4,memory=direct -o ring.txt",
         "gc3 compile from_msccl_tools.xml -o f.gc3",
     ],
 )
@@ -106,7 +107,7 @@ def _tell(proofs: list[tuple[Program, Report]], path: str | None, *, as_json: bo
     "`gc3 topo list`, NAME:N=2, or FILE.json."
 )
 @options.json_option
-def compile_command(spec: options.Asked, path: str | None, machine: str | None, as_json: bool) -> None:
+def compile_command(spec: options.Asked, path: str | None, machine: str | None, as_json: bool) -> int:
     """Compile the algorithm X and prove it.
 
     The result is one schedule per rank, checked against the collective and written to a file.
@@ -115,12 +116,18 @@ def compile_command(spec: options.Asked, path: str | None, machine: str | None, 
     parameters follow its name, and options of compiling: instances=N copies in parallel, each on its part of the data;
     protocol=LL, LL128, ... (Simple); in_place=yes or no (as it is written); max_threadblocks=N per rank; slots=N that
     the schedule may use per connection (2); fuse=no keeps a receive and the send of what it received apart; window=N:
-    each rank posts N sends and receives at a time, as an MPI program.
+    each rank posts N sends and receives at a time, as an MPI program; memory=direct makes a one-sided program, a .txt
+    file: ranks load from each other's buffers and have no messages.
 
     A program that is already compiled (.gc3, .xml) is proven and written in another form; collective=NAME or
     PATH.py:NAME is that of an .xml file that does not name one (coll=custom). A script written for msccl-tools is run
     as it is; its own arguments follow after --.
     """
+    direct = one_sided.load(spec, tiles=1)
+    if direct is not None:
+        if machine is not None:
+            raise click.UsageError("--topology does not apply to a one-sided program")
+        return one_sided.save(direct, path, as_json=as_json)
     topology = None if machine is None else load_topology(machine)
     if target.is_program(spec.name) and path is None:
         raise click.UsageError(f"'{spec.name}' is already compiled: give -o FILE to write it in another form")
@@ -128,6 +135,7 @@ def compile_command(spec: options.Asked, path: str | None, machine: str | None, 
     if path is not None:
         _save(proofs[0][0], path)
     _tell(proofs, path, as_json=as_json)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,9 @@ def export_command(given: _Export) -> int:
     }
     if any(xml.values()) and not path.endswith(".xml"):
         raise click.UsageError("--target, --dialect, --min-bytes and --max-bytes are for a file that ends in .xml")
+    direct = one_sided.load(spec, tiles=1)
+    if direct is not None:
+        return one_sided.save(direct, path, as_json=given.as_json)
     proofs = _proven(spec)
     _save(proofs[0][0], path, **xml)
     _tell(proofs, path, as_json=given.as_json)

@@ -1,22 +1,25 @@
-"""One-sided programs on the command line: execution plans of MSCCL++, and the text form."""
+"""One-sided programs on the command line: execution plans of MSCCL++, the text form, and what memory=direct makes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gc3 import _core, errors, mscclpp
-from gc3.cli import output
+from gc3 import _core, datatypes, errors, mscclpp
+from gc3.cli import output, target
+from gc3.cli.sizes import fit, format_size
 from gc3.runtime.direct import DirectProgram
 from gc3.support import files
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
-    from gc3.cli.options import Asked
+    from gc3.cli.options import Asked, Engine
 
 _HEAD = 1 << 12  # bytes of a file in which its first line is looked for
 _MOST_OF_A_NAME = 60
@@ -24,11 +27,11 @@ _MOST_OF_A_NAME = 60
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """A program that a file has.
+    """A program that a file has, or that was compiled.
 
     Attributes:
         program: It.
-        file: The name of the file.
+        file: The name of the file; empty if it was compiled.
         plan: What was read, if the file is an execution plan.
         tiles: For how many tiles of its pipelines.
     """
@@ -64,6 +67,13 @@ class OneSided:
             f"at most {counted(about['max_threadblocks_per_rank'], 'threadblock')} on a rank"
         )
 
+    def proven(self) -> str:
+        """Returns what the proof says, if there are no findings."""
+        return (
+            f"proven: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
+            "no signal left over"
+        )
+
     def findings(self, most: int) -> Sequence[_core.Diagnostic]:
         """Returns why it is not proven: at most `most` of the verifier, and what prevents a plan from running."""
         plan = self.plan
@@ -73,44 +83,110 @@ class OneSided:
         if plan is not None and not plan.states_collective:
             # Whether its inputs may be written is not known either.
             found += [d for d in proof if d.name != "InputOverwritten"]
-            purpose = f"it states no collective of this shape, only {output.shown(self.program.collective.name)!r}"
-            return [*found, *self._error("UnknownPurpose", purpose)]
+            return [*found, *self._purposeless()]
         return [*found, *proof]
+
+    def remark(self, size: int | None = None) -> None:
+        """Prints what MSCCL++ does otherwise than its plan says, and whether that is for calls of `size` bytes."""
+        plan = self.plan
+        if plan is None:
+            return
+        for why in plan.refusals:
+            output.remark(f"MSCCL++ does not do what the plan says: {output.shown(why)}")
+        if size is not None and not plan.min_bytes <= size <= plan.max_bytes:
+            output.remark(f"the file is not meant for {format_size(size)}")
+
+    def for_size(self, spec: Asked, size: int, dtype: str) -> OneSided:
+        """Returns it with as many tiles of its pipelines as a call of `size` bytes needs, unless `spec` says how many.
+
+        Raises:
+            gc3.UserError: It computes no collective.
+        """
+        plan = self.plan
+        if plan is None:
+            return self
+        if not plan.states_collective:
+            raise errors.UserError(*self._purposeless())
+        if plan.unit_bytes is None or "tiles" in spec.how.parameters:
+            return self
+        collective = self.program.collective
+        block, _ = fit(collective, size, dtype)
+        chunk = Fraction(block * datatypes.dtype(dtype).itemsize * collective.split, collective.chunks)
+        return _read_plan(spec, files.read_json(self.file, "BadJson"), max(1, math.ceil(chunk / plan.unit_bytes)))
+
+    def _purposeless(self) -> Sequence[_core.Diagnostic]:
+        purpose = f"it states no collective of this shape, only {output.shown(self.program.collective.name)!r}"
+        return self._error("UnknownPurpose", purpose)
 
     def _error(self, name: str, message: str) -> Sequence[_core.Diagnostic]:
         return errors.error(name, message, file=self.file, line=1).diagnostics
 
 
 def load(spec: Asked, *, tiles: int) -> OneSided | None:
-    """Returns the one-sided program of the file that `spec` names; None if it is none.
+    """Returns the one-sided program that `spec` names; None if it is none.
 
     Args:
         spec: What the command line names.
         tiles: For how many tiles of its pipelines a plan is read, unless it says tiles=N.
     """
     name = spec.name
-    if not Path(name).is_file():
-        return None
+    if not Path(name).is_file() or ".py:" in f"{name}:":
+        asked = spec.how.memory == "direct" and not target.is_collective(name, spec.how)
+        return OneSided(target.direct(name, spec.how), "", None, tiles) if asked else None
     if name.endswith(".json"):
         data = files.read_json(name, "BadJson")
-        if not mscclpp.is_plan(data):
-            return None
-        given = dict(spec.how.parameters)
-        tiles = given.pop("tiles", tiles)
-        _check_keys(spec, [*given, *(["in_place"] if spec.how.in_place is not None else [])])
-        collective = spec.how.collective
-        if not (collective is None or isinstance(collective, str)):
-            collective = collective.name
-        with output.working(f"reading {name}"):
-            plan = mscclpp.read(data, tiles=tiles, collective=collective, file=name)
-        return OneSided(plan.program, name, plan, tiles)
-    if name.endswith(".xml") or not _begins_as_text(name):
-        return None
+        if mscclpp.is_plan(data):
+            return _read_plan(spec, data, tiles)
+    if name.endswith((".json", ".xml")) or not _begins_as_text(name):
+        return OneSided(target.direct(name, spec.how), "", None, tiles) if spec.how.memory == "direct" else None
     others = [key for key in ("in_place", "collective") if getattr(spec.how, key) is not None]
     _check_keys(spec, [*spec.how.parameters, *others])
     with output.working(f"reading {name}"):
         text = files.read_text(name, "BadText", most=1 << 30)
         return OneSided(_core.DirectProgram.from_text(text, name), name, None, tiles)
+
+
+def _read_plan(spec: Asked, data: Any, tiles: int) -> OneSided:
+    given = dict(spec.how.parameters)
+    tiles = given.pop("tiles", tiles)
+    _check_keys(spec, [*given, *(["in_place"] if spec.how.in_place is not None else [])])
+    collective = spec.how.collective
+    if not (collective is None or isinstance(collective, str)):
+        collective = collective.name
+    with output.working(f"reading {spec.name}"):
+        plan = mscclpp.read(data, tiles=tiles, collective=collective, file=spec.name)
+    return OneSided(plan.program, spec.name, plan, tiles)
+
+
+def check_options(engine: Engine) -> None:
+    """Refuses an engine, or options of it, that run no one-sided programs."""
+    given = engine.options
+    named = {"slots": given.slots, "slot_bytes": given.slot_bytes, "seed": given.seed is not None}
+    useless = [key for key, value in named.items() if value]
+    if engine.name != "threads":
+        raise click.UsageError(f"one-sided programs run on --engine threads, not on {engine.name}")
+    if useless:
+        raise click.UsageError(f"{useless[0]} does not apply to a one-sided program")
+
+
+def save(direct: OneSided, path: str | None, *, as_json: bool) -> int:
+    """Proves a program and writes it to `path`, if there is one; returns the exit status."""
+    found = direct.findings(10)
+    if found:
+        raise errors.UserError(*found)
+    program = DirectProgram(direct.program)
+    if path is not None:
+        program.save(path)
+    if as_json:
+        output.emit({"program": direct.info(), "ok": True, "file": path})
+        return 0
+    click.echo(direct.describe())
+    click.echo(direct.proven())
+    if path is not None:
+        click.echo(f"written to {path}")
+    else:
+        output.remark("nothing was written: add -o FILE.txt; `gc3 show` prints the program")
+    return 0
 
 
 def _check_keys(spec: Asked, useless: Sequence[str]) -> None:

@@ -175,13 +175,14 @@ class CompileOptions:
     fuse: bool | None = None
     window: int | None = None
     slots: int | None = None
+    memory: str | None = None
     collective: str | _core.Collective | None = None
     prove: bool = True
     script: tuple[str, ...] = ()  # the command line of a script of MSCCLang
 
     def only_for_algorithms(self) -> list[str]:
         """Returns the given keys that do not apply to a compiled program."""
-        keys = ("instances", "protocol", "max_threadblocks", "fuse", "window", "slots")
+        keys = ("instances", "protocol", "max_threadblocks", "fuse", "window", "slots", "memory")
         return [*self.parameters, *(key for key in keys if getattr(self, key) is not None)]
 
     def arguments(self) -> dict[str, Any]:
@@ -207,6 +208,7 @@ KEYS: dict[str, Callable[[str], Any]] = {
     "fuse": _yes,
     "window": _count,
     "slots": _count,
+    "memory": _one_of(("fifo", "direct")),
     "collective": _collective,
     "prove": _yes,
 }

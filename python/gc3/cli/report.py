@@ -12,6 +12,7 @@ from gc3._core import Diagnostic
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.errors import UserError
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.program import Program, Report
 from gc3.runtime.targets import Verdict
 from gc3.support.words import counted
@@ -76,7 +77,7 @@ def proof_data(report: Report) -> dict[str, Any]:
     }
 
 
-def mode_name(program: Program) -> str:
+def mode_name(program: Program | DirectProgram) -> str:
     """Returns the mode of a program as text."""
     return "in place" if program.in_place else "out of place"
 

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from gc3 import collectives, datatypes, errors
-from gc3.cli import engines, options, output, report, sizes, target
+from gc3.cli import engines, one_sided, options, output, report, sizes, target
 from gc3.cli.command import Command
 from gc3.comm.selected import Selected
 from gc3.runtime import measure
 from gc3.runtime.checking import Case, Comparison
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.measure import Timer
 from gc3.runtime.program import Program, verify
 from gc3.support.words import counted
@@ -32,6 +33,8 @@ from gc3.support.words import counted
         "gc3 run ring_allreduce:R=4 --engine processes",
         "gc3 run allreduce:R=4 --size 64KiB",
         "gc3 run h.gc3 --engine cuda --size 64MiB",
+        "gc3 run plan.json --size 64KiB",
+        "gc3 run ring_allreduce:R=4,memory=direct",
     ],
 )
 @options.program_argument(unproven=True)
@@ -53,6 +56,10 @@ def run(
     PATH.json in the form of SCCL-style synthesizers. Or a collective: then the program runs that the table of `gc3
     tune` for this engine, or else the default table, has for calls of this size on so many ranks: allreduce:R=4.
 
+    Or it is an execution plan of MSCCL++ (PLAN.json), the text of another one-sided program, or an algorithm with
+    memory=direct, on the engine of threads: with as many tiles of its pipelines as the size needs, unless
+    PLAN.json:tiles=N says another number.
+
     Unless --no-check is given, the data consists of small whole numbers whose sums are exact in every type. So the
     result is compared for equality with the collective's result as computed by NumPy.
 
@@ -61,17 +68,20 @@ def run(
     note.
     """
     check, prove = not no_check, spec.how.prove
+    direct = one_sided.load(spec, tiles=1)
+    programs: Sequence[Program | DirectProgram]
+    chosen: Selected | None = None
     with output.never_silent(f"running {spec.name}"):
-        programs, engine, chosen = _programs(spec, engine, size)
+        if direct is not None:
+            one_sided.check_options(engine)
+            direct = direct.for_size(spec, size, dtype)
+            programs = [DirectProgram(direct.program)]
+        else:
+            programs, engine, chosen = _programs(spec, engine, size)
         if not check:
             programs = programs[:1]  # one mode runs; the check covers all modes that the file is for
         program = programs[0]
-        for each in programs:
-            if not prove:
-                each.trust()
-                continue
-            with output.working("proving"):
-                verify(each, slots=engine.options.slots)
+        _prove(programs, engine, prove=prove)
         count, rounding = sizes.fit(program.collective, size, dtype)
         with engines.timer(engine, chosen.thresholds if chosen else ()) as timer:
             runs = [_run_case(each, Case(each.collective, count, dtype, op), timer, check=check) for each in programs]
@@ -79,14 +89,15 @@ def run(
     checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
     ok = all(compared.ok for _, compared in checks)
     actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
-    notes = [note for note in (rounding, report.outside_use(program, actual)) if note is not None]
+    outside = report.outside_use(program, actual) if isinstance(program, Program) else None
+    notes = [note for note in (rounding, outside) if note is not None]
     timing = measure.summarize(program.collective, actual, [seconds], None)
     if as_json:
         data = {
-            "program": program.info(),
+            "program": program.info() if direct is None else direct.info(),
             "engine": engine.name,
             "chosen_by": chosen.explanation.source if chosen else None,
-            "use": report.use_data(program),
+            "use": report.use_data(program) if isinstance(program, Program) else None,
             "proven": prove,
             "size": actual,
             "count": count,
@@ -104,7 +115,7 @@ def run(
         output.remark(note)
     if chosen:
         click.echo("\n".join(str(chosen.explanation).splitlines()[:2]))
-    click.echo(report.describe(program))
+    click.echo(report.describe(program) if isinstance(program, Program) else _describe(direct, actual))
     reduction = f" {op}" if collectives.reduces(program.collective) else ""
     click.echo(
         f"ran {sizes.format_size(actual)} of {dtype}{reduction} in {timing.time_us / 1000:.3f} ms: "
@@ -113,6 +124,25 @@ def run(
     for each, compared in checks:
         _tell(compared, each, proven=prove, mode=report.mode_name(each) if len(checks) > 1 else "")
     return 0
+
+
+def _prove(programs: Sequence[Program | DirectProgram], engine: options.Engine, *, prove: bool) -> None:
+    """Proves programs of messages, or trusts them; others are proven when they first run."""
+    for program in programs:
+        if isinstance(program, DirectProgram):
+            if not prove:
+                raise click.UsageError("prove=no: a one-sided program is proven before it runs")
+        elif prove:
+            with output.working("proving"):
+                verify(program, slots=engine.options.slots)
+        else:
+            program.trust()
+
+
+def _describe(direct: one_sided.OneSided | None, size: int) -> str:
+    assert direct is not None  # noqa: S101  the program is one-sided
+    direct.remark(size)
+    return direct.describe()
 
 
 def _programs(
@@ -130,7 +160,9 @@ def _programs(
     return [chosen.program], replace(engine, options=run_with), chosen
 
 
-def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tuple[float, Comparison | None]:
+def _run_case(
+    program: Program | DirectProgram, case: Case, timer: Timer, *, check: bool
+) -> tuple[float, Comparison | None]:
     with output.working("making data"):
         inputs, outputs = case.inputs(), case.poisoned_outputs()
     arguments: dict[str, Any] = {"count": case.count, "dtype": case.dtype, "op": case.op, "warmup": 0, "iterations": 1}
@@ -143,7 +175,7 @@ def _run_case(program: Program, case: Case, timer: Timer, *, check: bool) -> tup
         return seconds, case.further(compared, lambda i, o: timer(program, i, outputs=o, **arguments))
 
 
-def _check_data(checks: Sequence[tuple[Program, Comparison]]) -> dict[str, Any] | None:
+def _check_data(checks: Sequence[tuple[Program | DirectProgram, Comparison]]) -> dict[str, Any] | None:
     """The comparisons of all modes: the first that failed, or the first."""
     if not checks:
         return None
@@ -152,7 +184,7 @@ def _check_data(checks: Sequence[tuple[Program, Comparison]]) -> dict[str, Any] 
     return {**{key: value for key, value in shown.items() if key != "in_place"}, "modes": modes}
 
 
-def _tell(compared: Comparison, program: Program, *, proven: bool, mode: str) -> None:
+def _tell(compared: Comparison, program: Program | DirectProgram, *, proven: bool, mode: str) -> None:
     ranks = counted(program.ranks, "rank")
     if compared.ok:
         where = f" {mode}" if mode else ""

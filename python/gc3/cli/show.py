@@ -72,7 +72,7 @@ def show(given: _Given) -> int:
 
     X is a compiled program (.gc3, or .xml for MSCCL runtimes), an algorithm of `gc3 list`, PATH.py:FUNCTION, or
     PATH.json in the form of SCCL-style synthesizers. It may also be an execution plan of MSCCL++ (PLAN.json; with
-    pipelines PLAN.json:tiles=N) or the text of another one-sided program.
+    pipelines PLAN.json:tiles=N), the text of another one-sided program, or an algorithm with memory=direct.
     """
     direct = one_sided.load(given.spec, tiles=1)
     if direct is not None:
@@ -139,8 +139,7 @@ def _show_one_sided(direct: one_sided.OneSided, given: _Given) -> None:
     if given.as_json:
         output.emit({"program": direct.info(), "text": text})
         return
-    for why in direct.info()["refusals"]:
-        output.remark(f"MSCCL++ does not do what the plan says: {output.shown(why)}")
+    direct.remark()
     click.echo(direct.describe())
     click.echo(text, nl=False)
 

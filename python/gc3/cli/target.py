@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gc3 import algorithms, collectives, errors, lang, mscclang
+from gc3 import _core, algorithms, collectives, errors, lang, mscclang
 from gc3.cli.blamed import OWN, blaming_the_user
 from gc3.cli.output import remark, working
 from gc3.comm.selected import selected as select
@@ -17,7 +18,6 @@ from gc3.support import files
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gc3 import _core
     from gc3.cli.options import CompileOptions
     from gc3.comm.selected import Selected
 
@@ -133,6 +133,9 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         slots: FIFO slots per connection that an algorithm's schedule may use; 0: the compiler's choice.
         in_place: Overrides that of `options` if not None.
     """
+    if options.memory == "direct":
+        told = "gc3 compile, export, show, verify and run do that"
+        raise click.UsageError(f"'{spec}': memory=direct makes no program of messages, which is needed here: {told}")
     mode = options.in_place if in_place is None else in_place
     slots = slots or options.slots or 0
     if is_script(spec):
@@ -153,6 +156,17 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
     arguments: dict[str, Any] = {**options.arguments(), "slots": slots, "in_place": mode}
     with working(f"compiling {chosen.name}"):
         return _written(chosen, options, lambda: lang.compile(chosen, memory="fifo", **arguments))
+
+
+def direct(spec: str, options: CompileOptions) -> _core.DirectProgram:
+    """Returns the algorithm that `spec` names as a one-sided program."""
+    if is_program(spec):
+        raise click.UsageError(f"'{spec}' is compiled already: memory cannot change it")
+    if options.protocol not in (None, "Simple"):
+        raise click.UsageError(f"protocol={options.protocol} is one of messages: memory=direct has none")
+    program = compiled(spec, replace(options, memory=None))
+    with working(f"lowering {program.name}"):
+        return _core.lower(program.core)
 
 
 def modes(spec: str, options: CompileOptions, *, slots: int = 0) -> list[Program]:

@@ -89,8 +89,9 @@ def verify_command(
     the file. If the runtime refuses the file, it is an error. Without --target, the verdict for a correct file also
     lists the result for each runtime.
 
-    X may also be an execution plan of MSCCL++ (PLAN.json) or the text of another one-sided program. Successive calls
-    are proven, with three tiles of its pipelines unless PLAN.json:tiles=N says another number.
+    X may also be an execution plan of MSCCL++ (PLAN.json), the text of another one-sided program, or an algorithm with
+    memory=direct. Successive calls are proven, with three tiles of its pipelines unless PLAN.json:tiles=N says another
+    number.
     """
     direct = one_sided.load(spec, tiles=_TILES)
     if direct is not None:
@@ -155,10 +156,7 @@ def _one_sided(direct: one_sided.OneSided, max_findings: int, *, as_json: bool) 
     if found:
         report.print_unproven(found, more=sum(d.code.startswith("GC3-V") for d in found) >= max_findings)
         return 1
-    click.echo(
-        f"proven: it implements {direct.program.collective.name}, call after call: no data races, no deadlock, "
-        "no signal left over"
-    )
+    click.echo(direct.proven())
     return 0
 
 

@@ -225,7 +225,10 @@ class _Writer:
         first = target if target in own else own[0] if own else None
         if first is None:
             if others[0].index != target.index:
-                raise self.refuse("a step loads from another offset than it stores to, which get exchanges")
+                raise self.refuse(
+                    "a step loads from another offset than it stores to, which get exchanges; "
+                    "without memory=direct, whoever has the value stores it"
+                )
             self._add(block, "get", [others.pop(0)], [target], step.count)
             first = target
             if others or far or len(kept) > 1:

@@ -21,7 +21,7 @@ _FORMS = (
     ("a selection table of gc3: see gc3 table", ("format", "rows")),
     ("a profile of PyTorch: gc3 sim convert reads it", ("traceEvents",)),
     ("an execution trace of PyTorch in JSON: gc3 sim convert reads it", ("nodes",)),
-    ("a plan of MSCCL++: gc3 show and gc3 verify read it", ("gpus",)),
+    ("a plan of MSCCL++: gc3 show, verify and run read it", ("gpus",)),
 )
 
 
