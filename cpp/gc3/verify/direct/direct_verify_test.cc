@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "gc3/base/errors/verifier.h"
@@ -133,6 +134,22 @@ TEST_CASE("each part of a proof is needed") {
     p.operands[p.steps[at].first].chunk = 2;
     check_refused(p, ErrorCode::UninitializedRead, "output[2], which nothing has written");
   }
+}
+
+TEST_CASE("two steps are reported once, whatever calls and chunks show it") {
+  Program p = put_all_to_all(2);
+  for (const std::size_t k : steps_with(p, Op::signal)) p.steps[k].relaxed = true;
+  std::set<std::string> pairs;
+  for (const Diagnostic& d : verify(p, {.max_diagnostics = 100}).diagnostics) {
+    const std::string text = d.str();
+    std::string steps = text.substr(text.find(": rank") + 1);
+    steps = steps.substr(steps.find(':') + 1, steps.find(" and no order") - steps.find(':'));
+    for (std::size_t at = steps.find("call "); at != std::string::npos; at = steps.find("call ", at + 1)) {
+      steps.erase(at + 5, 1);
+    }
+    CHECK_MESSAGE(pairs.insert(steps).second, text);
+  }
+  CHECK(pairs.size() > 1);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ auto of_events(const Order::Pair& p) { return std::tuple(p.earlier, p.later); }
 
 std::vector<Order::Race> Order::races(std::size_t limit) {
   // The strictest demand of two events first.
-  std::ranges::sort(pairs_, {}, [](const Pair& p) { return std::tuple(p.earlier, p.later, p.done_only, p.place); });
+  std::ranges::sort(pairs_, {},
+                    [](const Pair& p) { return std::tuple(p.earlier, p.later, p.done_only, p.place, p.stores); });
   const auto repeats =
       std::ranges::unique(pairs_, [](const Pair& a, const Pair& b) { return of_events(a) == of_events(b); });
   pairs_.erase(repeats.begin(), repeats.end());
@@ -34,7 +35,7 @@ std::vector<Order::Race> Order::races(std::size_t limit) {
 }
 
 // One pass over the events with a bit for each of at most 64 first events.
-void Order::judge(std::span<const Pair> pairs, std::vector<Race>& found) const {
+void Order::judge(std::span<const Pair> pairs, std::vector<Race>& found) {
   const Event first = pairs.front().earlier;
   const Event last = std::ranges::max(pairs, {}, &Pair::later).later;
   struct Reached {
@@ -64,7 +65,8 @@ void Order::judge(std::span<const Pair> pairs, std::vector<Race>& found) const {
     if (k > 0 && pairs[k].earlier != pairs[k - 1].earlier) bit <<= 1U;
     const Reached& there = reached[pairs[k].later - first];
     const bool done = (there.done & bit) != 0;
-    if (!(pairs[k].done_only ? done : (there.visible & bit) != 0)) found.push_back({pairs[k], done});
+    const bool ordered = pairs[k].done_only ? done : (there.visible & bit) != 0;
+    if (!ordered && first_of_steps(pairs[k])) found.push_back({pairs[k], done});
   }
 }
 

@@ -5,8 +5,10 @@
 // first is one of the second. Relaxed signals and packets give the second only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -57,8 +59,14 @@ class Order {
     Pair pair;
     bool done;  // `earlier` is done before `later`, but what it stored need not be visible
   };
-  // Of the expected pairs those that are not ordered, by their events, at most one for two events.
+  // Of the expected pairs those that are not ordered, by their events, at most one for two steps.
   std::vector<Race> races(std::size_t limit);
+  // Whether it is the first that is asked about of its two steps, whatever the calls and places.
+  bool first_of_steps(const Pair& pair) {
+    const Made& a = made_[pair.earlier];
+    const Made& b = made_[pair.later];
+    return told_.insert({a.rank, a.tb, a.step, pair.stored, b.rank, b.tb, b.step, pair.stores}).second;
+  }
 
  private:
   static constexpr std::uint32_t kDoneOnly = 1U << 31U;
@@ -73,12 +81,13 @@ class Order {
     if (a.rank != b.rank || a.proxy || b.proxy) return false;
     return a.call < b.call || a.tb == kNone || b.tb == kNone || (a.tb == b.tb && a.phase < b.phase);
   }
-  void judge(std::span<const Pair> pairs, std::vector<Race>& found) const;
+  void judge(std::span<const Pair> pairs, std::vector<Race>& found);
 
   std::vector<Made> made_;
   std::vector<std::size_t> first_;    // per event: where its predecessors begin in edges_
   std::vector<std::uint32_t> edges_;  // events, with kDoneOnly
   std::vector<Pair> pairs_;
+  std::set<std::array<std::uint32_t, 8>> told_;  // of pairs: ranks, threadblocks, steps and accesses
 };
 
 }  // namespace gc3::verify::direct

@@ -327,9 +327,12 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
       to.rewriters.push_back(event);
       return;
     }
-    packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(rank, chunk)) + ": " +
-                                                      describe(to.writer, true) + " and " + describe(event, true) +
-                                                      ", in one call: whoever waits for it cannot tell them apart"});
+    const std::uint32_t number = number_of_packet(rank, chunk);
+    if (order_.first_of_steps({to.writer, event, number, true, true, false})) {
+      packet_races_.push_back({ErrorCode::DataRace, name_of(number) + ": " + describe(to.writer, true) + " and " +
+                                                        describe(event, true) +
+                                                        ", in one call: whoever waits for it cannot tell them apart"});
+    }
   }
   to.writer = event;
   to.value = value;
@@ -381,7 +384,7 @@ void Execution::expect_packets(std::uint32_t rank, std::uint32_t chunk, const Pa
 void Execution::expect_packet(std::uint32_t rank, std::uint32_t chunk, Event before, Event after, bool stored) {
   if (before < after) {
     order_.expect({before, after, number_of_packet(rank, chunk), stored, true, !stored});
-  } else if (packet_races_.size() < 100) {
+  } else if (packet_races_.size() < 100 && order_.first_of_steps({after, before, 0, true, stored, false})) {
     packet_races_.push_back({ErrorCode::DataRace, name_of(number_of_packet(rank, chunk)) + ": " +
                                                       describe(after, true) + " before " + describe(before, stored) +
                                                       (stored ? "" : " what was there")});
