@@ -77,8 +77,9 @@ void Execution::between_calls(std::uint32_t rank) {
   boundaries_[rank].push_back(event);
   for (std::uint32_t i = 0; next > 0 && i < c.output_chunks(rank); ++i) {
     const std::uint32_t place = places_.number(rank, Buffer::output, i, 0);
-    read(event, place);
+    expect_stored(event, place);  // and is no reader: it stores there as well
     const model::Demand demand = c.demand(rank, i);
+    if (demand.size() != 0) make_input(rank, place, next - 1);
     if (demand.size() != 0 && held_[place] != Values::kSpoiled && !values_.holds(held_[place], next - 1, demand)) {
       wrong_.push_back({rank, i, next - 1, held_[place]});
     }
@@ -95,7 +96,7 @@ void Execution::between_calls(std::uint32_t rank) {
   if (p_.shared_scratch) all(Buffer::scratch, p_.ranks[rank].scratch_chunks);
   if (next == calls_) return;
   for (std::uint32_t i = 0; i < c.input_chunks(rank); ++i) {
-    held_[places_.number(rank, Buffer::input, i, next)] = values_.input(next, rank, i);
+    held_[places_.number(rank, Buffer::input, i, next)] = Values::kInput | i;
   }
   ranks_[rank].ended = 0;
   for (Block& block : blocks_) {
@@ -304,6 +305,7 @@ Execution::Value Execution::load(Event event, std::uint32_t rank, const Operand&
   }
   const std::uint32_t place = places_.number(rank, o.buffer, chunk, call);
   read(event, place);
+  make_input(rank, place, ranks_[rank].call);
   if (held_[place] != Values::kUnwritten) return held_[place];
   const Made& m = order_.made(event);
   const std::string text =
@@ -339,9 +341,18 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
 }
 
 void Execution::read(Event event, std::uint32_t place) {
-  Access& access = accesses_[place];
+  expect_stored(event, place);
+  accesses_[place].readers.push_back(event);
+}
+
+void Execution::expect_stored(Event event, std::uint32_t place) {
+  const Access& access = accesses_[place];
   if (access.writer != kNone) order_.expect({access.writer, event, place, true, false, access.by_caller});
-  access.readers.push_back(event);
+}
+
+void Execution::make_input(std::uint32_t rank, std::uint32_t place, std::uint32_t call) {
+  Value& value = held_[place];
+  if ((value & Values::kInput) != 0) value = values_.input(call, rank, value & ~Values::kInput);
 }
 
 void Execution::write(Event event, std::uint32_t place, bool by_caller) {

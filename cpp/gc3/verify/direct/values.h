@@ -17,9 +17,10 @@ namespace gc3::verify::direct {
 
 class Values {
  public:
-  using Value = std::uint32_t;            // a number of an expression
-  static constexpr Value kUnwritten = 0;  // nothing yet
-  static constexpr Value kSpoiled = 1;    // made of an unwritten value that has been reported
+  using Value = std::uint32_t;                // a number of an expression
+  static constexpr Value kUnwritten = 0;      // nothing yet
+  static constexpr Value kSpoiled = 1;        // made of an unwritten value that has been reported
+  static constexpr Value kInput = 1U << 31U;  // with the index of an input that is no expression yet
 
   explicit Values(std::vector<Weights> of_calls) : weights_(std::move(of_calls)), all_(2) {}
 
