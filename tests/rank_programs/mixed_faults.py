@@ -73,10 +73,10 @@ def messages(comm: gc3.Communicator, rng: random.Random) -> None:
 
 
 def grouped(comm: gc3.Communicator, rng: random.Random) -> None:
-    """A group of two, and its calls."""
-    members = rng.sample(range(SIZE), 2)
+    """A group of two, with a name or without one, and its calls."""
+    members, named = rng.sample(range(SIZE), 2), rng.random() < 0.5
     if comm.rank in members:
-        with comm.group(members, name="pair") as pair:
+        with comm.group(members, name="pair" if named else "") as pair:
             assert (pair.all_reduce(np.ones(100)) == len(members)).all()
             pair.sendrecv(np.ones(9), 1 - pair.rank, np.ones(9), 1 - pair.rank)
     comm.barrier()
