@@ -92,6 +92,7 @@ build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
 
 nightly: $(VENV)/.group-test nccl cpp-tests
 	$(BUILD)/gc3_runtime_cpu_test --no-skip --test-case='nightly*'
+	$(BUILD)/gc3_verify_test --no-skip --test-case='nightly*'
 	$(BIN)/pytest $(PYTEST_WORKERS) --nightly -m nightly
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
 	$(MAKE) cuda-check test-torch test-wheels

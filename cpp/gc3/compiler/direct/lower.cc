@@ -140,8 +140,8 @@ class DirectEmitter {
 }  // namespace
 
 Result<Program> lower(const ir::Program& program, bool pushing) {
-  GC3_ASSIGN(Moves moves, find_moves(program));
-  if (pushing) moves = push(program, std::move(moves));
+  GC3_ASSIGN(Moves moves, find_moves(program, !pushing));
+  moves = join(program, std::move(moves), pushing);
   const Signals signals = place_signals(program, moves);
   return DirectEmitter(program, moves, signals).run();
 }

@@ -2,8 +2,9 @@
 //
 // The rule: whoever keeps a value pulls it. A step that stores becomes one move of its rank that loads all terms of the
 // value from where they are kept, in the order of the additions; a send, and a sum that is sent on and kept nowhere,
-// becomes no move. So a chain recv_reduce_send ... recv_reduce_copy is one pass over all sources, and the result has
-// the bits of the message form. Where a term would be overwritten before it could be pulled, in a circle of exchanges,
+// becomes no move, nor does a copy into scratch that can be read where it comes from. So a chain recv_reduce_send ...
+// recv_reduce_copy, or several reductions into one place, is one pass over all sources, and the result has the bits of
+// the message form. Where a term would be overwritten before it could be pulled, in a circle of exchanges,
 // its rank puts it aside in scratch.
 //
 // Signals are then placed where the moves need an order that nothing else gives: see signals.h.
@@ -15,7 +16,7 @@
 
 namespace gc3::compiler::direct {
 
-// `program`: proven. `pushing`: what is only moved is stored by the rank that has it; see push. The result is to be
+// `program`: proven. `pushing`: what is only moved is stored by the rank that has it; see join. The result is to be
 // proven by verify::direct.
 Result<ir::direct::Program> lower(const ir::Program& program, bool pushing = false);
 

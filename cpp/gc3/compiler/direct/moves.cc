@@ -61,7 +61,10 @@ class MoveFinder {
     if (left == 0) return std::nullopt;
     return held_up_;
   }
-  Moves take() { return std::move(found_); }
+  Moves take() {
+    std::erase_if(found_.all, [](const Move& m) { return m.count == 0; });
+    return std::move(found_);
+  }
 
  private:
   using Key = std::pair<std::uint32_t, std::pair<Buffer, std::uint32_t>>;
@@ -97,12 +100,17 @@ class MoveFinder {
     if (!may_run(s, i, rank)) return false;
     std::vector<Terms> values(i.count);
     for (std::uint32_t k = 0; k < i.count; ++k) {
-      if (op.updates_dst()) values[k].push_back({spot(rank, i.dst_buffer, i.dst_chunk + k), kNone});
+      if (op.updates_dst()) add(values[k], spot(rank, i.dst_buffer, i.dst_chunk + k));
       if (op.receives) {
         const std::uint32_t c = connections_.receiving[s.tb];
         for (const Term& t : messages_[connections_.all[c].first_chunk + received_[c] + k]) values[k].push_back(t);
       }
-      if (op.reads_local) values[k].push_back({spot(rank, i.src_buffer, i.src_chunk + k), kNone});
+      if (op.reads_local) add(values[k], spot(rank, i.src_buffer, i.src_chunk + k));
+    }
+    if (may_defer(i, values) && !aside_[number(s)]) {
+      if (op.receives) received_[connections_.receiving[s.tb]] += i.count;
+      defer(i, rank, values, number(s));
+      return true;
     }
     if (op.writes_local && !free_to_write(i, rank, values)) return false;
     if (op.receives) received_[connections_.receiving[s.tb]] += i.count;
@@ -117,6 +125,7 @@ class MoveFinder {
       keep(s, i, rank, values, aside ? std::optional(first_aside) : std::nullopt);
       for (std::uint32_t k = 0; k < i.count; ++k) {
         for (const Term& t : values[k]) release(t);
+        if (op.writes_local) forget(spot(rank, i.dst_buffer, i.dst_chunk + k));
         if (aside) {
           values[k] = {{{rank, {Buffer::scratch, first_aside + k}}, number_of_step}};
         } else {
@@ -126,6 +135,34 @@ class MoveFinder {
     }
     if (op.sends) send(s, values, number_of_step);
     return true;
+  }
+
+  // What a spot holds; of a copy that was deferred, where it is.
+  void add(Terms& value, const Spot& from) const {
+    const auto at = deferred_.find(key(from));
+    value.push_back({at == deferred_.end() ? from : at->second.spot, kNone});
+  }
+  // A copy into scratch is left out: who reads it there reads the original. If that is to be overwritten before, the
+  // copy is made after all: `aside_`.
+  static bool may_defer(const Instruction& i, const std::vector<Terms>& values) {
+    const OpcodeInfo& op = ir::info(i.opcode);
+    return op.writes_local && !op.sends && i.dst_buffer == Buffer::scratch &&
+           std::ranges::all_of(values, [](const Terms& v) { return v.size() == 1; });
+  }
+  void defer(const Instruction& i, std::uint32_t rank, std::vector<Terms>& values, std::uint32_t number_of_step) {
+    for (std::uint32_t k = 0; k < i.count; ++k) {
+      release(values[k][0]);
+      const Spot here = spot(rank, i.dst_buffer, i.dst_chunk + k);
+      forget(here);
+      Term& kept = deferred_[key(here)] = {values[k][0].spot, number_of_step};
+      under_way_[key(kept.spot)].push_back(number_of_step);
+    }
+  }
+  void forget(const Spot& overwritten) {
+    const auto at = deferred_.find(key(overwritten));
+    if (at == deferred_.end()) return;
+    release(at->second);
+    deferred_.erase(at);
   }
 
   void send(Step s, std::vector<Terms>& values, std::uint32_t number_of_step) {
@@ -195,23 +232,27 @@ class MoveFinder {
 
   const ProgramIndex& index_;
   const ir::Connections& connections_;
-  const std::vector<bool>& aside_;  // per instruction that sends: whether its value is put aside
+  const std::vector<bool>& aside_;  // per instruction: whether its value is put aside, or its copy not deferred
   const ir::Program& program_;
   std::vector<std::uint32_t> next_;  // per threadblock: its next step
   std::vector<std::size_t> sent_;    // per connection, in chunks
   std::vector<std::size_t> received_;
   std::vector<Terms> messages_;                          // per chunk of all messages
   std::map<Key, std::vector<std::uint32_t>> under_way_;  // the instructions that have sent what the spot holds
+  std::map<Key, Term> deferred_;                         // scratch whose value is elsewhere
   std::vector<std::uint32_t> held_up_;
   Moves found_;
 };
 
 }  // namespace
 
-Result<Moves> find_moves(const ir::Program& program) {
+Result<Moves> find_moves(const ir::Program& program, bool defers) {
   GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program));
   const ProgramIndex index(program);
   std::vector<bool> aside(program.instructions.size());
+  if (!defers) {
+    for (std::size_t k = 0; k < aside.size(); ++k) aside[k] = !ir::info(program.instructions[k].opcode).sends;
+  }
   for (;;) {
     MoveFinder finder(index, connections, aside);
     const auto held_up = finder.run();

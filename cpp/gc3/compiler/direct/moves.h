@@ -32,12 +32,13 @@ struct Moves {
   std::vector<std::uint32_t> scratch_chunks;  // per rank, with what is put aside
 };
 
-Result<Moves> find_moves(const ir::Program& program);
+// `defers`: a copy into scratch is left out where the original can be read in its place.
+Result<Moves> find_moves(const ir::Program& program, bool defers);
 
-// The same with the fewest moves of the form that MSCCL++'s executor has: a sum that is built up term by term becomes
-// one move; what is only moved is stored by the rank that has it, in one move with the step that has made it or with
-// the same value's other targets.
-Moves push(const ir::Program& program, Moves moves);
+// The same with fewer moves: a sum that is built up term by term becomes one move. With `pushing`, which is the form
+// that MSCCL++'s executor has, what is only moved is stored by the rank that has it, in one move with the step that has
+// made it or with the same value's other targets.
+Moves join(const ir::Program& program, Moves moves, bool pushing);
 
 // Numbers of all spots.
 class Spots {

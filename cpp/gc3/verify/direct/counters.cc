@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "gc3/base/errors/verifier.h"
 #include "gc3/ir/index.h"
@@ -28,8 +29,12 @@ class Pairing {
   Counters run() {
     std::vector<std::map<std::uint32_t, std::uint32_t>> comers(p_.barriers.size());  // threadblock: times
     for (std::uint32_t tb = 0; tb < p_.threadblocks.size(); ++tb) {
+      threads_.clear();
       for (const Step& s : p_.steps_of(p_.threadblocks[tb])) {
-        for (const std::uint32_t k : p_.objects_of(s)) {
+        if (s.op == Op::sync || s.op == Op::barrier) threads_.clear();
+        for (std::uint32_t thread = 0; thread < s.sources && s.op != Op::move; ++thread) {
+          const std::uint32_t k = p_.objects_of(s)[thread];
+          if (s.op != Op::barrier) by_one_thread(s.op, k, thread);
           if (s.op == Op::barrier) ++comers[k][tb];
           if (s.op == Op::signal) give(found_.channels[k], tb);
           if (s.op == Op::release) give(found_.semaphores[k], tb);
@@ -65,6 +70,14 @@ class Pairing {
  private:
   void add(std::string message) { findings_.add({ErrorCode::UnpairedSignals, std::move(message)}); }
 
+  // Threads have no order between two syncs, so which of them gives or takes first is undefined.
+  void by_one_thread(Op op, std::uint32_t object, std::uint32_t thread) {
+    const auto [at, first] = threads_.try_emplace({op, object}, thread);
+    if (first || at->second == thread) return;
+    add("threads " + std::to_string(at->second) + " and " + std::to_string(thread) + " of a threadblock " +
+        std::string(ir::direct::info(op).name) + " number " + std::to_string(object) +
+        " without a sync between them, so in which order is undefined");
+  }
   static void give(Counter& counter, std::uint32_t tb) {
     const auto known = std::ranges::find(counter.givers, tb, &Counter::Giver::tb);
     if (known == counter.givers.end()) {
@@ -93,6 +106,7 @@ class Pairing {
   const Program& p_;
   Findings& findings_;
   Counters found_;
+  std::map<std::pair<Op, std::uint32_t>, std::uint32_t> threads_;  // since the last sync of the threadblock
   std::vector<std::uint32_t> taken_channels_;
   std::vector<std::uint32_t> taken_semaphores_;
 };

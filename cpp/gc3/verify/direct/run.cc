@@ -35,7 +35,8 @@ Execution::Execution(const ir::direct::Program& program, std::uint32_t calls, st
       blocks_.push_back(block);
     }
   }
-  packets_.resize(packet_count_ * calls);
+  const bool uses_packets = std::ranges::any_of(p_.operands, [](const Operand& o) { return is_packet(o.access); });
+  if (uses_packets) packets_.resize(packet_count_ * calls);
 }
 
 bool Execution::run(Findings& findings) {
@@ -84,16 +85,18 @@ void Execution::between_calls(std::uint32_t rank) {
       wrong_.push_back({rank, i, next - 1, held_[place]});
     }
   }
-  const auto all = [&](Buffer buffer, std::uint32_t chunks) {
+  const auto all = [&](Buffer buffer, std::uint32_t chunks, std::uint32_t half = 0) {
     for (std::uint32_t i = 0; i < chunks; ++i) {
-      const std::uint32_t place = places_.number(rank, buffer, i, next);
+      const std::uint32_t place = places_.number(rank, buffer, i, half);
       write(event, place, true);
       held_[place] = Values::kUnwritten;
     }
   };
   all(Buffer::input, c.input_chunks(rank));
   all(Buffer::output, c.output_chunks(rank));
-  if (p_.shared_scratch) all(Buffer::scratch, p_.ranks[rank].scratch_chunks);
+  for (std::uint32_t half = 0; p_.shared_scratch && half < p_.halves; ++half) {
+    all(Buffer::scratch, p_.ranks[rank].scratch_chunks, half);
+  }
   if (next == calls_) return;
   for (std::uint32_t i = 0; i < c.input_chunks(rank); ++i) {
     held_[places_.number(rank, Buffer::input, i, next)] = Values::kInput | i;
@@ -143,7 +146,8 @@ bool Execution::execute(Block& block, const Step& step) {
       for (std::uint32_t k = 0; k < step.sources; ++k) {
         const auto before = proxies_[p_.objects_of(step)[k]].before(block.tb, phase_of(block), k);
         thread_event(block, k);
-        for (const Event e : before) order_.visible(e);
+        // The moves have read their sources. What they have stored is visible only after a signal of the channel.
+        for (const Event e : before) order_.done(e);
       }
       return true;
   }
@@ -325,7 +329,8 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
   }
   Packet& to = packet(rank, chunk, call);
   if (to.writer != kNone && to.writer != event) {
-    if (to.value == value) {  // the same flag and data
+    // The same flag and data, and after the first: it has taken the packet.
+    if (to.value == value && std::ranges::count(to.readers, event) != 0) {
       to.rewriters.push_back(event);
       return;
     }
@@ -369,6 +374,7 @@ void Execution::write(Event event, std::uint32_t place, bool by_caller) {
 // A packet may be overwritten once it has been read: in a later call with the same half, or by other programs that use
 // the scratch between two calls.
 void Execution::check_packets() {
+  if (packets_.empty()) return;
   for (std::uint32_t call = 0; call < calls_; ++call) {
     for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
       for (std::uint32_t chunk = 0; chunk < p_.ranks[r].scratch_chunks; ++chunk) {

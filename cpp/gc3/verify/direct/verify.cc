@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/ir/index.h"
 #include "gc3/verify/direct/run.h"
@@ -58,7 +59,8 @@ void check_writes(const Program& p, Findings& findings) {
   });
 }
 
-// A packet's flag is in the middle of its data, so what is stored plainly there may be taken for a flag.
+// A packet's flag is in the middle of its data, so what is stored plainly there, by this program or another that uses
+// the scratch, may be taken for a flag.
 void check_packets_apart(const Program& p, Findings& findings) {
   std::vector<std::vector<bool>> packets;
   for (const ir::direct::RankProgram& rank : p.ranks) packets.emplace_back(2 * std::size_t{rank.scratch_chunks});
@@ -71,6 +73,12 @@ void check_packets_apart(const Program& p, Findings& findings) {
       });
     });
   };
+  visit_all(true, [&](std::uint32_t, std::size_t chunk, std::uint32_t r, std::uint32_t t, std::uint32_t number) {
+    if (!p.shared_scratch || !findings.empty()) return;
+    findings.add({ErrorCode::DataRace, ir::step_name(r, t, number) + " uses packets in scratch[" +
+                                           std::to_string(chunk) +
+                                           "], which other programs use too: their data may be taken for a flag"});
+  });
   visit_all(true, [&](std::uint32_t rank, std::size_t chunk, auto...) {
     packets[rank][2 * chunk] = packets[rank][2 * chunk + 1] = true;
   });
@@ -82,8 +90,28 @@ void check_packets_apart(const Program& p, Findings& findings) {
   });
 }
 
+// The proof has an event for each chunk that a move stores, and a number for each place.
+constexpr std::uint64_t kMostMoved = std::uint64_t{1} << 26U;
+
+bool small_enough(const Program& p, Findings& findings) {
+  std::uint64_t moved = 0;
+  each_step(p, [&](std::uint32_t, std::uint32_t, std::uint32_t, const Step& s) {
+    if (s.op != Op::move) return;
+    std::uint64_t places = 0;
+    for (std::uint32_t k = 0; k < s.sources + s.targets; ++k) {
+      const Operand& o = p.operands[s.first + k];
+      places += is_multicast(o.access) ? p.groups[o.owner].ranks.size() : 1;
+    }
+    moved = std::min(kMostMoved + 1, moved + std::min(kMostMoved + 1, places * s.count));
+  });
+  if (moved <= kMostMoved) return true;
+  findings.add(
+      {ErrorCode::ProgramTooLarge, "a call loads and stores more than 2^26 chunks, which is too much to prove"});
+  return false;
+}
+
 void check(const Program& p, const Options& options, Report& report, Findings& findings) {
-  if (!ir::direct::check_structure(p, findings)) return;
+  if (!ir::direct::check_structure(p, findings) || !small_enough(p, findings)) return;
   for (std::uint32_t r = 0; r < p.ranks.size() && options.max_threadblocks != 0; ++r) {
     if (p.ranks[r].tb_count <= options.max_threadblocks) continue;
     findings.add({ErrorCode::LimitExceeded, "rank " + std::to_string(r) + " has " +

@@ -24,9 +24,9 @@ class MoveJoiner {
     }
   }
 
-  Moves run() {
+  Moves run(bool pushing) {
     pass([&](Move& m) { return sum_up(m); });
-    pass([&](Move& m) { return store_with(m); });
+    if (pushing) pass([&](Move& m) { return store_with(m); });
     return std::move(from_);
   }
 
@@ -134,6 +134,8 @@ class MoveJoiner {
 
 }  // namespace
 
-Moves push(const ir::Program& program, Moves moves) { return MoveJoiner(program, std::move(moves)).run(); }
+Moves join(const ir::Program& program, Moves moves, bool pushing) {
+  return MoveJoiner(program, std::move(moves)).run(pushing);
+}
 
 }  // namespace gc3::compiler::direct
