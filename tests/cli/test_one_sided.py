@@ -72,7 +72,7 @@ def test_what_prevents_a_plan_from_running_is_a_finding(tmp_path: Path) -> None:
     assert "GC3-I011" in gc3_says("show", path, status=1).stderr
 
 
-def test_pipelines_are_shown_for_one_tile_and_proven_for_three(tmp_path: Path) -> None:
+def test_pipelines_are_shown_for_one_tile_and_proven_for_some(tmp_path: Path) -> None:
     plan = json.loads(PLAN.read_text())
     for gpu in plan["gpus"]:
         ops = gpu["threadblocks"][0]["ops"]
@@ -81,8 +81,53 @@ def test_pipelines_are_shown_for_one_tile_and_proven_for_three(tmp_path: Path) -
     assert "20 steps for 1 tile of its pipelines" in gc3_says("show", path).stdout
     proven = gc3_says("verify", path).stdout
     assert "24 steps for 3 tiles" in proven
-    assert "proven" in proven
+    assert "proven for 1, 2 and 3 tiles of its pipelines: it implements allreduce" in proven
+    assert "proven: it implements" in gc3_says("verify", f"{path}:tiles=5").stdout
     assert "28 steps for 5 tiles" in gc3_says("show", f"{path}:tiles=5").stdout
+
+
+def one_rank(folder: Path, *blocks: list[Any], initial: int = 0) -> str:
+    """An allreduce of one rank: threadblocks whose pipelines are lists of operations, with two semaphores."""
+    loop = {"name": "pipeline", "iter_context": {"unit_size": 1 << 20, "num_chunks": 1}}
+    threadblocks = [
+        {"id": i, "channels": [], "ops": [{**loop, "ops": op} if isinstance(op, list) else op for op in ops]}
+        for i, ops in enumerate(blocks)
+    ]
+    chunks = {"input_chunks": 1, "output_chunks": 1, "scratch_chunks": 1, "channels": [], "remote_buffers": []}
+    semaphores = [{"init_value": 0}, {"init_value": initial}]
+    gpu = {"id": 0, **chunks, "semaphores": semaphores, "threadblocks": threadblocks}
+    return changed(folder, gpus=[gpu], inplace=False)
+
+
+def copies(source: str, target: str) -> list[Any]:
+    a, b = ({"type": buffer, "index": 0, "size": 1} for buffer in (source, target))
+    return [{"name": "nop"}, {"name": "copy", "src_buff": [a], "dst_buff": [b]}, {"name": "nop"}]
+
+
+def semaphore(name: str, number: int) -> Any:
+    return {"name": f"sem_{name}", "semaphore_ids": [number]}
+
+
+def test_a_plan_that_is_right_for_some_numbers_of_tiles_is_wrong(tmp_path: Path) -> None:
+    give, take = semaphore("release", 0), semaphore("acquire", 0)
+    path = one_rank(tmp_path, [[*copies("i", "s"), give]], [take, take, take, *copies("s", "o")])
+    assert "proven: it" in gc3_says("verify", f"{path}:tiles=3").stdout
+    assert "not proven for 1 tile of its pipelines: 1 finding" in gc3_says("verify", path, status=1).stderr
+    # The second threadblock lets the first one go on only after all tiles.
+    credit, back = semaphore("acquire", 1), semaphore("release", 1)
+    blocks = [[[credit, *copies("i", "s"), give]], [[take, *copies("s", "o")], [back]]]
+    path = one_rank(tmp_path, *blocks, initial=3)
+    assert "proven: it" in gc3_says("verify", f"{path}:tiles=3").stdout
+    assert "not proven for 6 tiles of its pipelines: 1 finding" in gc3_says("verify", path, status=1).stderr
+    data = json.loads(gc3_says("verify", path, "--json", status=1).stdout)
+    assert (data["tiles"], data["program"]["tiles"], data["diagnostics"][0]["code"]) == ([6], 6, "GC3-V004")
+    path = one_rank(tmp_path, *blocks, initial=20)
+    told = gc3_says("verify", path)
+    assert "at most 16 are proven here, and 23 by" in told.stderr
+    assert "proven for 1, 2, 3 and 16 tiles" in told.stdout
+    blocks = [[[credit, *copies("i", "s"), give]], [[take, *copies("s", "o"), back]]]
+    data = json.loads(gc3_says("verify", one_rank(tmp_path, *blocks, initial=2), "--json").stdout)
+    assert (data["ok"], data["tiles"]) == (True, [1, 2, 3, 5])
 
 
 @pytest.mark.parametrize(

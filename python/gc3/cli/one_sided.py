@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _HEAD = 1 << 12  # bytes of a file in which its first line is looked for
 _MOST_OF_A_NAME = 60
+_TILES = (1, 2, 3)  # of pipelines, that are proven
+_MOST_TILES = 16  # likewise, if pipelines may be further apart than the largest of those
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class OneSided:
         """Whether it has pipelines."""
         return self.plan is not None and self.plan.unit_bytes is not None
 
+    @property
+    def of_tiles(self) -> str:
+        """Says for how many tiles of its pipelines it is, if it has any."""
+        return f" for {counted(self.tiles, 'tile')} of its pipelines" if self.looped else ""
+
     def info(self) -> dict[str, Any]:
         """Returns facts about it as plain data."""
         about = DirectProgram(self.program).info()
@@ -59,18 +66,18 @@ class OneSided:
         """Returns it in one line."""
         about = self.info()
         name, collective = (output.shown(about[key], _MOST_OF_A_NAME) for key in ("name", "collective"))
-        tiles = f" for {counted(self.tiles, 'tile')} of its pipelines" if self.looped else ""
         return (
             f"{name}: {collective} of {counted(about['ranks'], 'rank')}, "
             f"{'in place' if about['in_place'] else 'out of place'}, one-sided, "
-            f"{counted(about['threadblocks'], 'threadblock')}, {counted(about['steps'], 'step')}{tiles}; "
+            f"{counted(about['threadblocks'], 'threadblock')}, {counted(about['steps'], 'step')}{self.of_tiles}; "
             f"at most {counted(about['max_threadblocks_per_rank'], 'threadblock')} on a rank"
         )
 
-    def proven(self) -> str:
-        """Returns what the proof says, if there are no findings."""
+    def proven(self, tiles: Sequence[int] = ()) -> str:
+        """Returns what the proof says, if there are no findings; `tiles`: the numbers of tiles of more than one."""
+        some = f" for {', '.join(map(str, tiles[:-1]))} and {tiles[-1]} tiles of its pipelines" if tiles else ""
         return (
-            f"proven: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
+            f"proven{some}: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
             "no signal left over"
         )
 
@@ -95,6 +102,24 @@ class OneSided:
             output.remark(f"MSCCL++ does not do what the plan says: {output.shown(why)}")
         if size is not None and not plan.min_bytes <= size <= plan.max_bytes:
             output.remark(f"the file is not meant for {format_size(size)}")
+
+    def for_proof(self, spec: Asked) -> Sequence[OneSided]:
+        """Returns it with all the numbers of tiles of its pipelines that are proven, unless `spec` says how many.
+
+        What is wrong with the order of tiles is so for few of them. Counts that agree for some numbers of tiles by
+        chance do not for others, and those that let a pipeline be ahead do until there are more tiles than that.
+        """
+        plan = self.plan
+        if plan is None or not self.looped or "tiles" in spec.how.parameters:
+            return [self]
+        numbers = {*_TILES, min(_MOST_TILES, plan.ahead + _TILES[-1])}
+        if plan.ahead_of_one + _TILES[-1] > _MOST_TILES:
+            output.remark(
+                f"a pipeline may be {plan.ahead_of_one} tiles ahead of another: at most {_MOST_TILES} are proven here, "
+                f"and {plan.ahead_of_one + _TILES[-1]} by {self.file}:tiles={plan.ahead_of_one + _TILES[-1]}"
+            )
+        data = files.read_json(self.file, "BadJson")
+        return [_read_plan(spec, data, number) for number in sorted(numbers)]
 
     def for_size(self, spec: Asked, size: int, dtype: str) -> OneSided:
         """Returns it with as many tiles of its pipelines as a call of `size` bytes needs, unless `spec` says how many.

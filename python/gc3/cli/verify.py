@@ -17,8 +17,6 @@ from gc3.runtime import targets
 from gc3.runtime.program import Program, Report, verify
 from gc3.support.words import counted
 
-_TILES = 3  # of pipelines: what is wrong between tiles is so for the first ones
-
 
 @click.command(
     "verify",
@@ -90,16 +88,16 @@ def verify_command(
     lists the result for each runtime.
 
     X may also be an execution plan of MSCCL++ (PLAN.json), the text of another one-sided program, or an algorithm with
-    memory=direct. Successive calls are proven, with three tiles of its pipelines unless PLAN.json:tiles=N says another
-    number.
+    memory=direct. Successive calls are proven, with 1, 2 and 3 tiles of its pipelines, and more if semaphores let one
+    be further ahead of another, at most 16, unless PLAN.json:tiles=N says a number.
     """
-    direct = one_sided.load(spec, tiles=_TILES)
+    direct = one_sided.load(spec, tiles=1)
     if direct is not None:
         given = {"--slots": slots, "--max-channels": max_channels, "--topology": machine, "--target": runtime}
         useless = [name for name, value in given.items() if value is not None]
         if useless:
             raise click.UsageError(f"{useless[0]} does not apply to a one-sided program")
-        return _one_sided(direct, max_findings, as_json=as_json)
+        return _one_sided(direct.for_proof(spec), max_findings, as_json=as_json)
     name, how = spec.name, spec.how
     limit, is_file = how.max_threadblocks or 0, target.is_program(name)
     if is_file:
@@ -144,19 +142,23 @@ def verify_command(
     return 0 if ok else 1
 
 
-def _one_sided(direct: one_sided.OneSided, max_findings: int, *, as_json: bool) -> int:
-    """Proves a one-sided program, or reports what is wrong with it."""
-    found = direct.findings(max_findings)
+def _one_sided(cases: Sequence[one_sided.OneSided], max_findings: int, *, as_json: bool) -> int:
+    """Proves a one-sided program for all numbers of tiles, or reports what is wrong with the first that is wrong."""
+    direct, found = cases[0], cases[0].findings(max_findings)
+    for each in cases[1:]:
+        if not found:
+            direct, found = each, each.findings(max_findings)
+    tiles = [each.tiles for each in cases if each.looped]
     if as_json:
-        output.emit(
-            {"program": direct.info(), "ok": not found, "diagnostics": [output.diagnostic_data(d) for d in found]}
-        )
+        data = {"program": direct.info(), "ok": not found, "tiles": [direct.tiles] if found and tiles else tiles}
+        output.emit({**data, "diagnostics": [output.diagnostic_data(d) for d in found]})
         return 1 if found else 0
     click.echo(direct.describe())
     if found:
-        report.print_unproven(found, more=sum(d.code.startswith("GC3-V") for d in found) >= max_findings)
+        more = sum(d.code.startswith("GC3-V") for d in found) >= max_findings
+        report.print_unproven(found, direct.of_tiles, more=more)
         return 1
-    click.echo(direct.proven())
+    click.echo(direct.proven(tiles if len(tiles) > 1 else ()))
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple, cast
@@ -36,6 +37,9 @@ class Plan:
         states_collective: Whether it says what it computes; otherwise the program's collective demands nothing.
         refusals: Why the executor of MSCCL++ would not do what it says: "$.gpus[0]...: reason", in the plan's order.
         unit_bytes: How much of a chunk the slowest pipeline handles in an iteration; None: there is no pipeline.
+        ahead: Most tiles by which a pipeline may be ahead of one that it waits for: what semaphores have initially and
+            steps outside of pipelines signal, of all that steps in pipelines use.
+        ahead_of_one: The most of one such semaphore or channel.
         min_bytes: The smallest message that it is for.
         max_bytes: The largest one.
     """
@@ -44,6 +48,8 @@ class Plan:
     states_collective: bool
     refusals: tuple[str, ...]
     unit_bytes: Fraction | None
+    ahead: int
+    ahead_of_one: int
     min_bytes: int
     max_bytes: int
 
@@ -101,6 +107,8 @@ class _Reader(Machine):
         self.barriers: dict[tuple[int, int], tuple[int, int]] = {}  # (rank, id): the program's number, threadblocks
         self.local: dict[str, list[int]] = {}  # of the threadblock: numbers of its channels by type
         self.remote: dict[str, list[int]] = {}  # of the threadblock: numbers of its remote buffers by type
+        self.given: Counter[str] = Counter()  # signals from outside of pipelines, of each channel and semaphore
+        self.looped: set[str] = set()  # channels and semaphores that pipelines use
         self.lines: list[str] = []  # of the text form, from the first rank on
         self.steps = 0  # of the threadblock
         self.parts = 1  # chunks of the program in a chunk of the plan
@@ -119,12 +127,16 @@ class _Reader(Machine):
         title = text.title(self.plan, collective, self.parts)
         objects = text.objects(self.channels, self.semaphores, self.barriers, self.groups)
         whole = "\n".join([*title, *objects, *self.lines, ""])
+        self.given.update({f"semaphore {i}": initial for i, (_, initial) in enumerate(self.semaphores)})
+        ahead = [self.given[each] for each in self.looped]
         program = _core.DirectProgram.from_text(whole, self.file or "<plan>")
         return Plan(
             program,
             stated,
             tuple(self.refusals),
             self.unit,
+            sum(ahead),
+            max(ahead, default=0),
             self.plan.get("min_message_size", 0),
             self.plan.get("max_message_size", 2**64 - 1),
         )
@@ -246,7 +258,7 @@ class _Reader(Machine):
         if name == "nop":
             self._step("sync")
         elif name in _SYNCS:
-            self._signal(op, first=first)
+            self._signal(op, tile, first=first)
         elif name == "flush":
             self._channels(op, first=first)  # the executor flushes as many channels as there are targets: none
         elif name == "barrier":
@@ -257,6 +269,7 @@ class _Reader(Machine):
             if first:
                 self._at_once(len(numbers), form.MOST_SEMAPHORES_AT_ONCE, "semaphore_ids")
             numbers = [self.first_semaphore[self.rank] + number for number in numbers]
+            self._uses("semaphore", numbers, tile, gives=name == "sem_release")
             self._step(f"{name[4:]} {' '.join(map(str, numbers))}")
         elif name == "glre" and tile is None:
             self._load_reduce(op)
@@ -294,10 +307,18 @@ class _Reader(Machine):
             self._at_once(len(ids), form.MOST_CHANNELS_AT_ONCE, "channel_ids")
         return [self.local[kind][i] for i in ids]
 
-    def _signal(self, op: dict[str, Any], *, first: bool) -> None:
+    def _uses(self, kind: str, numbers: list[int], tile: _Tile | None, *, gives: bool) -> None:
+        objects = [f"{kind} {number}" for number in numbers]
+        if tile is not None:
+            self.looped.update(objects)
+        elif gives:
+            self.given.update(objects)
+
+    def _signal(self, op: dict[str, Any], tile: _Tile | None, *, first: bool) -> None:
         name: str = op["name"].removeprefix("rlx")
         kind = op.get("channel_type", "")
         numbers = [self.channel(kind, number, to_peer=name == "signal") for number in self._channels(op, first=first)]
+        self._uses("channel", numbers, tile, gives=name == "signal")
         # Of port channels the executor has only the ones that order memory.
         relaxed = " relaxed" if name != op["name"] and kind == "memory" else ""
         self._step(f"{name} {' '.join(map(str, numbers))}{relaxed}")
@@ -389,6 +410,7 @@ class _Reader(Machine):
                 self.channel(kind, number, to_peer=True)
                 for number in self._channels(op, first=not (tile and tile.offset))
             ]
+        self._uses("channel", signals, tile, gives=True)
         last = sorted(set(signals), key=signals.index)
         for number in last:
             # Threads put through one channel in any order, so all but its last signal tell of none of these puts.
