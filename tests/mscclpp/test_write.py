@@ -111,6 +111,22 @@ def test_one_sided_programs_are_saved_by_their_ending(tmp_path: Path) -> None:
         program.save(tmp_path / "ring.gc3")
 
 
+def test_plans_that_share_scratch_say_up_to_which_size(tmp_path: Path) -> None:
+    text = """direct "x" version 1
+collective allreduce ranks 1 chunks 1
+halves 1 shared scratch
+
+rank 0 scratch 3
+  tb 0
+    0 move in[0] -> sc[1]
+    1 sync
+    2 move sc[1] -> out[0]
+"""
+    DirectProgram(_core.DirectProgram.from_text(text, "x")).save(tmp_path / "x.plan.json")
+    plan = json.loads((tmp_path / "x.plan.json").read_text())
+    assert (plan["reuse_resources"], plan["max_message_size"]) == (True, 2**26 // 3)
+
+
 def test_export_writes_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "ring.plan.json"
     result = CliRunner().invoke(main, ["export", "ring_allreduce:R=3", "-o", str(path)])

@@ -51,7 +51,7 @@ def test_what_the_executor_would_do_otherwise_is_refused() -> None:
     assert refused(both, {"name": "sem_release", "semaphore_ids": [0]}, num_threads_per_block=1) == [
         "ops[0].channel_ids: 2, each of a thread of its own, and a threadblock has 1"
     ]
-    assert refused(store, move("gstore", [own()], [switch()]), reuse_resources=True) == [
+    assert refused(store, move("gstore", [own()], [switch()]), reuse_resources=True, max_message_size=2**24) == [
         "ops[1].dst_buff[0]: with reuse_resources the other ranks' buffer is that of the first call"
     ]
     assert refused(*[NOP] * 65) == ["ops: 65 operations; a threadblock holds 64"]
@@ -76,6 +76,91 @@ def test_what_an_operation_in_a_pipeline_would_do_otherwise_is_refused() -> None
     assert refused(copied) == []
     assert len(refused(copied, reuse_resources=True)) == 1
     assert len(refused(loop(move("rre", [own(), far()], [own()], **MEMORY), unit=1000))) == 1
+
+
+def test_sizes_that_the_executor_cannot_count_are_refused() -> None:
+    stored = move("copy", [own()], [own(0, 1, "s")])
+    above = "with reuse_resources scratch chunks overlap above"
+    for protocol, most in (("LL", 2**24), ("Simple", 2**25)):  # of 8 scratch chunks, of an input of 4
+        reused = {"reuse_resources": True, "protocol": protocol}
+        assert refused(stored, **reused, max_message_size=most) == []
+        for size in ({"max_message_size": most + 1}, {}):
+            why = f"ops[0].dst_buff[0]: {above} {most} bytes: set max_message_size to that"
+            assert refused(stored, **reused, **size) == [why]
+    assert refused(move("copy", [own()], [own(0, 1, "o")]), reuse_resources=True) == []
+    loop = {"name": "pipeline", "iter_context": {"unit_size": 16, "num_chunks": 1}, "ops": [NOP]}
+    most = 4 * 16 * 65535
+    assert refused(loop) == refused(loop, min_message_size=most, max_message_size=most) == []
+    for field in ("min_message_size", "max_message_size"):
+        assert refused(loop, **{field: most + 1}) == [
+            f"$.{field}: of {most + 1} bytes gpus[0].threadblocks[0].ops[0] has 65536 iterations; "
+            "the executor counts to 65535"
+        ]
+    assert refused(NOP, protocol="Simple", max_message_size=2**31 - 1) == []
+    assert refused(NOP, protocol="Simple", max_message_size=2**31) == [
+        f"$.max_message_size: of {2**31} bytes a buffer of rank 0 has {2**32}, and the executor's offsets have 32 bits"
+    ]
+    assert refused(NOP, min_message_size=2, max_message_size=1) == [
+        "$.min_message_size: 2 is more than max_message_size, 1"
+    ]
+
+
+def test_parts_of_chunks_that_are_cut_in_two_ways_are_refused() -> None:
+    def part(size: int, group: int) -> Json:
+        return move("copy", [own(0, size)], [own(0, size, "o")], tbg_info={"tb_id": 0, "tbg_size": group})
+
+    for right in ((part(1, 4), part(1, 4), part(4, 2), part(4, 4)), (part(2, 3), part(2, 3))):
+        assert refused(*right) == []
+    assert refused(part(1, 2), part(1, 4), part(1, 4)) == [
+        "ops[1].tbg_info: 1 chunk among 4 threadblocks, and others 1 among 2: where these parts end depends on the size"
+    ]
+    assert len(refused(part(1, 4), part(3, 4))) == 1
+    # A size of 2 units leaves the first two of four parts longer than one of the two chunks.
+    assert refused(part(2, 4)) == [
+        "ops[0].tbg_info: 2 chunks among 4 threadblocks: where these parts end depends on the size"
+    ]
+
+
+def test_ranks_that_would_not_start_are_refused() -> None:
+    mine = plan()
+    mine["gpus"][1]["threadblocks"] = []
+    assert mscclpp.read(mine).refusals == ("$.gpus[1].threadblocks: there are none, and a kernel needs one",)
+
+    def switches(*ranks: list[tuple[str, list[int]]]) -> list[str]:
+        mine = plan()
+        mine["gpus"] += copy.deepcopy(mine["gpus"][:1])
+        mine["gpus"][2]["id"] = 2
+        for gpu, groups in zip(mine["gpus"], ranks, strict=True):
+            gpu["threadblocks"][0]["channels"] = []
+            gpu["channels"] = [
+                {"channel_type": "switch", "buffer_type": kind, "rank_groups": [{"size": len(group), "ranks": group}]}
+                for kind, group in groups
+            ]
+        return list(mscclpp.read(mine).refusals)
+
+    some, last, ends = ("i", [0, 1]), ("s", [1, 2]), ("o", [0, 2])
+    assert switches([some], [some, last], [last]) == []
+    assert switches([some], [some], []) == []
+    first = ["$.gpus[0].channels[0].rank_groups[0]: ranks [0, 1] do not all have this group as their next one"]
+    assert switches([some], [], []) == first
+    assert switches([some], [last], [last]) == first
+    assert switches([some, ends], [last, some], [ends, last]) == first  # each waits for another
+    assert switches([some], [("s", [0, 1])], []) in (
+        ["$.gpus[0].channels[0].rank_groups[0]: it is of buffer i, and on rank 1 of buffer s"],
+        ["$.gpus[1].channels[0].rank_groups[0]: it is of buffer s, and on rank 0 of buffer i"],
+    )
+
+
+def test_what_has_no_meaning_may_be_deep() -> None:
+    deep: Any = 0
+    for _ in range(900):
+        deep = [deep]
+    mine = plan(NOP)
+    mine["comment"] = deep
+    assert mscclpp.read(mine).refusals == ()
+    mine["gpus"][0]["threadblocks"] = deep
+    with pytest.raises(gc3.UserError, match="it is not an execution plan"):
+        mscclpp.read(mine)
 
 
 WRONG: list[tuple[Json, str]] = [

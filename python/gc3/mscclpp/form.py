@@ -132,6 +132,9 @@ MOST_SEMAPHORES_AT_ONCE = 16
 MOST_BARRIERS = 16
 MOST_ITERATIONS = 2**16 - 1  # of a pipeline
 MOST_THREADS = 1024  # of a threadblock
+MOST_BYTES = 2**32  # of a buffer, or one more
+REUSED_SCRATCH = 2**26  # bytes of the scratch that plans share
+ANY_SIZE = 2**64 - 1  # as max_message_size
 # Bytes that operations handle at once. What is left of a range is left out, or found at wrong addresses.
 VECTOR, PAYLOAD, WORD = 16, 8, 4
 

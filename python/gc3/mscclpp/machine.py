@@ -20,7 +20,7 @@ class Machine:
         rank: The rank whose part it is.
         refusals: Why the executor would not do what the plan says.
         peers: Per rank and type, the other end of each memory and port channel, and the how many-th to it that is.
-        switches: Per rank, the buffer and the ranks of its switch channels.
+        switches: Per rank, the buffer, the ranks and the path of its switch channels.
         semaphores: Rank and initial value of all semaphores.
         first_semaphore: Per rank, the number of its first one.
         channels: What steps use of channels, one direction each: (from, to, port, the how many-th of the two ranks).
@@ -34,7 +34,7 @@ class Machine:
         self.path, self.rank = "", 0
         self.refusals: list[str] = []
         self.peers: list[dict[str, list[tuple[int, int]]]] = []
-        self.switches: list[list[tuple[str, tuple[int, ...]]]] = []
+        self.switches: list[list[tuple[str, tuple[int, ...], str]]] = []
         self.semaphores: list[tuple[int, int]] = []
         self.first_semaphore: list[int] = []
         self.channels: dict[tuple[int, int, bool, int], int] = {}
@@ -44,6 +44,7 @@ class Machine:
         self.empty = False  # whether a refusal says that there are no chunks
         for rank, gpu in enumerate(self.gpus):
             self._rank(rank, gpu)
+        self._connect_switches()
 
     def wrong(self, message: str, field: str = "") -> NoReturn:
         """Raises the error that `field` of the part that is read is wrong."""
@@ -119,4 +120,28 @@ class Machine:
                 self.wrong(why, f"rank_groups[{k}].ranks")
             if len(members) != group["size"]:
                 self.wrong(f"{group['size']}; there are {len(members)} ranks", f"rank_groups[{k}].size")
-            self.switches[rank].append((channel["buffer_type"], tuple(sorted(members))))
+            path = f"{self.path}.rank_groups[{k}]"
+            self.switches[rank].append((channel["buffer_type"], tuple(sorted(members)), path))
+
+    def _connect_switches(self) -> None:
+        """Checks that all members of a group set it up for the same buffer, and in an order in which all come to it."""
+        done = [0] * len(self.gpus)
+        ready = list(range(len(self.gpus)))
+        while ready:
+            rank = ready.pop()
+            if done[rank] == len(self.switches[rank]):
+                continue
+            buffer, members, self.path = self.switches[rank][done[rank]]
+            others = [self.switches[member][done[member] : done[member] + 1] for member in members]
+            if any(not other or other[0][1] != members for other in others):
+                continue
+            for member, [(theirs, _, _)] in zip(members, others, strict=True):
+                done[member] += 1
+                if theirs != buffer:
+                    self.refuse(f"it is of buffer {buffer}, and on rank {member} of buffer {theirs}")
+            ready += members
+        for rank, number in enumerate(done):
+            if number < len(self.switches[rank]):
+                _, members, self.path = self.switches[rank][number]
+                self.refuse(f"ranks {list(members)} do not all have this group as their next one")
+                break

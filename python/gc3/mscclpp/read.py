@@ -35,11 +35,12 @@ class Plan:
     Attributes:
         program: What it does.
         states_collective: Whether it says what it computes; otherwise the program's collective demands nothing.
-        refusals: Why the executor of MSCCL++ would not do what it says: "$.gpus[0]...: reason", in the plan's order.
+        refusals: Why the executor of MSCCL++ would not do what it says: "$.gpus[0]...: reason".
         unit_bytes: How much of a chunk the slowest pipeline handles in an iteration; None: there is no pipeline.
         ahead: Most tiles by which a pipeline may be ahead of one that it waits for: what semaphores have initially and
             steps outside of pipelines signal, of all that steps in pipelines use.
         ahead_of_one: The most of one such semaphore or channel.
+        halves: Whether its scratch has two halves. Which one a call uses depends on the calls of all plans before it.
         min_bytes: The smallest message that it is for.
         max_bytes: The largest one.
     """
@@ -50,6 +51,7 @@ class Plan:
     unit_bytes: Fraction | None
     ahead: int
     ahead_of_one: int
+    halves: bool
     min_bytes: int
     max_bytes: int
 
@@ -88,12 +90,13 @@ def read(data: Any, *, tiles: int = 1, collective: str | None = None, file: str 
     return _Reader(_whole_numbers(data), tiles, collective, file).read()
 
 
-def _whole_numbers(data: Any) -> Any:
-    """The document with 2.0 as 2, which a schema takes for whole as well."""
-    if isinstance(data, dict):
-        return {key: _whole_numbers(value) for key, value in cast("dict[str, Any]", data).items()}
-    if isinstance(data, list):
-        return [_whole_numbers(value) for value in cast("list[Any]", data)]
+def _whole_numbers(data: Any, levels: int = 16) -> Any:
+    """The document with 2.0 as 2, which a schema takes for whole as well, down to the last level that has a meaning."""
+    if levels and isinstance(data, dict):
+        members = cast("dict[str, Any]", data).items()
+        return {key: _whole_numbers(value, levels - 1) for key, value in members}
+    if levels and isinstance(data, list):
+        return [_whole_numbers(value, levels - 1) for value in cast("list[Any]", data)]
     return int(data) if isinstance(data, float) and data.is_integer() else data
 
 
@@ -111,10 +114,14 @@ class _Reader(Machine):
         self.looped: set[str] = set()  # channels and semaphores that pipelines use
         self.lines: list[str] = []  # of the text form, from the first rank on
         self.steps = 0  # of the threadblock
+        self.loop: dict[str, int] = {}  # of the first pipeline: its iter_context
         self.parts = 1  # chunks of the program in a chunk of the plan
         self.unit: Fraction | None = None  # bytes of a chunk of the plan that one tile takes
 
     def read(self) -> Plan:
+        for field, why in refusals.of_plan(self.plan):
+            self.path = ""
+            self.refuse(why, field)
         self._cut()
         for rank, gpu in enumerate(self.gpus):
             self.rank = rank
@@ -137,6 +144,7 @@ class _Reader(Machine):
             self.unit,
             sum(ahead),
             max(ahead, default=0),
+            self.plan.get("use_double_scratch_buffer", False),
             self.plan.get("min_message_size", 0),
             self.plan.get("max_message_size", 2**64 - 1),
         )
@@ -222,7 +230,12 @@ class _Reader(Machine):
 
     def _pipeline(self, op: dict[str, Any]) -> None:
         context, inner = self._field(op, "iter_context"), self._field(op, "ops")
-        here, chunks = self.path, context["num_chunks"]
+        here, chunks, unit = self.path, context["num_chunks"], context["unit_size"]
+        self.loop = self.loop or context
+        other = (self.loop["num_chunks"], self.loop["unit_size"])
+        if (chunks, unit) != other:
+            units = f"{counted(chunks, 'chunk')} by {unit} bytes, and the first pipeline {other[0]} by {other[1]}"
+            self.refuse(f"{units}: their tiles agree only for some sizes", "iter_context")
         tile = int(self.parts * self._tile(context))
         whole = chunks * self.parts
         tiles = -(-whole // tile)
@@ -233,7 +246,7 @@ class _Reader(Machine):
             for i, each in enumerate(inner):
                 self.path = f"{here}.ops[{i}]"
                 if not begin:
-                    self._in_pipeline(each, chunks, context["unit_size"])
+                    self._in_pipeline(each, chunks, unit)
                 self._operation(each, _Tile(begin, min(tile, whole - begin)))
 
     def _in_pipeline(self, op: dict[str, Any], chunks: int, unit: int) -> None:
@@ -362,7 +375,7 @@ class _Reader(Machine):
         else:
             self.one_known(given[key], len(self.local["switch"]), f"{field}.{key}", "switches of the threadblock")
             number = self.local["switch"][cast("int", given[key])]
-            buffer, owners = self.switches[self.rank][number]
+            buffer, owners, _ = self.switches[self.rank][number]
             to = f"g{self.groups.setdefault(owners, len(self.groups))}:"
         packet = kind in "pqn"
         if packet and buffer != "s":
@@ -391,7 +404,7 @@ class _Reader(Machine):
                     self.wrong(f"{each.size} chunks; the others have {size}", f"{field}[{i}].size")
         port = op.get("channel_type") == "port" and op["name"] in form.PUTS
         if first:
-            for field, why in refusals.of_move(self.plan, op, sources, targets, port=port):
+            for field, why in refusals.of_move(self.plan, op, sources, targets, port=port, tiled=tile is not None):
                 self.refuse(why, field)
         if paired:
             self._pairs(op, tile, sources, targets, port=port)
@@ -403,6 +416,8 @@ class _Reader(Machine):
     def _pairs(
         self, op: dict[str, Any], tile: _Tile | None, sources: list[Range], targets: list[Range], *, port: bool
     ) -> None:
+        through = self._through(op, targets, port=port)
+        pairs = list(zip(sources, targets, through, strict=True))
         signals: list[int] = []
         if op["name"] in ("pws", "pwsf"):
             kind = "port" if port else "memory"
@@ -411,18 +426,21 @@ class _Reader(Machine):
                 for number in self._channels(op, first=not (tile and tile.offset))
             ]
         self._uses("channel", signals, tile, gives=True)
-        last = sorted(set(signals), key=signals.index)
-        for number in last:
+        if not (port and signals):
+            for source, target, channel in pairs:
+                self._write(op, tile, [source], [target], channel)
+        # Each thread puts and signals through a channel of its own. That it is the first one that does all in turn
+        # makes no difference where all threads meet before and after, see refusals.of_plan.
+        for number in sorted(set(signals), key=signals.index):
             # Threads put through one channel in any order, so all but its last signal tell of none of these puts.
             for _ in range(signals.count(number) - 1):
                 self._step(f"signal {number}")
-        for source, target, through in zip(sources, targets, self._through(op, targets, port=port), strict=True):
-            self._write(op, tile, [source], [target], through)
-        if last:
-            numbers = " ".join(map(str, last))
-            self._step(f"signal {numbers}")
+            for (source, target, channel), own in zip(pairs, signals, strict=False) if port else ():
+                if own == number:
+                    self._write(op, tile, [source], [target], channel)
+            self._step(f"signal {number}")
             if op["name"] == "pwsf" and port:
-                self._step(f"flush {numbers}")
+                self._step(f"flush {number}")
 
     def _through(self, op: dict[str, Any], targets: list[Range], *, port: bool) -> list[str]:
         """Returns the port channels of the puts of an operation."""

@@ -5,10 +5,12 @@ Read from its ``execution_kernel.hpp``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gc3.mscclpp import form
+from gc3.support.words import counted
 
 
 class Range(NamedTuple):
@@ -22,16 +24,50 @@ class Range(NamedTuple):
     size: int
 
 
+def of_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields paths of a plan as a whole, each with what is wrong."""
+    yield from _of_sizes(plan)
+    yield from _of_groups(plan)
+    for rank, gpu in enumerate(plan["gpus"]):
+        if not gpu["threadblocks"]:
+            yield f"gpus[{rank}].threadblocks", "there are none, and a kernel needs one"
+        for i, block in enumerate(gpu["threadblocks"]):
+            for path in _unfenced(block["ops"]):
+                why = "through channels of different threads: put a nop directly before and directly after it"
+                yield f"gpus[{rank}].threadblocks[{i}].{path}", why
+
+
+def most_bytes(plan: dict[str, Any], rank: int) -> int:
+    """Returns the size of a message up to which chunks of reused scratch are as far apart as they are long."""
+    chunks = plan["gpus"][rank]["scratch_chunks"] * (2 if plan["protocol"] == "LL" else 1)
+    return form.REUSED_SCRATCH * _message_chunks(plan, rank) // chunks if chunks else form.ANY_SIZE
+
+
 def of_move(
-    plan: dict[str, Any], op: dict[str, Any], sources: Sequence[Range], targets: Sequence[Range], *, port: bool
+    plan: dict[str, Any],
+    op: dict[str, Any],
+    sources: Sequence[Range],
+    targets: Sequence[Range],
+    *,
+    port: bool,
+    tiled: bool,
 ) -> Iterator[tuple[str, str]]:
-    """Yields fields of an operation that moves data, each with what is wrong; `port`: a proxy executes it."""
+    """Yields fields of an operation that moves data, each with what is wrong.
+
+    Args:
+        plan: The plan.
+        op: The operation.
+        sources: What it loads.
+        targets: What it stores to.
+        port: A proxy executes it.
+        tiled: It is in a pipeline.
+    """
     name: str = op["name"]
     for field, ranges in (("src_buff", sources), ("dst_buff", targets)):
         if len(ranges) > form.MOST_OPERANDS:
             yield field, f"{len(ranges)} operands; an operation holds {form.MOST_OPERANDS}"
         for i, each in enumerate(ranges):
-            if why := _of_range(plan, each):
+            if why := _of_range(plan, each, tiled=tiled):
                 yield f"{field}[{i}]", why
     if name in form.REDUCTIONS and op.get("reduce_op", "sum") != "sum":
         yield "reduce_op", f"{op['reduce_op']!r}: the executor always adds"
@@ -47,10 +83,100 @@ def of_bytes(name: str, size: int) -> str:
     return f"{name} handles {grain} bytes at once, and wrongly what is left of {size}" if size % grain else ""
 
 
-def _of_range(plan: dict[str, Any], each: Range) -> str:
+def _message_chunks(plan: dict[str, Any], rank: int) -> int:
+    """Returns into how many chunks a message is cut."""
+    gpu = plan["gpus"][rank]
+    first, other = gpu["input_chunks"], gpu["output_chunks"]
+    if plan["collective"] == "allgather":
+        first, other = other, first
+    return first or other or 1
+
+
+def _of_sizes(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    low, high = plan.get("min_message_size", 0), plan.get("max_message_size", form.ANY_SIZE)
+    if low > high:
+        yield "min_message_size", f"{low} is more than max_message_size, {high}"
+    # A plan for any size is for those that the executor can do.
+    for field, size in (("min_message_size", low), ("max_message_size", 0 if high == form.ANY_SIZE else high)):
+        for why in _beyond(plan, size):
+            yield field, f"of {size} bytes {why}"
+            return
+
+
+def _beyond(plan: dict[str, Any], size: int) -> Iterator[str]:
+    """Yields what the executor cannot count in a message of `size` bytes."""
+    for rank, gpu in enumerate(plan["gpus"]):
+        chunks = _message_chunks(plan, rank)
+        scratch = 0 if plan.get("reuse_resources") else gpu["scratch_chunks"]
+        scratch *= (2 if plan["protocol"] == "LL" else 1) * (2 if plan.get("use_double_scratch_buffer") else 1)
+        longest = max(gpu["input_chunks"], gpu["output_chunks"], scratch)
+        if size * longest >= form.MOST_BYTES * chunks:
+            yield f"a buffer of rank {rank} has {size * longest // chunks}, and the executor's offsets have 32 bits"
+        for i, block in enumerate(gpu["threadblocks"]):
+            for k, op in enumerate(block["ops"]):
+                context = op.get("iter_context", {"num_chunks": 0, "unit_size": 1})
+                tiles = -(-size * context["num_chunks"] // (chunks * context["unit_size"]))
+                if tiles > form.MOST_ITERATIONS:
+                    where = f"gpus[{rank}].threadblocks[{i}].ops[{k}]"
+                    yield f"{where} has {tiles} iterations; the executor counts to {form.MOST_ITERATIONS}"
+
+
+def _of_groups(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Parts of chunks end at units of 16 bytes, so which parts of different cuts are the same depends on the size."""
+    first = (0, 0)
+    for rank, gpu in enumerate(plan["gpus"]):
+        for i, block in enumerate(gpu["threadblocks"]):
+            for k, op in enumerate(block["ops"]):
+                if not ("tbg_info" in op and "src_buff" in op):
+                    continue
+                cut = (op["src_buff"][0]["size"], op["tbg_info"]["tbg_size"])
+                if cut[0] % cut[1] == 0:
+                    continue
+                first = first if first[0] else cut
+                if cut != first or math.gcd(*cut) > 1:
+                    others = f", and others {first[0]} among {first[1]}" if cut != first else ""
+                    chunks = f"{counted(cut[0], 'chunk')} among {cut[1]} threadblocks{others}"
+                    why = f"{chunks}: where these parts end depends on the size"
+                    yield f"gpus[{rank}].threadblocks[{i}].ops[{k}].tbg_info", why
+                    return
+
+
+def _unfenced(ops: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yields the paths of puts of several threads through port channels that other threads may be ahead of or behind.
+
+    In the executor the thread i puts through the channel i; in a one-sided program the first thread does it all.
+    """
+    for i, op in enumerate(ops):
+        around = [_meets(ops[i - 1], -1) if i else True, _meets(ops[i + 1], 0) if i + 1 < len(ops) else True]
+        if _by_threads(op) and not all(around):
+            yield f"ops[{i}]"
+        inner = op.get("ops", ())
+        for k, each in enumerate(inner):
+            before = around[0] and _meets(inner[-1], 0) if k == 0 else _meets(inner[k - 1], 0)
+            after = around[1] and _meets(inner[0], 0) if k + 1 == len(inner) else _meets(inner[k + 1], 0)
+            if _by_threads(each) and not (before and after):
+                yield f"ops[{i}].ops[{k}]"
+
+
+def _by_threads(op: dict[str, Any]) -> bool:
+    return op["name"] in form.PUTS and op.get("channel_type") == "port" and len(op.get("channel_ids", ())) > 1
+
+
+def _meets(op: dict[str, Any], end: int) -> bool:
+    """Whether all threads meet in an operation, or in the first (0) or last (-1) one of a pipeline."""
+    if op["name"] == "pipeline":
+        return bool(op.get("ops")) and op["ops"][end]["name"] in ("nop", "barrier")
+    return op["name"] in ("nop", "barrier")
+
+
+def _of_range(plan: dict[str, Any], each: Range, *, tiled: bool) -> str:
     if each.buffer != "s":
         kept = plan.get("reuse_resources") and each.to
         return "with reuse_resources the other ranks' buffer is that of the first call" if kept else ""
+    if plan.get("reuse_resources") and not tiled:
+        most = min(most_bytes(plan, rank) for rank in each.owners)
+        if plan.get("max_message_size", form.ANY_SIZE) > most:
+            return f"with reuse_resources scratch chunks overlap above {most} bytes: set max_message_size to that"
     if not each.packet:
         double = plan.get("use_double_scratch_buffer") and each.to
         return "plain access to another rank's scratch misses its second half" if double else ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from gc3 import _core, errors
-from gc3.mscclpp import form
+from gc3.mscclpp import form, refusals
 from gc3.mscclpp.read import read
 from gc3.support import files
 
@@ -104,7 +104,7 @@ class _Writer:
             }
             for rank in range(ranks)
         ]
-        return {
+        plan = {
             "name": self.program.name,
             "collective": collective.name,
             "protocol": "Simple",
@@ -115,8 +115,11 @@ class _Writer:
             "use_double_scratch_buffer": self.head[0].startswith("halves 2"),
             "buffer_alignment": form.VECTOR,
             "min_message_size": 0,
-            "max_message_size": 2**64 - 1,
+            "max_message_size": form.ANY_SIZE,
         }
+        if plan["reuse_resources"]:
+            plan["max_message_size"] = min(refusals.most_bytes(plan, rank) for rank in range(ranks))
+        return plan
 
     def _parse(self, text: str) -> None:
         rank = 0
