@@ -86,6 +86,16 @@ def test_pipelines_are_shown_for_one_tile_and_proven_for_some(tmp_path: Path) ->
     assert "28 steps for 5 tiles" in gc3_says("show", f"{path}:tiles=5").stdout
 
 
+def test_two_halves_of_scratch_are_proven_for_one_plan(tmp_path: Path) -> None:
+    alone = (
+        "\nfor calls of this plan alone: MSCCL++ chooses the half of the scratch by a count of all plans' launches\n"
+    )
+    for halves in (False, True):
+        path = changed(tmp_path, use_double_scratch_buffer=halves)
+        assert (alone in gc3_says("verify", path).stdout) == halves
+        assert json.loads(gc3_says("verify", path, "--json").stdout)["only_for_calls_of_this_plan"] == halves
+
+
 def one_rank(folder: Path, *blocks: list[Any], initial: int = 0) -> str:
     """An allreduce of one rank: threadblocks whose pipelines are lists of operations, with two semaphores."""
     loop = {"name": "pipeline", "iter_context": {"unit_size": 1 << 20, "num_chunks": 1}}

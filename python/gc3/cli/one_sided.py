@@ -49,6 +49,11 @@ class OneSided:
         return self.plan is not None and self.plan.unit_bytes is not None
 
     @property
+    def alone(self) -> bool:
+        """Whether it is proven only for calls that no other plan's calls come between."""
+        return self.plan is not None and self.plan.halves
+
+    @property
     def of_tiles(self) -> str:
         """Says for how many tiles of its pipelines it is, if it has any."""
         return f" for {counted(self.tiles, 'tile')} of its pipelines" if self.looped else ""
@@ -76,9 +81,12 @@ class OneSided:
     def proven(self, tiles: Sequence[int] = ()) -> str:
         """Returns what the proof says, if there are no findings; `tiles`: the numbers of tiles of more than one."""
         some = f" for {', '.join(map(str, tiles[:-1]))} and {tiles[-1]} tiles of its pipelines" if tiles else ""
+        half = (
+            "\nfor calls of this plan alone: MSCCL++ chooses the half of the scratch by a count of all plans' launches"
+        )
         return (
             f"proven{some}: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
-            "no signal left over"
+            f"no signal left over{half if self.alone else ''}"
         )
 
     def findings(self, most: int) -> Sequence[_core.Diagnostic]:

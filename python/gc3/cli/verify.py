@@ -151,6 +151,7 @@ def _one_sided(cases: Sequence[one_sided.OneSided], max_findings: int, *, as_jso
     tiles = [each.tiles for each in cases if each.looped]
     if as_json:
         data = {"program": direct.info(), "ok": not found, "tiles": [direct.tiles] if found and tiles else tiles}
+        data["only_for_calls_of_this_plan"] = direct.alone
         output.emit({**data, "diagnostics": [output.diagnostic_data(d) for d in found]})
         return 1 if found else 0
     click.echo(direct.describe())
