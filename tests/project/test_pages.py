@@ -88,7 +88,8 @@ def test_the_commands_print_what_the_page_shows(page: str) -> None:
 @pytest.mark.parametrize("page", ["../README", "language"])
 def test_the_commands_of_a_page_succeed(page: str) -> None:
     Path("allreduce_ring.py").write_text(SCRIPT)
-    assert run("gc3 export ring_allreduce:R=8,instances=8 -o allreduce.xml")[0] == 0
+    for form in ("xml", "plan.json"):
+        assert run(f"gc3 export ring_allreduce:R=8,instances=8 -o allreduce.{form}")[0] == 0
     for language, _, text in BLOCK.findall((DOCS / f"{page}.md").read_text()):
         for command in text.splitlines() if language == "sh" else ():
             for part in command.replace("64MiB", "1MiB").split(" && ") if command.startswith("gc3 ") else ():
