@@ -249,15 +249,6 @@ bool Execution::meet(Block& block, const Step& step) {
   return true;
 }
 
-template <class Visit>
-void Execution::each(const Operand& o, Visit visit) const {
-  if (!is_multicast(o.access)) {
-    visit(o.owner);
-    return;
-  }
-  for (const std::uint32_t member : p_.groups[o.owner].ranks) visit(member);
-}
-
 bool Execution::packets_there(const Block& block, const Step& step) const {
   return std::ranges::all_of(p_.sources(step), [&](const Operand& o) {
     return !is_packet(o.access) || packet(o.owner, o.chunk + block.chunk, block.call).writer != kNone;

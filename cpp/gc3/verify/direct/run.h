@@ -89,8 +89,15 @@ class Execution {
   Event thread_event(Block& block, std::uint32_t thread);
   Event proxy_event(const Block& block, std::uint32_t channel, std::uint32_t thread, Event told);
   void move_chunk(Block& block, const Step& step, Event event);
+  // visit(rank) for each rank whose buffer it is.
   template <class Visit>
-  void each(const Operand& o, Visit visit) const;  // visit(rank) for each rank whose buffer it is
+  void each(const Operand& o, Visit visit) const {
+    if (!is_multicast(o.access)) {
+      visit(o.owner);
+      return;
+    }
+    for (const std::uint32_t member : p_.groups[o.owner].ranks) visit(member);
+  }
 
   Value load(Event event, std::uint32_t rank, const Operand& o, std::uint32_t chunk, std::uint32_t call);
   void store(Event event, std::uint32_t rank, const Operand& o, std::uint32_t chunk, std::uint32_t call, Value value);
