@@ -1,10 +1,10 @@
 // The shared memory of a group: a header, and a block for each rank.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -114,13 +114,21 @@ struct Text {
   void say(std::uint64_t number, std::string_view what) {
     store(noted, 0);
     std::atomic_thread_fence(std::memory_order_release);  // nobody sees the new text with the old number
-    text[what.copy(text, kMostNoted - 1)] = 0;
+    const std::size_t length = std::min<std::size_t>(what.size(), kMostNoted - 1);
+    for (std::size_t i = 0; i <= length; ++i) {
+      std::atomic_ref(text[i]).store(i < length ? what[i] : char{0}, std::memory_order_relaxed);
+    }
     store(noted, number, std::memory_order_release);
   }
   // The text with a number; none: there is none, or another one has been said since.
   std::optional<std::string> said(std::uint64_t number) const {
     if (number == 0 || load(noted, std::memory_order_acquire) != number) return {};
-    std::string found(text, strnlen(text, kMostNoted));
+    std::string found;
+    for (const char& from : text) {
+      const char c = std::atomic_ref(const_cast<char&>(from)).load(std::memory_order_relaxed);
+      if (c == 0) break;
+      found += c;
+    }
     std::atomic_thread_fence(std::memory_order_acquire);  // the text is older than the number read below
     if (load(noted) != number) return {};
     return found;
