@@ -6,6 +6,7 @@
 
 #include "gc3/base/interrupt.h"
 #include "gc3/compiler/direct/moves.h"
+#include "gc3/ir/direct/places.h"
 
 namespace gc3::compiler::direct {
 namespace {
@@ -18,7 +19,7 @@ bool contains(const Range& range, const T& value) {
 class MoveJoiner {
  public:
   MoveJoiner(const ir::Program& program, Moves moves)
-      : from_(std::move(moves)), places_(program.collective, from_), accesses_(places_.count()) {
+      : from_(std::move(moves)), places_(program.collective, from_.scratch_chunks, 1), accesses_(places_.count()) {
     for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
       rank_of_.insert(rank_of_.end(), program.ranks[r].tb_count, r);
     }
@@ -55,9 +56,12 @@ class MoveJoiner {
     from_.all = std::move(done_);
   }
 
+  std::uint32_t number(const Spot& s, std::uint32_t k) const {
+    return places_.number(s.rank, s.place.buffer, s.place.index + k);
+  }
   template <class Visit>
   void each(const Move& m, const Spot& s, Visit visit) {
-    for (std::uint32_t k = 0; k < m.count; ++k) visit(accesses_[places_.number(s, k)]);
+    for (std::uint32_t k = 0; k < m.count; ++k) visit(accesses_[number(s, k)]);
   }
   template <class Holds>
   bool all(const Move& m, const Spot& s, Holds holds) {
@@ -74,7 +78,7 @@ class MoveJoiner {
     const Spot t = m.targets[0];
     const auto at = std::ranges::find(m.sources, t);
     if (std::ranges::count(m.sources, t) != 1 || (at != m.sources.begin() && m.sources.size() != 2)) return false;
-    const std::uint32_t first = accesses_[places_.number(t, 0)].writer;
+    const std::uint32_t first = accesses_[number(t, 0)].writer;
     if (first == kNone) return false;
     Move& w = done_[first];
     const bool alone = w.count == m.count && w.targets == m.targets && same_rank(w, m) &&
@@ -95,7 +99,7 @@ class MoveJoiner {
     const Spot& source = m.sources[0];
     if (source.rank != rank_of_[m.tb] && m.sender != kNone) m.tb = m.sender;
     if (source.rank != rank_of_[m.tb]) return false;
-    const Access& access = accesses_[places_.number(source, 0)];
+    const Access& access = accesses_[number(source, 0)];
     if (access.writer != kNone && join(m, access.writer)) return true;
     return std::ranges::any_of(access.readers, [&](std::uint32_t reader) { return join(m, reader); });
   }
@@ -126,7 +130,7 @@ class MoveJoiner {
   }
 
   Moves from_;
-  Spots places_;
+  ir::direct::Places places_;
   std::vector<std::uint32_t> rank_of_;
   std::vector<Access> accesses_;
   std::vector<Move> done_;

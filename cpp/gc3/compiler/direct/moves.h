@@ -40,30 +40,4 @@ Result<Moves> find_moves(const ir::Program& program, bool defers);
 // made it or with the same value's other targets.
 Moves join(const ir::Program& program, Moves moves, bool pushing);
 
-// Numbers of all spots.
-class Spots {
- public:
-  Spots(const model::Collective& collective, const Moves& moves) : collective_(collective) {
-    for (std::uint32_t r = 0; r < moves.scratch_chunks.size(); ++r) {
-      first_.push_back(count_);
-      count_ += std::size_t{collective.input_chunks(r)} + collective.output_chunks(r) + moves.scratch_chunks[r];
-    }
-  }
-  std::size_t count() const { return count_; }
-  // Of the k-th chunk from `s` on.
-  std::size_t number(const Spot& s, std::uint32_t k) const {
-    const std::size_t inputs = collective_.input_chunks(s.rank);
-    const std::size_t of_buffer = s.place.buffer == model::Buffer::input ? 0
-                                  : s.place.buffer == model::Buffer::output
-                                      ? inputs
-                                      : inputs + collective_.output_chunks(s.rank);
-    return first_[s.rank] + of_buffer + s.place.index + k;
-  }
-
- private:
-  const model::Collective& collective_;
-  std::vector<std::size_t> first_;  // per rank
-  std::size_t count_ = 0;
-};
-
 }  // namespace gc3::compiler::direct

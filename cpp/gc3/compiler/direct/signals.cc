@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "gc3/base/interrupt.h"
-#include "gc3/ir/index.h"
+#include "gc3/ir/direct/places.h"
 
 namespace gc3::compiler::direct {
 namespace {
@@ -15,7 +15,10 @@ using model::Buffer;
 class SignalPlacer {
  public:
   SignalPlacer(const ir::Program& program, const Moves& moves)
-      : program_(program), moves_(moves), tbs_(program.threadblocks.size()), places_(program.collective, moves) {
+      : program_(program),
+        moves_(moves),
+        tbs_(program.threadblocks.size()),
+        places_(program.collective, moves.scratch_chunks, 1) {
     rank_of_.resize(tbs_);
     for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
       for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) rank_of_[program.ranks[r].first_tb + t] = r;
@@ -84,7 +87,9 @@ class SignalPlacer {
     bool visible;
   };
 
-  Access& access(const Spot& s, std::uint32_t k) { return spots_[places_.number(s, k)]; }
+  Access& access(const Spot& s, std::uint32_t k) {
+    return spots_[places_.number(s.rank, s.place.buffer, s.place.index + k)];
+  }
 
   void add(std::uint32_t m) {
     const Move& move = moves_.all[m];
@@ -233,7 +238,7 @@ class SignalPlacer {
   std::vector<Clock> known_;                 // per threadblock, now
   std::vector<std::vector<Clock>> history_;  // per threadblock and number of its moves
   std::vector<std::uint32_t> unsynced_;      // per threadblock: the moves before its last sync
-  Spots places_;
+  ir::direct::Places places_;
   std::vector<std::vector<std::uint32_t>> working_;  // per rank: its threadblocks that have moves, or one
   std::vector<std::uint32_t> place_;                 // per threadblock: its position among them
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> reaching_;  // of a rank, another one

@@ -106,12 +106,7 @@ struct Threadblock {
   std::uint32_t step_count = 0;
   bool operator==(const Threadblock&) const = default;
 };
-struct RankProgram {
-  std::uint32_t first_tb = 0;  // in Program::threadblocks
-  std::uint32_t tb_count = 0;
-  std::uint32_t scratch_chunks = 0;
-  bool operator==(const RankProgram&) const = default;
-};
+using ir::RankProgram;  // its threadblocks are those below
 
 // Layout: threadblocks in the order of their ranks, steps in the order of their threadblocks, operands and objects in
 // the order of their steps, without gaps or sharing.

@@ -11,15 +11,24 @@ namespace gc3::verify::direct {
 using ir::direct::Op;
 using model::Buffer;
 
+namespace {
+
+std::vector<std::uint32_t> scratch_of(const ir::direct::Program& program) {
+  std::vector<std::uint32_t> chunks;
+  for (const ir::RankProgram& rank : program.ranks) chunks.push_back(rank.scratch_chunks);
+  return chunks;
+}
+
+}  // namespace
+
 Execution::Execution(const ir::direct::Program& program, std::uint32_t calls, std::vector<Weights> weights,
                      Counters counters)
     : p_(program),
       calls_(calls),
       counters_(std::move(counters)),
       values_(std::move(weights)),
-      places_(program),
+      places_(program.collective, scratch_of(program), program.halves),
       ranks_(program.ranks.size()),
-      boundary_(program.ranks.size(), kNone),
       boundaries_(program.ranks.size()),
       proxies_(program.channels.size()),
       meetings_(program.barriers.size()),
@@ -73,8 +82,7 @@ void Execution::between_calls(std::uint32_t rank) {
   for (const Block& block : blocks_) {
     if (block.rank == rank) order_.visible(block.synced);
   }
-  order_.visible(boundary_[rank]);
-  boundary_[rank] = event;
+  if (!boundaries_[rank].empty()) order_.visible(boundaries_[rank].back());
   boundaries_[rank].push_back(event);
   for (std::uint32_t i = 0; next > 0 && i < c.output_chunks(rank); ++i) {
     const std::uint32_t place = places_.number(rank, Buffer::output, i, 0);

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "gc3/base/findings.h"
+#include "gc3/ir/direct/places.h"
 #include "gc3/ir/direct/program.h"
 #include "gc3/verify/direct/counters.h"
 #include "gc3/verify/direct/order.h"
-#include "gc3/verify/direct/places.h"
 #include "gc3/verify/direct/values.h"
 
 namespace gc3::verify::direct {
@@ -131,12 +131,11 @@ class Execution {
   std::uint32_t calls_;
   Counters counters_;
   Values values_;
-  Places places_;
+  ir::direct::Places places_;
   Order order_;
   std::vector<Block> blocks_;
   std::vector<Rank> ranks_;
-  std::vector<Event> boundary_;                 // per rank: the newest event of the code around the calls
-  std::vector<std::vector<Event>> boundaries_;  // per rank: all of them
+  std::vector<std::vector<Event>> boundaries_;  // per rank: the events of the code around the calls
   std::vector<Proxy> proxies_;                  // per channel
   std::vector<Meeting> meetings_;
   std::vector<Access> accesses_;  // per place
