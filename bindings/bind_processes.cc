@@ -25,6 +25,7 @@
 #include "gc3/base/launch.h"
 #include "gc3/base/secret.h"
 #include "gc3/runtime/core/sharing/host_memory.h"
+#include "gc3/runtime/direct/process_job.h"
 #include "operand.h"
 
 namespace nb = nanobind;
@@ -157,7 +158,10 @@ void bind_processes(nb::module_& m) {
   m.def(
       "die_with_parent", [] { unwrap(core::die_with_parent()); },
       "Makes the system kill this process when its parent process ends.");
-  nb::class_<ProcessProgram>(m, "ProcessProgram", "A program prepared for one rank of a communicator.")
+  using RankEngine = comm::Communicator::RankEngine;
+  nb::class_<RankEngine>(m, "RankEngine", "What runs calls on one rank of a communicator.");
+  nb::class_<direct::ProcessJob, RankEngine>(m, "DirectJob", "A one-sided program prepared for one rank.");
+  nb::class_<ProcessProgram, RankEngine>(m, "ProcessProgram", "A program prepared for one rank of a communicator.")
       .def_prop_ro("slots", [](const ProcessProgram& p) { return p.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const ProcessProgram& p) { return p.geometry().slot_bytes; });
   nb::class_<Joined> joined(m, "Joined", "The inside of a communicator: what GC3 itself calls.");

@@ -13,6 +13,7 @@
 
 #include "arrays.h"
 #include "communicator.h"
+#include "gc3/runtime/direct/process_job.h"
 #include "operand.h"
 
 namespace nb = nanobind;
@@ -21,9 +22,9 @@ using namespace nb::literals;
 namespace gc3::bindings {
 namespace {
 
-using cpu::ProcessProgram;
+using RankEngine = comm::Communicator::RankEngine;
 
-cpu::RankCall rank_call(const Joined& joined, const ProcessProgram& program, const std::optional<ConstBytes>& input,
+cpu::RankCall rank_call(const Joined& joined, const RankEngine& program, const std::optional<ConstBytes>& input,
                         const std::optional<Bytes>& output, std::size_t count, std::string_view dtype,
                         const Operation& op) {
   const model::Collective& collective = program.plan().collective;
@@ -42,7 +43,7 @@ cpu::RankCall rank_call(const Joined& joined, const ProcessProgram& program, con
 
 // Runs a prepared program on an input and an output of the host that it can use as they are, or after a copy of the
 // input to its place in the output, and returns the output. A tuple of both, as read: the caller has to do more first.
-nb::object run_plain(const Joined& joined, ProcessProgram* program, nb::handle x, nb::handle out, nb::handle op) {
+nb::object run_plain(const Joined& joined, RankEngine* program, nb::handle x, nb::handle out, nb::handle op) {
   comm::Communicator& comm = joined.body();
   const Operand given = x.is_none() ? Operand() : source(x);
   Operand result = out.is_none() ? Operand() : target(out);
@@ -81,14 +82,26 @@ void bind_programs(nb::class_<Joined>& joined) {
           },
           "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
           "Local: prepares a program.")
+      .def(
+          "prepare_direct",
+          [](Joined& j, const ir::direct::Program& program, std::shared_ptr<cpu::ProcessProgram> messages) {
+            return without_gil([&] { return j.body().prepare(program, messages); });
+          },
+          "program"_a, "messages"_a.none(),
+          "Local: prepares a proven one-sided program; `messages`: of the same algorithm, for memory that is not "
+          "registered.")
+      .def(
+          "is_registered",
+          [](Joined& j, const ConstBytes& bytes) { return unwrap(j.body().is_registered(bytes.data())); }, "bytes"_a,
+          "Whether other ranks can reach the memory.")
       .def("run_plain", &run_plain, "program"_a.none(), "x"_a.none(), "out"_a.none(), "op"_a.none(),
-           nb::sig("def run_plain(self, program: ProcessProgram | None, x: object, out: object, op: object) -> "
+           nb::sig("def run_plain(self, program: RankEngine | None, x: object, out: object, op: object) -> "
                    "gc3.datatypes.Array | tuple[typing.Any, typing.Any]"),
            "Collective: runs the program on arrays that it can use as they are; else a tuple of them.")
       .def(
           "run_ready",
-          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op) {
+          [](Joined& j, RankEngine& program, const std::optional<ConstBytes>& input, const std::optional<Bytes>& output,
+             std::size_t count, std::string_view dtype, const Operation& op) {
             const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
             without_gil([&] { return j.body().run(program, call, interrupted); });
           },
@@ -96,9 +109,9 @@ void bind_programs(nb::class_<Joined>& joined) {
           "Collective: runs the program on the bytes of this rank.")
       .def(
           "time_ready",
-          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
-             std::uint32_t warmup, std::uint32_t iterations) {
+          [](Joined& j, RankEngine& program, const std::optional<ConstBytes>& input, const std::optional<Bytes>& output,
+             std::size_t count, std::string_view dtype, const Operation& op, std::uint32_t warmup,
+             std::uint32_t iterations) {
             const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
             return without_gil([&] { return j.body().time(program, call, warmup, iterations, interrupted); });
           },
@@ -106,9 +119,8 @@ void bind_programs(nb::class_<Joined>& joined) {
           "Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.")
       .def(
           "record_ready",
-          [](Joined& j, ProcessProgram& program, const std::optional<ConstBytes>& input,
-             const std::optional<Bytes>& output, std::size_t count, std::string_view dtype, const Operation& op,
-             std::size_t most) {
+          [](Joined& j, RankEngine& program, const std::optional<ConstBytes>& input, const std::optional<Bytes>& output,
+             std::size_t count, std::string_view dtype, const Operation& op, std::size_t most) {
             const cpu::RankCall call = rank_call(j, program, input, output, count, dtype, op);
             return without_gil([&] { return j.body().record(program, call, most, interrupted); });
           },

@@ -127,6 +127,9 @@ void bind_select(nb::module_& m) {
       .def_ro("passed_over", &select::Explanation::passed_over,
               "Each loaded program and earlier row, and why it does not serve the call.")
       .def_ro("arrays", &select::Explanation::arrays, "How several arrays in one call are moved; \"\" for other calls.")
+      .def_ro("one_sided", &select::Explanation::one_sided,
+              "The one-sided programs of the collective that have run here, and why the last call of one was served by "
+              "messages; \"\": none have.")
       .def_ro("processes", &select::Explanation::processes,
               "The sizes from which on processes read messages from each other's memory, and the measurements; \"\" "
               "without "

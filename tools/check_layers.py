@@ -39,7 +39,7 @@ CPP_LAYERS: Mapping[str, tuple[str, ...]] = {
     "runtime/cpu": ("runtime/interp", "transport"),
     "runtime/direct": ("runtime/cpu",),
     "runtime/cuda": ("runtime/interp", "transport"),
-    "comm": ("verify", "runtime/select", "runtime/cpu", "runtime/p2p"),
+    "comm": ("verify", "runtime/select", "runtime/direct", "runtime/p2p"),
     "nccl": ("verify", "runtime/select", "runtime/cuda"),
     "nccl_tuner": ("base",),
 }

@@ -1137,6 +1137,12 @@ class Explanation:
         """How several arrays in one call are moved; "" for other calls."""
 
     @property
+    def one_sided(self) -> str:
+        """
+        The one-sided programs of the collective that have run here, and why the last call of one was served by messages; "": none have.
+        """
+
+    @property
     def processes(self) -> str:
         """
         The sizes from which on processes read messages from each other's memory, and the measurements; "" without a communicator.
@@ -1276,7 +1282,13 @@ def read_launch() -> Launch:
 def die_with_parent() -> None:
     """Makes the system kill this process when its parent process ends."""
 
-class ProcessProgram:
+class RankEngine:
+    """What runs calls on one rank of a communicator."""
+
+class DirectJob(RankEngine):
+    """A one-sided program prepared for one rank."""
+
+class ProcessProgram(RankEngine):
     """A program prepared for one rank of a communicator."""
 
     @property
@@ -1363,20 +1375,28 @@ class Joined:
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
         """Local: prepares a program."""
 
-    def run_plain(self, program: ProcessProgram | None, x: object, out: object, op: object) -> gc3.datatypes.Array | tuple[Any, Any]:
+    def prepare_direct(self, program: DirectProgram, messages: ProcessProgram | None) -> DirectJob:
+        """
+        Local: prepares a proven one-sided program; `messages`: of the same algorithm, for memory that is not registered.
+        """
+
+    def is_registered(self, bytes: gc3.datatypes.Array) -> bool:
+        """Whether other ranks can reach the memory."""
+
+    def run_plain(self, program: RankEngine | None, x: object, out: object, op: object) -> gc3.datatypes.Array | tuple[Any, Any]:
         """
         Collective: runs the program on arrays that it can use as they are; else a tuple of them.
         """
 
-    def run_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
+    def run_ready(self, program: RankEngine, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:
         """Collective: runs the program on the bytes of this rank."""
 
-    def time_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
+    def time_ready(self, program: RankEngine, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """
         Collective: the seconds of each of `iterations` runs on this rank, each after a barrier.
         """
 
-    def record_ready(self, program: ProcessProgram, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
+    def record_ready(self, program: RankEngine, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation, most: int) -> Recording:
         """
         Collective: one run after a barrier, with a recording of the first `most` steps of this rank's threadblocks.
         """

@@ -248,6 +248,7 @@ Result<CallShape> Communicator::shape(const Call& call) const {
 Result<select::Explanation> Communicator::explain(const CallShape& shape, std::string text) const {
   const std::lock_guard lock(mutex_);
   GC3_ASSIGN(select::Explanation found, selection_.explain(shape, std::move(text)));
+  found.one_sided = describe_one_sided(shape.kind);
   found.processes = core_->single_copy().describe();
   for (const core::Host& host : placement().hosts) {
     if (placement().several()) found.processes += "; " + host.str() + " at " + host.address;
@@ -364,7 +365,7 @@ Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   });
 }
 
-Status Communicator::run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted) {
+Status Communicator::run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
 
@@ -388,7 +389,7 @@ Status Communicator::barrier(const Interrupted& interrupted, std::optional<doubl
   return after_barriers(interrupted, [&] { return core_->barrier(interrupted, timeout_s); });
 }
 
-Result<std::vector<double>> Communicator::time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
+Result<std::vector<double>> Communicator::time(RankEngine& program, const cpu::RankCall& call, std::uint32_t warmup,
                                                std::uint32_t iterations, const Interrupted& interrupted) {
   return after_barriers(interrupted, [&] { return program.time(call, warmup, iterations, interrupted); });
 }
@@ -404,7 +405,7 @@ Result<std::vector<double>> Communicator::time(ProcessProgram& program, const VC
   return after_barriers(interrupted, [&] { return program.time_v(call.buffers(), warmup, iterations, interrupted); });
 }
 
-Result<cpu::Recording> Communicator::record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
+Result<cpu::Recording> Communicator::record(RankEngine& program, const cpu::RankCall& call, std::size_t most,
                                             const Interrupted& interrupted) {
   return after_barriers(interrupted, [&] { return program.record(call, most, interrupted); });
 }

@@ -29,12 +29,17 @@
 #include "gc3/comm/adaptation.h"
 #include "gc3/comm/call.h"
 #include "gc3/comm/v_form.h"
+#include "gc3/ir/direct/program.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
 #include "gc3/runtime/core/waiting/progress.h"
 #include "gc3/runtime/cpu/communicator.h"
 #include "gc3/runtime/p2p/messenger.h"
 #include "gc3/runtime/select/selection.h"
+
+namespace gc3::direct {
+class ProcessJob;
+}
 
 namespace gc3::comm {
 
@@ -106,6 +111,8 @@ class Communicator {
                         const ThresholdChanges& changes = {}) {
     return core_->prepare(program, slots, slot_bytes, changes);
   }
+  // The same of a one-sided program; `messages`: of the same algorithm, see direct::ProcessJob.
+  Result<std::shared_ptr<direct::ProcessJob>> prepare(const ir::direct::Program& program, Ready messages);
 
   // All of these are collective, and run after the calls that were started before.
   Status run(const Call& call, const Interrupted& interrupted = {});
@@ -118,14 +125,15 @@ class Communicator {
   Result<VCounts> agree(const VKnown& known, const Interrupted& interrupted = {});
   // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
   Result<model::Collective> v_collective(CollectiveKind kind, std::uint32_t root) const;
-  Status run(ProcessProgram& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
+  using RankEngine = interp::Engine<cpu::RankCall>;
+  Status run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
-  Result<std::vector<double>> time(ProcessProgram& program, const cpu::RankCall& call, std::uint32_t warmup,
+  Result<std::vector<double>> time(RankEngine& program, const cpu::RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
   // The same of a program for a v-form.
   Result<std::vector<double>> time(ProcessProgram& program, const VCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});
-  Result<cpu::Recording> record(ProcessProgram& program, const cpu::RankCall& call, std::size_t most,
+  Result<cpu::Recording> record(RankEngine& program, const cpu::RankCall& call, std::size_t most,
                                 const Interrupted& interrupted = {});
   // None for a rank that gives no color. The new communicator has the rows of this one.
   Result<std::unique_ptr<Communicator>> split(std::optional<std::uint32_t> color, std::int64_t key,
@@ -186,6 +194,8 @@ class Communicator {
     return messages_.get();
   }
 
+  // Whether it is memory that all ranks can reach, which this or another communicator of the job has allocated.
+  Result<bool> is_registered(const void* address) const;
   // Memory that all ranks can read.
   Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
   // Makes the calls of all ranks fail, including running ones. Can be called from any thread. In a fork it does
@@ -216,6 +226,7 @@ class Communicator {
                                                     select::Selection selection, AdaptOptions adapt,
                                                     const Interrupted& interrupted);
   select::Selection selection() const;
+  std::string describe_one_sided(CollectiveKind kind) const;
   bool here() const;
   // Says something in the order of calls, without a wait for those that were started.
   Status note(const core::CallRecord& record, std::string text) {
@@ -270,12 +281,13 @@ class Communicator {
   std::atomic<bool> closed_ = false;
   // By kind, and by whether this rank is the root; none if there are more ranks than the collective allows.
   std::array<std::array<std::optional<Signature>, 2>, model::kCollectiveNames.size()> signatures_;
-  mutable std::mutex mutex_;  // of the next five
+  mutable std::mutex mutex_;  // of the next six
   select::Selection selection_;
   std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Ready> ready_;  // also by root, mode
-  std::array<Remembered, 64> remembered_;  // the programs of recent calls, by a hash of their keys
-  std::array<Checked, 4> checked_;         // the last ones
-  std::size_t next_checked_ = 0;           // the oldest of them
+  std::vector<std::shared_ptr<direct::ProcessJob>> one_sided_;  // those that were prepared
+  std::array<Remembered, 64> remembered_;                       // the programs of recent calls, by a hash of their keys
+  std::array<Checked, 4> checked_;                              // the last ones
+  std::size_t next_checked_ = 0;                                // the oldest of them
   Adaptation adaptation_;
   core::Progress progress_;  // the last member, because its calls use the others
 };

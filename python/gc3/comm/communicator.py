@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import sys
 import weakref
@@ -21,9 +20,11 @@ import numpy as np
 from gc3 import _core, collectives, datatypes, errors
 from gc3.comm import arrays, messages, objects, timing
 from gc3.comm.devices import Devices
-from gc3.comm.v_forms import VForms, told
+from gc3.comm.registered import Registered
+from gc3.comm.v_forms import told
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
 from gc3.support.public import of_all_ranks, users_line
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest key, in the core
 
 
-class Communicator(VForms):
+class Communicator(Registered):
     """Ranks that call collectives together, each on its own arrays.
 
     All ranks make the same calls in the same order, with the same counts, types and reductions. If a rank makes other
@@ -53,11 +54,12 @@ class Communicator(VForms):
     def __init__(self, joined: _core.Joined, timeout: float, learning: Learning | None = None) -> None:
         """To be called only by `init`, `split` and `group`."""
         super().__init__(joined)
-        self._joined = joined
         self._timeout = timeout
         self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, self._make_proxy, timeout)
-        self._prepared: weakref.WeakKeyDictionary[Program, _core.ProcessProgram] = weakref.WeakKeyDictionary()
+        self._prepared: weakref.WeakKeyDictionary[Program | DirectProgram, _core.RankEngine] = (
+            weakref.WeakKeyDictionary()
+        )
         self._learning = learning
         keeps = learning if self.rank == 0 and not self.hosts else None
         self._finalizer = weakref.finalize(self, _close_in, joined, self._process, keeps)
@@ -78,17 +80,6 @@ class Communicator(VForms):
             if self._joined.busy:
                 self.abort()
         self.close()
-
-    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> Array:
-        """Returns a new array of zeros that all ranks can read, so that large calls on it need fewer copies.
-
-        The memory is shared among the processes of the job. It is freed when the array and its views are deleted.
-        """
-        typed = datatypes.movable(dtype)
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        sizes = tuple(errors.whole(length, "shape", 0, _MOST, name="BadBuffer") for length in sizes)
-        size = errors.whole(math.prod(sizes) * typed.itemsize, "bytes", 0, _MOST, name="OutOfMemory")
-        return np.ndarray(sizes, typed, self._joined.allocate(size))
 
     # Messages between two ranks; the others are in the core.
 
@@ -194,7 +185,7 @@ class Communicator(VForms):
     @of_all_ranks
     def run(
         self,
-        program: Program,
+        program: Program | DirectProgram,
         x: Any,
         out: Any = None,
         op: datatypes.Op = "sum",
@@ -204,7 +195,9 @@ class Communicator(VForms):
     ) -> Array | None:
         """Runs a program on this rank's input. All ranks must run it. The collective may be a custom one.
 
-        A program from a file is verified before its first run.
+        A program from a file is verified before its first run. A one-sided program needs the arrays that other ranks
+        load from or store into in registered memory (`empty`, `register`); if one is not, messages of the same
+        algorithm serve the call, and `explain` says so.
 
         Args:
             program: The program.
@@ -217,7 +210,8 @@ class Communicator(VForms):
             dtype: The type of the elements if this rank gives no array; None: float32.
         """
         try:  # as `told` does, which would take an eighth of a small call
-            plain = type(program) is Program and count is dtype is None
+            plain = type(program) is Program or (type(program) is DirectProgram and out is not None)
+            plain = plain and count is dtype is None
             ready = self._prepared.get(program) if plain else None
             found = self._joined.run_plain(ready, x, out, op)
             return self._run_program(program, *found, op, count, dtype) if isinstance(found, tuple) else found
@@ -267,7 +261,7 @@ class Communicator(VForms):
         warmup: int = 5,
         iterations: int = 20,
         buffers: tuple[Array | None, Array | None] | None = None,
-        program: Program | None = None,
+        program: Program | DirectProgram | None = None,
         options: EngineOptions = DEFAULT_OPTIONS,
         thresholds: Sequence[tuple[str, int | None]] = (),
     ) -> list[float]:
@@ -280,11 +274,7 @@ class Communicator(VForms):
         key = self._key(collective, count, dtype, in_place=in_place, root=root)
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
-        if program is None:
-            ready = self._joined.find_program(*key)
-        else:
-            program.check_proven(options.slots)
-            ready = self._joined.prepare(program.core, options.slots, options.slot_bytes, thresholds)
+        ready = self._joined.find_program(*key) if program is None else self._prepare(program, options, thresholds)
         model = collectives.get(collective).model(self.size, root=key[-1], in_place=in_place)
         if buffers is None:
             typed = datatypes.dtype(dtype)
@@ -422,15 +412,17 @@ class Communicator(VForms):
 
     def _run_program(
         self,
-        program: Program,
+        program: Program | DirectProgram,
         given: arrays.AnyArray | None,
         result: arrays.AnyArray | None,
         op: datatypes.Op,
         count: int | None,
         dtype: Any,
     ) -> Any:
-        check_program(program)
-        program.check_proven()
+        if isinstance(program, Program):
+            program.check_proven()
+        elif not isinstance(program, DirectProgram):  # pyright: ignore[reportUnnecessaryIsInstance]
+            check_program(program)
         model = program.collective
         if model.ranks != self.size:
             raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")
@@ -448,12 +440,17 @@ class Communicator(VForms):
             raise errors.error("BadBuffer", "this rank has no array that gives the count: pass count=")
         errors.whole(count, "count", 0, 2**48, name="BadBuffer")
         if isinstance(typed, DeviceArray):
+            if not isinstance(program, Program):
+                raise errors.error("BadArgument", "one-sided programs run on arrays of the host; these are on a device")
             self._joined.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
             result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
-        bound = bind_rank(model, self.rank, arrays.on_host(given), arrays.on_host(result), count, found)
+        given, result = arrays.on_host(given), arrays.on_host(result)
+        if result is None and isinstance(program, DirectProgram):
+            result = self._new_result(model, given, count, found)
+        bound = bind_rank(model, self.rank, given, result, count, found)
         how = operation(op, model, bound.dtype, self.rank)
-        ready = self._prepared[program] = self._joined.prepare(program.core)
+        ready = self._prepared[program] = self._prepare(program)
         if unknown:
             self._joined.describe(datatypes.identity(found), elements=True)
         self._joined.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)

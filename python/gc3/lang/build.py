@@ -157,7 +157,8 @@ def compile(
     program = _core.compile(
         trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
     )
-    return Program(program) if memory == "fifo" else DirectProgram(_core.lower(program))
+    made = Program(program)
+    return made if memory == "fifo" else DirectProgram(_core.lower(program), made)
 
 
 def dump(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Report, ending_of
+from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, Report, ending_of
 from gc3.support import files, knobs, notebook
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ class DirectProgram:
 
     Attributes:
         core: The program as an object of the core.
+        messages: The same algorithm as messages, for memory that is not registered; None: it was read from a file.
     """
 
     core: _core.DirectProgram
+    messages: Program | None = None
     _engines: dict[EngineOptions, _core.DirectEngine] = field(default_factory=dict[EngineOptions, "_core.DirectEngine"])
 
     @staticmethod
@@ -176,7 +178,7 @@ class DirectProgram:
 
     def __hash__(self) -> int:
         """Consistent with equality."""
-        return hash(self.text)
+        return hash((self.core.name, self.core.step_count, self.core.operand_count))
 
     def __repr__(self) -> str:
         """Describes it in one line."""

@@ -56,6 +56,9 @@ class Communicator {
   bool is_running() const { return !std::unique_lock(members_->mutex, std::try_to_lock).owns_lock(); }
   // The ranks, for messages between two of them; until it is closed.
   core::Group& group() { return *members_->group; }
+  // For other engines of these ranks. The key is that of the job.
+  const std::shared_ptr<Membership>& members() const { return members_; }
+  std::string_view key() const { return key_; }
   // See host_carrier.h.
   std::unique_ptr<transport::Carrier> carrier() { return make_carrier(members_); }
 

@@ -22,11 +22,12 @@ RankMemory::RankMemory(const interp::Plan& plan, std::uint32_t first, std::uint3
       count_(count),
       regions_(3 * std::size_t{count}),
       scratch_(count),
-      arenas_(2 * std::size_t{count}),
+      made_(2 * std::size_t{count}),
       copies_(2 * std::size_t{count}) {}
 
 void RankMemory::close() {
   allocate_ = {};
+  allocate_copies_ = {};
   scratch_.clear();
 }
 
@@ -68,7 +69,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
       interp::Copy& copy = copies_[2 * i + b] = {};
       if (copied[b].blocks == 0 || regions[b].base == nullptr) continue;
       copy = {regions[b].base, nullptr, output, copied[b]};
-      GC3_CHECK(make_copy(regions[b], copy, arenas_[2 * i + b]));
+      GC3_CHECK(make_copy(regions[b], copy, made_[2 * i + b]));
     }
   }
   return {};
@@ -83,9 +84,14 @@ Result<std::uint8_t*> RankMemory::scratch(std::uint32_t rank, std::size_t bytes)
 Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose) {
   if (bytes <= scratch.bytes) return {};
   ++moves_;
+  return grow_by(allocate_, scratch, bytes, purpose);
+}
+
+Status RankMemory::grow_by(const Allocate& allocate, Scratch& scratch, std::size_t bytes, const std::string& purpose) {
+  if (bytes <= scratch.bytes) return {};
   scratch = {};  // freed first, as in grow()
-  if (allocate_) {
-    Result<std::shared_ptr<std::uint8_t>> shared = allocate_(bytes);
+  if (allocate) {
+    Result<std::shared_ptr<std::uint8_t>> shared = allocate(bytes);
     if (shared.ok()) scratch.shared = std::move(shared).value();
   }
   if (scratch.shared == nullptr) {
@@ -95,12 +101,12 @@ Status RankMemory::grow_scratch(Scratch& scratch, std::size_t bytes, const std::
   return {};
 }
 
-Status RankMemory::make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const {
+Status RankMemory::make_copy(interp::Region& region, interp::Copy& copy, Scratch& has) const {
   GC3_ASSIGN(const std::size_t bytes,
              interp::checked_bytes(copied_block_bytes_, copy.how.blocks, "a copy of a buffer"));
-  GC3_CHECK(grow(arena, bytes, "a copy of a buffer"));
-  copy.data = arena.data();
-  region.base = arena.data();
+  GC3_CHECK(grow_by(allocate_copies_, has, bytes, "a copy of a buffer"));
+  copy.data = has.data();
+  region.base = has.data();
   return {};
 }
 

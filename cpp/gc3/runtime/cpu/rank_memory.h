@@ -38,6 +38,8 @@ class RankMemory {
   // From now on scratch is allocated by `allocate`; if that fails, it is private memory.
   using Allocate = std::function<Result<std::shared_ptr<std::uint8_t>>(std::uint64_t bytes)>;
   void take_scratch_from(Allocate allocate) { allocate_ = std::move(allocate); }
+  // The same of copies.
+  void take_copies_from(Allocate allocate) { allocate_copies_ = std::move(allocate); }
 
   // Frees scratch. There must be no later run.
   void close();
@@ -64,8 +66,9 @@ class RankMemory {
     std::uint8_t* data() const { return shared != nullptr ? shared.get() : own.data(); }
   };
   Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose);
+  static Status grow_by(const Allocate& allocate, Scratch& scratch, std::size_t bytes, const std::string& purpose);
   void scale_input(std::uint32_t rank) const;
-  Status make_copy(interp::Region& region, interp::Copy& copy, Arena& arena) const;
+  Status make_copy(interp::Region& region, interp::Copy& copy, Scratch& has) const;
 
   const interp::Plan& plan_;
   std::uint32_t first_;
@@ -73,7 +76,8 @@ class RankMemory {
   std::vector<interp::Region> regions_;  // rank-major: input, output, scratch
   std::vector<Scratch> scratch_;
   Allocate allocate_;
-  std::vector<Arena> arenas_;                                // of copies, two per rank
+  Allocate allocate_copies_;
+  std::vector<Scratch> made_;                                // of copies, two per rank
   std::vector<interp::Copy> copies_;                         // two per rank
   static constexpr std::size_t kFactors = 1024;              // bytes of one factor, repeated
   std::vector<std::array<std::uint8_t, kFactors>> factors_;  // per rank, where the call has them

@@ -77,4 +77,22 @@ Result<Decoded> Decoded::create(const Program& program) {
   return made;
 }
 
+interp::Plan plan_of(const Decoded& program) {
+  interp::Plan plan;
+  plan.collective = program.program.collective;
+  for (std::uint32_t r = 0; r < plan.collective.ranks(); ++r) {
+    const model::Place input = plan.collective.canonical(r, {Buffer::input, 0});
+    const model::Place output = plan.collective.canonical(r, {Buffer::output, 0});
+    interp::PlanRank rank;
+    rank.input_blocks = plan.collective.input_blocks(r);
+    rank.output_blocks = plan.collective.output_blocks(r);
+    rank.input_aliased = input.buffer != Buffer::input;
+    rank.output_aliased = output.buffer != Buffer::output;
+    rank.alias_block = (rank.input_aliased ? input.index : output.index) / plan.collective.chunks();
+    rank.copies_input = program.copies_input[r];
+    plan.ranks.push_back(rank);
+  }
+  return plan;
+}
+
 }  // namespace gc3::direct

@@ -11,6 +11,7 @@
 #include "gc3/base/result.h"
 #include "gc3/ir/direct/program.h"
 #include "gc3/runtime/interp/layout.h"
+#include "gc3/runtime/interp/plan.h"
 
 namespace gc3::direct {
 
@@ -57,6 +58,9 @@ struct Decoded {
     return stride * scratch_chunks[rank] * program.halves;
   }
 };
+
+// What engines ask a plan for: the collective, and the buffers of the ranks.
+interp::Plan plan_of(const Decoded& program);
 
 // The counters of a program's objects and ranks. They never restart, so a call needs no preparation.
 class Counters {

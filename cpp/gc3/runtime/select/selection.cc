@@ -17,6 +17,7 @@ std::string Explanation::str() const {
   if (!row->note.empty()) text += ": " + row->note;
   for (const auto& [source, why] : passed_over) text += "\n  not " + source + ": " + why;
   if (!arrays.empty()) text += "\n  several arrays: " + arrays;
+  if (!one_sided.empty()) text += "\n  on registered memory: " + one_sided;
   if (!processes.empty()) text += "\n  between processes: " + processes;
   if (!network.empty()) text += "\n  between hosts: " + network;
   if (!waits.empty()) text += "\n  a rank that waits " + waits;

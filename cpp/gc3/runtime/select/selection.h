@@ -18,6 +18,7 @@ struct Explanation {
   std::shared_ptr<const Row> row;
   std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
   std::string arrays = {};     // how many arrays in one call are moved; empty: it is not known to be such a call
+  std::string one_sided = {};  // how calls on registered memory are served; empty: by messages
   std::string processes = {};  // how large messages move between processes; empty: unknown
   std::string network = {};    // what carries messages between hosts; empty: all ranks are on one
   std::string waits = {};      // how a rank waits for its peers; empty: unknown

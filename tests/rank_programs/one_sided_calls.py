@@ -1,0 +1,46 @@
+"""One-sided programs among other calls: buffers in turn, memory that is not registered, calls that differ."""
+
+import numpy as np
+from here import RANK, SIZE, error_of
+
+import gc3
+from gc3 import algorithms
+from gc3.runtime.direct import DirectProgram
+
+DIRECT = gc3.compile(algorithms.load("ring_allreduce"), R=SIZE, memory="direct", in_place=False)
+
+with gc3.init() as comm:
+
+    def said() -> str:
+        """How the last call was served."""
+        return comm.explain("allreduce", 1).one_sided
+
+    buffers = [(comm.empty(11 + k, "int64"), comm.empty(11 + k, "int64")) for k in range(3)]
+    for turn in range(3000):
+        x, out = buffers[turn % 3]
+        x[...] = turn + RANK
+        comm.run(DIRECT, x, out)
+        assert (out == SIZE * turn + sum(range(SIZE))).all(), turn
+        if turn % 500 == 0:
+            assert comm.all_reduce(np.array([turn])).item() == SIZE * turn
+    assert said() == "ring_allreduce"
+    result = comm.run(DIRECT, comm.register(np.arange(20.0)))
+    assert said() == "ring_allreduce"
+    assert result.tolist() == [SIZE * i for i in range(20)]
+    for op in ("avg", gc3.PreMulSum(2.0)):
+        result = comm.run(DIRECT, comm.register(np.arange(20.0)), op=op)
+        assert said() == "ring_allreduce"
+        assert result.tolist() == [i * (1 if op == "avg" else 2 * SIZE) for i in range(20)]
+
+    # One rank's input is elsewhere: the messages of the same algorithm serve the call.
+    x = np.full(100, RANK) if RANK == 1 else comm.register(np.full(100, RANK))
+    assert (comm.run(DIRECT, x) == sum(range(SIZE))).all()
+    assert said() == "ring_allreduce (by messages in the last call: the input of rank 1 is not registered memory)"
+    alone = DirectProgram(DIRECT.core)
+    text = error_of(lambda: comm.run(alone, x))
+    assert "the input of rank 1 is not registered memory, and the one-sided program 'ring_allreduce' was" in text, text
+    y = comm.register(x)
+    assert comm.register(y) is y
+    assert (comm.run(alone, y) == sum(range(SIZE))).all()
+
+    print(error_of(lambda: comm.run(DIRECT, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))
