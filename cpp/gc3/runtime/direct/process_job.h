@@ -34,6 +34,8 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   bool is_same(const ProcessJob& other) const {
     return messages_ == other.messages_ && decoded_.program == other.decoded_.program;
   }
+  // As of cpu::ProcessProgram.
+  std::uint64_t fingerprint() const { return record_.program; }
   // How calls are served, and why the last one was not.
   std::string explain() const;
 
