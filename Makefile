@@ -10,9 +10,10 @@
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
 #   make demo-hosts   a collective on two simulated hosts; make bench-hosts compares on such hosts, an hour (QUICK=1: a minute)
+#   make evidence    the errors of the simulator on public measurements; writes benchmarks/results/evidence.json
 #   make reproduce   the papers' claims through the simulator; writes benchmarks/results/papers.json
 #   make bench-cuda  the CUDA engine on this machine's device: checks, times, writes benchmarks/results/cuda.json
-#   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/ and the tables of docs/performance.md
+#   make stubs   regenerate _core.pyi              make generated-docs   regenerate docs/reference/ and the tables of docs/performance.md, docs/evidence.md
 #   make test-asan, make test-tsan   the tests under sanitizers
 #   make cuda-check   compiles the CUDA kernels for all architectures and checks their resources; needs no GPU
 #   make test-torch   all tests of the PyTorch backend, of which make test runs some; PyTorch is in build/peers/gloo, 1.5 GB
@@ -48,7 +49,7 @@ NIGHTLY_MACHINES ?= 4000
 NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: nccl check check-format wheel readme test-clang test-wheels test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check cuda-check-if-changed clean \
+.PHONY: nccl check check-format wheel readme test-clang test-wheels test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce evidence bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check cuda-check-if-changed clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -133,6 +134,11 @@ readme: build
 reproduce: build
 	$(BIN)/python benchmarks/reproduce.py -o benchmarks/results/papers.json; status=$$?; \
 	$(BIN)/python tools/gen_docs.py; exit $$status
+
+# Two minutes; writes benchmarks/results/evidence.json, docs/evidence.md, and what gc3 says of its predictions.
+evidence: build
+	$(BIN)/python benchmarks/evidence.py -o benchmarks/results/evidence.json --ship
+	$(BIN)/python tools/gen_docs.py
 
 # On simulated hosts. All points take an hour; QUICK=1 takes a minute, and writes nothing.
 bench-hosts: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)

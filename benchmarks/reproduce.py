@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any
 
 import click
-from claims import OUT_OF_REACH, PAPERS, Verdict, catalogue
+from claims import GIVEN, OUT_OF_REACH, PAPERS, Verdict, catalogue
 from claims import reproduce as check
 from peers import record
 
@@ -45,7 +45,8 @@ def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str |
 
     A CLAIM is a name of --list or its beginning, as 002 or 002-7.1. Parameters come from the presets. A speed-up
     counts as reproduced if it is within 25 % of the paper's and its gain is between half and twice the paper's; a
-    size within a factor of 2; what can be counted, exactly. The exit code is 1 if a claim is not reproduced.
+    size within a factor of 2; what can be counted, exactly. Formulas and constants, which nothing computes, are listed
+    by themselves and do not count. The exit code is 1 if a claim is not reproduced.
     """
     chosen = [
         c
@@ -73,32 +74,40 @@ def reproduce(names: Sequence[str], kind: str | None, listing: bool, path: str |
     if path is not None:
         facts = {"date": f"{date.today()}", "command": "make reproduce", "version": record.version()}
         write_text(path, json.dumps({**facts, **_data(verdicts)}, indent=1) + "\n")
-    reproduced = sum(v.outcome.reproduced for v in verdicts)
     if as_json:
         output.emit(_data(verdicts))
     else:
-        click.echo(f"# {reproduced} of {len(verdicts)} claims reproduced")
-    return 0 if reproduced == len(verdicts) else 1
+        computed = [v.outcome.reproduced for v in verdicts if v.claim.name not in GIVEN]
+        given = len(verdicts) - len(computed)
+        click.echo(
+            f"# {sum(computed)} of {len(computed)} computed claims reproduced"
+            + (f"; besides, {given} formulas and constants" if given else "")
+        )
+    return 0 if all(v.outcome.reproduced for v in verdicts) else 1
 
 
 def _print(verdict: Verdict, paper: str) -> str:
-    """Prints a verdict, after the paper's name if that changes."""
+    """Prints a verdict, after the name of its section if that is another one than `paper`."""
     claim, outcome = verdict.claim, verdict.outcome
-    if claim.paper != paper:
-        click.secho(f"{claim.paper}: {PAPERS[claim.paper]}", bold=True)
+    given = GIVEN.get(claim.name)
+    section = "formulas and constants, which nothing computes" if given else f"{claim.paper}: {PAPERS[claim.paper]}"
+    if section != paper:
+        click.secho(section, bold=True)
     mark = click.style("reproduced    ", fg="green") if outcome.reproduced else click.style("not reproduced", fg="red")
     click.echo(f"  {mark}  {claim.name}: {claim.text}")
-    detail = f" ({outcome.detail})" if outcome.detail else ""
+    about = "; ".join(filter(None, (outcome.detail, given)))
+    detail = f" ({about})" if about else ""
     click.echo(f"      paper: {outcome.expected}; simulated: {outcome.found}{detail}")
     if not outcome.reproduced and claim.why_not:
         indent = " " * 6
         click.echo(textwrap.fill(claim.why_not, _WIDTH, initial_indent=indent, subsequent_indent=indent))
-    return claim.paper
+    return section
 
 
 def _data(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {
-        "reproduced": sum(v.outcome.reproduced for v in verdicts),
+        "reproduced": sum(v.outcome.reproduced for v in verdicts if v.claim.name not in GIVEN),
+        "computed": sum(v.claim.name not in GIVEN for v in verdicts),
         "claims": [
             {
                 "name": v.claim.name,
@@ -107,6 +116,7 @@ def _data(verdicts: Sequence[Verdict]) -> dict[str, Any]:
                 "kind": v.claim.kind,
                 "text": v.claim.text,
                 "reproduced": v.outcome.reproduced,
+                "given": GIVEN.get(v.claim.name),
                 "expected": v.outcome.expected,
                 "found": v.outcome.found,
                 "detail": v.outcome.detail,

@@ -1,4 +1,4 @@
-"""The tables and pictures of docs/performance.md, which are made of the measurements in benchmarks/results."""
+"""The tables and pictures of docs/performance.md and docs/evidence.md, made of the files in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 from gc3.report import svg, times
 from gc3.report.style import COLORS, short_size
+from gc3.sim.trust import per_cent
 from generated import ROOT, Files
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE, EVIDENCE = ROOT / "docs" / "performance.md", ROOT / "docs" / "evidence.md"
 PICTURES = ROOT / "docs" / "images"
 RESULTS = ROOT / "benchmarks" / "results"
 _BEGIN, _END = "<!-- made by tools/performance.py: {} -->\n", "<!-- end -->\n"
@@ -30,13 +31,16 @@ def read(kind: str) -> list[tuple[str, Any]]:
 
 
 def files() -> Files:
-    """Returns the page with its tables made anew, and its pictures."""
-    text = PAGE.read_text()
+    """Returns the pages with their tables made anew, and their pictures."""
+    pages = {page: page.read_text() for page in (PAGE, EVIDENCE)}
     made: dict[Any, str] = {}
     for kind, lines in KINDS.items():
+        page = EVIDENCE if kind == "evidence" else PAGE
+        text = pages[page]
         before, begin, rest = text.partition(_BEGIN.format(kind))
-        text = before + begin + "\n" + "\n".join(_each(kind, lines, made)) + "\n\n" + _END + rest.partition(_END)[2]
-    return {PAGE: text, **made}
+        after = rest.partition(_END)[2]
+        pages[page] = before + begin + "\n" + "\n".join(_each(kind, lines, made)) + "\n\n" + _END + after
+    return {**pages, **made}
 
 
 def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
@@ -217,7 +221,8 @@ def _applications(data: Any) -> _Shown:
 
 
 def _papers(data: Any) -> _Shown:
-    claims = data["claims"]
+    claims = [c for c in data["claims"] if not c["given"]]
+    given = [c for c in data["claims"] if c["given"]]
     every = Counter(c["paper"] for c in claims)
     held = Counter(c["paper"] for c in claims if c["reproduced"])
     kinds = [
@@ -225,15 +230,39 @@ def _papers(data: Any) -> _Shown:
         for kind in ("A", "B")
     ]
     lines = [
-        f"{kinds[0]} claims that counting decides (A) and {kinds[1]} that rates and launches decide (B) are "
-        "reproduced: " + ", ".join(f"{held[paper]} of {n} of {paper}" for paper, n in every.items()) + ". Not:",
+        f"{kinds[0]} claims that counting decides (A) and {kinds[1]} that rates and launches decide (B) are computed "
+        "and reproduced: " + ", ".join(f"{held[paper]} of {n} of {paper}" for paper, n in every.items()) + ". Not:",
         "",
     ]
     lines += [f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}" for c in claims if not c["reproduced"]]
+    kept = ", ".join(f"`{c['name']}` ({c['given']})" for c in given)
+    lines += ["", f"Formulas and constants, which nothing computes, hold and do not count: {kept}."] if given else []
     lines += ["", "Not attempted:", "", *(f"- {one['where']}: {one['what']}." for one in data["out_of_reach"])]
     bars = [(f"{paper}: {held[paper]} of {n} claims", 100 * held[paper] / n) for paper, n in every.items()]
     title = "Claims reproduced, per cent"
     return lines, [], _bars(bars, title), title
+
+
+def _evidence(data: Any) -> _Shown:
+    def cells(row: Any) -> list[str]:
+        errors = ["" if row[key] is None else per_cent(row[key]) for key in ("median", "p90")]
+        right = f"{row['right']} of {row['pairs']}" if row["pairs"] else ""
+        return [str(row["points"]), str(row["refused"]), *errors, right]
+
+    def scope(row: Any) -> str:
+        return "in sample" if row["in_sample"] else f"held out{', check' * (row['use'] == 'check')}"
+
+    columns = ("calls", "refused", "median", "90 %", "right")
+    totals = _table("All", *columns, rows=[[name, *cells(row)] for name, row in data["totals"].items()])
+    rows = [[f"{r['source']}: {r['machine']}, {r['library']}", scope(r), *cells(r)] for r in data["sources"]]
+    lines = ["", *_table("Source: machine, library", "scope", *columns, rows=rows, text=2), ""]
+    notes = dict.fromkeys(r["note"] for r in data["sources"] if r["note"])
+    lines += [f"{note[0].upper()}{note[1:]}." for note in notes]
+    known = [r for r in data["sources"] if r["median"] is not None and not r["in_sample"]]
+    title = "Held out: median error, per cent"
+    bars = [(f"{r['source']}, {r['library']}", 100 * math.expm1(r["median"])) for r in known]
+    generations = f"Generations fitted: {', '.join(data['fitted_generations'])}."
+    return [*totals, "", generations], lines, _bars(bars, title), title
 
 
 def _bars(values: Sequence[tuple[str, float]], title: str) -> str:
@@ -253,4 +282,5 @@ KINDS = {
     "pytorch": _pytorch,
     "applications": _applications,
     "papers": _papers,
+    "evidence": _evidence,
 }

@@ -34,6 +34,21 @@ OUT_OF_REACH = (
     ("004 figures 12 and 13", "Other MPI libraries and NCCL on Lassen: the cost of their software is not published"),
     ("004 sections IV-C and IV-D", "Applications: 3-D FFT 15 to 25 %, K-FAC up to 8 %; [on CPUs](#applications)"),
 )
+# What holds by a formula that is evaluated on its own numbers, or by a constant that the presets or topologies were
+# given: agreement says nothing of the simulator.
+GIVEN: Mapping[str, str] = MappingProxyType(
+    {
+        "000-4-tile": "a constant of the presets",
+        "000-4-protocols": "constants of the presets",
+        "000-4-threadblock": "the quotient of two constants",
+        "000-6.4-speedup": "follows from one constant, the rate of a connection through a NIC",
+        "001-2.5-synthesized": "a formula",
+        "001-4-copies": "the quotient of two constants",
+        "001-4-push": "follows from one constant, the bytes of a request",
+        "001-5.4-rows": "a formula",
+        "001-5.5-z52": "a formula",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +60,13 @@ class Verdict:
 
 
 def catalogue() -> tuple[Claim, ...]:
-    """Returns all claims by paper and section.
+    """Returns all claims by paper and section, those that are `GIVEN` last.
 
     >>> {claim.kind for claim in catalogue()} == {"A", "B"}
     True
     """
     found = [c for module in (gc3_ring, gc3_nodes, sccl, osu) for c in module.claims()]
-    return tuple(sorted(found, key=lambda c: (c.paper, c.section)))
+    return tuple(sorted(found, key=lambda c: (c.name in GIVEN, c.paper, c.section)))
 
 
 def reproduce(chosen: Sequence[Claim]) -> Iterator[Verdict]:

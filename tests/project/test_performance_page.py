@@ -40,9 +40,10 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **results: Any) -> st
 
 def test_the_tables_say_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = performance.files()
-    assert len(files) == 1 + sum(len(performance.read(kind)) for kind in performance.KINDS)
-    assert len(files[performance.PAGE].encode()) <= 20 << 10  # a reader's hour, not a day
-    assert all(len(text) < 10_000 for path, text in files.items() if path != performance.PAGE)
+    pages = (performance.PAGE, performance.EVIDENCE)
+    assert len(files) == len(pages) + sum(len(performance.read(kind)) for kind in performance.KINDS)
+    assert all(len(files[page].encode()) <= 20 << 10 for page in pages)  # a reader's hour, not a day
+    assert all(len(text) < 10_000 for path, text in files.items() if path not in pages)
     point = {"collective": "allreduce", "ranks": 2, "size": 1024, "version": "7", "best_peer": "b", "speedup": 2.0}
     point |= {"times": {"gc3": {"median_us": 1.2345, "rounds_us": [1.0, 2.0]}}, "peers": {"b": "mpich"}}
     point["times"]["b"] = {"median_us": 2.469, "rounds_us": [2.0, 3.0]}
@@ -65,8 +66,13 @@ def test_only_the_first_machine_has_tables(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_claim_that_is_not_reproduced_has_both_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = {"paper": "1", "kind": "A", "reproduced": False, "expected": "2x", "found": "3x", "name": "1-a"}
-    data = {"date": "today", "command": "c", "version": "7", "claims": [claim], "out_of_reach": []}
-    assert "\n- `1-a`: paper 2x, simulated 3x\n" in shown(tmp_path, monkeypatch, papers=data)
+    claim |= {"given": None}
+    constant = {**claim, "given": "a constant", "reproduced": True, "name": "1-b"}
+    data = {"date": "today", "command": "c", "version": "7", "claims": [claim, constant], "out_of_reach": []}
+    text = shown(tmp_path, monkeypatch, papers=data)
+    assert "0 of 1 claims that counting decides" in text
+    assert "hold and do not count: `1-b` (a constant)." in text
+    assert "\n- `1-a`: paper 2x, simulated 3x\n" in text
 
 
 def test_points_of_hosts_and_applications_replace_old_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from claims import OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
+from claims import GIVEN, OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
 from click.testing import CliRunner, Result
 from reproduce import reproduce as command
 
@@ -48,6 +48,7 @@ def test_the_rules() -> None:
 def test_claims_have_names_papers_and_sections() -> None:
     claims = catalogue()
     assert len({c.name for c in claims}) == len(claims) > 40
+    assert {c.name for c in claims} > GIVEN.keys()
     for c in claims:
         assert c.paper in PAPERS
         assert c.name.startswith(f"{c.paper}-")
@@ -67,14 +68,17 @@ def test_on_the_command_line() -> None:
     assert "002: GC3, third version" in result.stdout
     assert "reproduced      002-7.1.2-allpairs: 8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB" in result.stdout
     assert "paper: 1.8x; simulated: " in result.stdout
-    failing = gc3_reproduce("000-6.2-threadblocks 000-4", code=1)
+    failing = gc3_reproduce("000-6.2-threadblocks 000-6.3-ring 000-4", code=1)
     assert "not reproduced  000-6.2-threadblocks" in failing.stdout
-    assert "# 3 of 4 claims reproduced" in failing.stdout
-    data = json.loads(gc3_reproduce("000-6.2-threadblocks 000-4 --json", code=1).stdout)
-    assert data["reproduced"] == 3
-    assert [c["reproduced"] for c in data["claims"]] == [True, True, True, False]
-    assert data["claims"][-1]["why_not"].startswith("A threadblock of the 1 x 32 ring")
-    assert data["claims"][0]["why_not"] is None
+    # Formulas and constants do not count.
+    assert "\nformulas and constants, which nothing computes\n  reproduced      000-4-tile" in failing.stdout
+    assert "# 1 of 2 computed claims reproduced; besides, 3 formulas and constants" in failing.stdout
+    data = json.loads(gc3_reproduce("000-6.2-threadblocks 000-6.3-ring 000-4 --json", code=1).stdout)
+    assert (data["reproduced"], data["computed"]) == (1, 2)
+    assert [c["reproduced"] for c in data["claims"]] == [False, True, True, True, True]
+    assert data["claims"][0]["why_not"].startswith("A threadblock of the 1 x 32 ring")
+    assert [c["given"] is None for c in data["claims"]] == [True, True, False, False, False]
+    assert data["claims"][1]["why_not"] is None
     assert len(data["out_of_reach"]) == len(OUT_OF_REACH)
 
 

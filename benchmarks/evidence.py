@@ -1,0 +1,264 @@
+"""Predicts every public measurement of tests/data/measured, and writes what the predictions are worth: `make evidence`.
+
+python benchmarks/evidence.py [FILE]... [--json] [-o FILE.json] [--ship]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import click
+import measured
+from measured import Point
+from peers import record
+
+from gc3 import errors
+from gc3.cli import options, output, variants
+from gc3.cli.files import OutputFile
+from gc3.cli.main import Script
+from gc3.sim import Platform, Simulation, platform, trust
+from gc3.sim.nccl import Nccl, tuning
+from gc3.support.files import write_text
+from gc3.topologies.processors import PROCESSORS
+
+_CLEAR = math.log(1.05)  # pairs that differ by more have an order
+_FORCED = ("Ring", "Tree")
+NOTES = {
+    "ndv4_64nodes_alltoall": "the times of NCCL on 64 NDv4 were fitted since: they are no evidence, and neither is the "
+    "order of the two-step program and NCCL there"
+}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A measurement beside its prediction.
+
+    Attributes:
+        point: The measurement.
+        generation: Of the GPUs.
+        way: "NCCL", or the protocol of a program.
+        time_s: Seconds; None: there is none.
+        why: Why there is none.
+    """
+
+    point: Point
+    generation: str
+    way: str
+    time_s: float | None
+    why: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """The logarithm of predicted over measured time; None: there is nothing to compare."""
+        return math.log(self.time_s / self.point.time_s) if self.time_s and self.point.time_s else None
+
+
+@cache
+def _on(machine: str, nodes: int, gpus: int) -> Platform:
+    return platform(measured.topology(machine, nodes, gpus))
+
+
+@cache
+def _nccl(machine: str, nodes: int, gpus: int, collective: str, version: str) -> Nccl:
+    return Nccl(_on(machine, nodes, gpus), collective, version or None)
+
+
+@cache
+def _program(machine: str, nodes: int, gpus: int, spec: str) -> Simulation:
+    on = _on(machine, nodes, gpus)
+    asked = variants.limited(options.Program(unproven=True).convert(spec, None, None), on)
+    return Simulation(variants.compiled(asked, on.topology), on)
+
+
+@cache
+def _time(
+    place: tuple[str, int, int], collective: str, library: str, version: str, program: str, channels: int, size: int
+) -> float:
+    """Predicted seconds."""
+    if program:
+        return _program(*place, program).run(size).time_s
+    forced = library.partition(" ")[2]
+    nccl = _nccl(*place, collective.lower(), version)
+    if forced not in _FORCED:
+        return nccl(size).time_s
+    found = (c for c in tuning.choices(nccl.on.topology, nccl.collective, size, version=nccl.version))
+    best = min((c for c in found if c.algorithm == forced.lower()), key=lambda c: c.time_s)
+    prediction = nccl.run_choice(tuning.Choice(best.algorithm, best.protocol, max(channels, best.channels), 0.0), size)
+    return prediction.time_s if prediction else best.time_s
+
+
+def predicted(point: Point) -> Predicted:
+    """Returns a measurement with its prediction, or with why there is none."""
+    place = (point.machine, point.nodes, point.gpus)
+    processor = measured.topology(*place).processor or ""
+    generation = PROCESSORS[processor].generation if processor in PROCESSORS else processor
+    way = _program(*place, point.program).program.protocol if point.program else "NCCL"
+    if not point.time_s:
+        return Predicted(point, generation, way, None, "no time")
+    how = (point.collective, point.library, point.version, point.program, point.channels)
+    try:
+        return Predicted(point, generation, way, _time(place, *how, point.size))
+    except errors.UserError as refusal:
+        return Predicted(point, generation, way, None, refusal.diagnostics[0].message)
+
+
+def spread(found: Iterable[float]) -> dict[str, Any]:
+    """Returns the number, the median and the 90 % quantile of the absolute errors."""
+    misses = sorted(abs(x) for x in found)
+    if not misses:
+        return {"points": 0, "median": None, "p90": None}
+    return {
+        "points": len(misses),
+        "median": round(statistics.median(misses), 4),
+        "p90": round(misses[math.ceil(0.9 * len(misses)) - 1], 4),
+    }
+
+
+def order(some: Sequence[Predicted]) -> tuple[int, int]:
+    """Returns how many pairs of calls of a collective and size differ by more than 5 %, and how many are right.
+
+    Calls in place and out of place are one: their mean counts. A pair is of two machines, numbers of nodes, libraries
+    or programs of one source.
+    """
+    calls: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+    for each in some:
+        if each.error is not None and each.time_s is not None:
+            p = each.point
+            key = (p.file, p.collective, p.size, p.machine, p.nodes, p.gpus, p.library, p.version, p.program != "")
+            calls.setdefault(key, []).append((p.time_s, each.time_s))
+    pairs = right = 0
+    for (a, first), (b, second) in combinations(calls.items(), 2):
+        if a[:3] != b[:3]:
+            continue
+        really = math.log(statistics.fmean(t for t, _ in first) / statistics.fmean(t for t, _ in second))
+        said = math.log(first[0][1] / second[0][1])
+        if abs(really) > _CLEAR:
+            pairs += 1
+            right += really * said > 0
+    return pairs, right
+
+
+def _summary(some: Sequence[Predicted]) -> dict[str, Any]:
+    pairs, right = order(some)
+    counts = {
+        "refused": sum(e.time_s is None and e.why != "no time" for e in some),
+        "no_time": sum(e.why == "no time" for e in some),
+    }
+    return {**spread(e.error for e in some if e.error is not None), **counts, "pairs": pairs, "right": right}
+
+
+def tables(found: Sequence[Predicted]) -> dict[str, Any]:
+    """Returns the errors by source and machine, by generation, and by class."""
+    rows: dict[tuple[Any, ...], list[Predicted]] = {}
+    classes: dict[tuple[Any, ...], list[float]] = {}
+    for e in found:
+        p = e.point
+        rows.setdefault((p.file, p.machine, p.library, p.fitted), []).append(e)
+        if e.error is not None:
+            machine = trust.machine_class(measured.topology(p.machine, p.nodes, p.gpus))
+            call = (trust.nodes_class(p.nodes), p.collective.lower(), e.way, trust.size_class(p.size))
+            key = (e.generation, machine, *call)
+            classes.setdefault((*key, p.fitted), []).append(e.error)
+    fitted = {e.generation for e in found if e.point.fitted}
+    return {
+        "sources": [
+            {
+                "source": file,
+                "machine": machine,
+                "library": library,
+                "in_sample": in_sample,
+                "use": some[0].point.use,
+                **_summary(some),
+                "why_refused": sorted({e.why for e in some if e.why and e.why != "no time"}),
+                "note": NOTES.get(file) if library != "MSCCL" else None,
+            }
+            for (file, machine, library, in_sample), some in rows.items()
+        ],
+        # Pairs are within a source, not within a library of it.
+        "totals": {
+            name: _summary([e for e in found if wanted(e)])
+            for name, wanted in (
+                ("in sample", lambda e: e.point.fitted),
+                ("held out, generations fitted", lambda e: not e.point.fitted and e.generation in fitted),
+                ("held out, generations not fitted", lambda e: not e.point.fitted and e.generation not in fitted),
+                ("held out, of use check", lambda e: not e.point.fitted and e.point.use == "check"),
+                ("all", lambda _: True),
+            )
+        },
+        "fitted_generations": sorted(fitted),
+        "classes": [
+            {**dict(zip(trust.KEYS, key[:-1], strict=True)), "in_sample": key[-1], **spread(some)}
+            for key, some in sorted(classes.items())
+        ],
+    }
+
+
+def _cells(row: dict[str, Any]) -> str:
+    def per_cent(value: float | None) -> str:
+        return "-" if value is None else trust.per_cent(value)
+
+    pairs = f"{row['right']} of {row['pairs']}" if row["pairs"] else "-"
+    left = f"{row['points']:>6} {row['refused']:>7} {row['no_time']:>7}"
+    return f"{left} {per_cent(row['median']):>7} {per_cent(row['p90']):>7} {pairs:>10}"
+
+
+@click.command(
+    "evidence",
+    cls=Script,
+    short_help="Predict all public measurements.",
+    examples=[
+        "python benchmarks/evidence.py",
+        "python benchmarks/evidence.py ndv4_1node_allreduce --json",
+        "python benchmarks/evidence.py -o benchmarks/results/evidence.json --ship",
+    ],
+)
+@click.argument("names", metavar="[FILE]...", nargs=-1)
+@click.option("-o", "--output", "path", type=OutputFile(), metavar="FILE.json", help="Write the results there.")
+@click.option("--ship", is_flag=True, help="Also renew what gc3 itself says of its predictions.")
+@options.json_option
+def evidence(names: Sequence[str], path: str | None, ship: bool, as_json: bool) -> None:
+    """Predict every public measurement; prints errors by source and machine, and whether parameters were fitted to it.
+
+    A FILE is one of tests/data/measured, without its ending. The error is |log(predicted / measured)|, told as how
+    much longer one of the two times is. "right" counts pairs of calls of a source that differ by more than 5 %.
+    """
+    points = [p for p in measured.points() if not names or p.file in names]
+    if not points:
+        raise click.UsageError(f"no file of measurements is called {' or '.join(names)}")
+    found: list[Predicted] = []
+    with output.progress("predicting", len(points), printing=not as_json) as begin:
+        for point in points:
+            begin(f"{point.file}, {point.size} B")
+            found.append(predicted(point))
+    data = tables(found)
+    facts = {"date": f"{date.today()}", "command": "make evidence", "version": record.version()}
+    if path is not None:
+        write_text(path, json.dumps({**facts, **data}, indent=1) + "\n")
+    if ship:
+        classes = ",\n  ".join(json.dumps(each) for each in data["classes"])
+        write_text(str(trust.EVIDENCE), f'{{\n "classes": [\n  {classes}\n ]\n}}\n')
+    if as_json:
+        output.emit(data)
+        return
+    head = f"{'points':>6} {'refused':>7} {'no time':>7} {'median':>7} {'90 %':>7} {'right':>10}"
+    click.echo(f"{'source, machine, library':<78} {head}")
+    for row in data["sources"]:
+        scope = "in sample" if row["in_sample"] else "held out"
+        click.echo(f"{row['source']}, {row['machine']}, {row['library']}: {scope}".ljust(78) + " " + _cells(row))
+        if row["note"] and row["in_sample"]:
+            click.echo(f"    {row['note']}")
+    for name, row in data["totals"].items():
+        click.echo(f"{name:<78} {_cells(row)}")
+    click.echo(f"generations fitted: {', '.join(data['fitted_generations'])}")
+
+
+if __name__ == "__main__":
+    evidence()
