@@ -110,7 +110,7 @@ def test_tables_fit_a_narrow_terminal() -> None:
     sim = on_terminal(*line, columns=72, rows=99, pager="")
     shown = CONTROLS.sub("", sim).splitlines()
     assert [line for line in shown if len(line) > 72] == []
-    assert "              ring_allreduce:protocol=LL,instances=2; launch 60%;" in shown
+    assert "              ring_allreduce:protocol=LL,instances=6; launch 61%;" in shown
     line = ("bench", "ring_allreduce:R=2", "-b", "1KiB", "-e", "1KiB", "-n", "1", "-w", "0")
     bench = CONTROLS.sub("", on_terminal(*line, columns=50, rows=99, pager="")).splitlines()
     assert [line for line in bench if len(line) > 50] == []

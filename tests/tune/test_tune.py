@@ -20,7 +20,7 @@ from gc3.comm.selection import Spec, Table, parse
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Measured, Record, SimulatedTuner, Tuner, candidates, ranges, search, table, timers
 from gc3.tune import record as records
-from gc3.tune.ranges import choose
+from gc3.tune.ranges import assigned
 from gc3.tune.space import fits
 from gc3.tune.timers import RankTimer
 from gc3.tune.wire import Work
@@ -77,33 +77,33 @@ def test_the_program_of_ranks_is_one_argument() -> None:
 
 def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
     turns = [measured(1, a=1.00, b=1.01), measured(2, a=1.01, b=1.0), measured(4, a=1.0, b=1.01)]
-    assert choose(turns) == [A, A, A]
+    assert assigned(turns) == [A, A, A]
     # Worth a change: 2 x at the last size. Not worth one: 4 % in the middle.
     points = [measured(1, a=1, b=2), measured(2, a=1.04, b=1), measured(4, a=2, b=1)]
-    assert choose(points) == [A, B, B]
+    assert assigned(points) == [A, B, B]
     points = [measured(1, a=1, b=2), measured(2, a=1.025, b=1), measured(4, a=1, b=2)]
-    assert choose(points) == [A, A, A]
+    assert assigned(points) == [A, A, A]
 
 
 def test_no_size_is_served_by_a_program_that_is_slower_than_its_best() -> None:
     points = [measured(1, a=1, b=2), measured(2, a=1.07, b=1), measured(4, a=1, b=2)]
-    assert choose(points) == [A, B, A]  # two changes, which cost more than 7 %
+    assert assigned(points) == [A, B, A]  # two changes, which cost more than 7 %
     # The measurement does not tell whether it is slower by 7 % or by 1 %.
     points[1] = replace(points[1], intervals_us=((1.01, 1.2), (0.99, 1.01)))
-    assert choose(points) == [A, A, A]
+    assert assigned(points) == [A, A, A]
     points[1] = replace(points[1], intervals_us=((1.04, 1.2), None))
-    assert choose(points) == [A, B, A]
+    assert assigned(points) == [A, B, A]
 
 
 def test_another_program_than_the_default_must_be_better() -> None:
-    assert choose([measured(1, b=1.0, a=1.02)]) == [A]
-    assert choose([measured(1, b=1.0, a=1.04)]) == [B]
-    assert choose([measured(1, default=C, a=1, b=1, c=1.5)]) == [A]
+    assert assigned([measured(1, b=1.0, a=1.02)]) == [A]
+    assert assigned([measured(1, b=1.0, a=1.04)]) == [B]
+    assert assigned([measured(1, default=C, a=1, b=1, c=1.5)]) == [A]
 
 
 def test_a_program_that_was_no_finalist_serves_only_where_it_was_measured() -> None:
     points = [measured(1, a=1, c=1.5), measured(2, b=1, c=1.5), measured(4, a=1, c=1.5)]
-    assert choose(points) == [A, B, A]
+    assert assigned(points) == [A, B, A]
 
 
 def test_ranges_have_no_gaps_and_make_a_table() -> None:

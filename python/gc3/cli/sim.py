@@ -21,6 +21,8 @@ from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
+from gc3.report.advice import gains
+from gc3.report.svg import time_text
 from gc3.sim import Simulation, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
@@ -149,7 +151,7 @@ def predict(given: _Given) -> int:
 
     A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml). An
     algorithm may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
-    machine unless given. If it names neither protocol, instances, channels nor chunks, the fastest of up to 27
+    machine unless given. If it names neither protocol, instances, channels nor chunks, the fastest of up to 24
     settings is taken for each size, and told; NAME:instances=1 is the plain form.
 
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
@@ -365,7 +367,10 @@ def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str
 def _advice(spec: options.Asked, program: Program, on: Platform, reason: dict[str, Any]) -> dict[str, Any]:
     with output.working("trying changes"):
         tried = trials.trials(spec, program, on, reason["size"])
-    return {"advice": trials.lines(1e-6 * reason["time_us"], tried), "tried": len(tried)}
+    time_s = 1e-6 * reason["time_us"]
+    gained = gains(time_s, tried)
+    told = [f"{t.label}: {time_text(t.time_s)} predicted, {100 * (t.time_s / time_s - 1):.0f}%" for t in gained]
+    return {"advice": told, "tried": len(tried)}
 
 
 def _print_reason(reason: dict[str, Any]) -> None:

@@ -1,23 +1,21 @@
-"""What would make a program faster on a machine: changes that have been simulated."""
+"""Which settings make an algorithm faster on a machine: those that a command line leaves open, and advice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import click
 
 from gc3 import datatypes, errors
 from gc3.cli import target, variants
 from gc3.cli.output import working
+from gc3.comm.selection import Spec
 from gc3.report.advice import Trial
-from gc3.report.svg import time_text
 from gc3.runtime.program import verify
-from gc3.sim import Simulation
 from gc3.sim.sweep import MOST_RECORDED
-from gc3.support.sizes import format_size
+from gc3.tune import One, Search, choose, simplest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_TRIED = 200_000  # instructions of a program that is compiled in other ways, too
 _MOST_OF_A_WAY = 400_000
-_INSTANCES = (1, 2, 4, 8, 16, 24)
-_TIMES = (2, 4, 8)  # of what divides the work
+_SIMULATIONS = 24  # of a size
 _DIVIDING = ("channels", "chunks")
-_MOST = 3  # lines of advice
-_SAME = 1.005
-_GAIN = 0.98  # of the time: what gains less is not advised
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +49,21 @@ class Way:
 
 def chosen(asked: Asked, program: Program, on: Platform, sizes: Sequence[int]) -> dict[int, Way | None]:
     """Returns the fastest way for each size, proven unless the command line says otherwise; None: none was tried."""
-    ways, found = Ways(asked, program, on), dict[int, Way | None]()
-    for size in sizes:
-        with working(f"choosing settings of {asked.text} for {format_size(size)}"):
-            found[size] = ways.best(size)
+    found: dict[int, Way | None] = dict.fromkeys(sizes)
+    made: dict[Spec, Program] = {}
+    search = _search(asked, program, on)
+    if search is None:
+        return found
+    with working(f"choosing settings of {asked.text}"):
+        for size, tried, _ in choose(search, sizes):
+            if tried:
+                spec, took = simplest(tried)
+                made[spec] = made.get(spec) or search.program(spec, program.in_place)
+                found[size] = Way(_label(spec), _with(asked, spec), made[spec], took)
     if asked.how.prove:
         with working("proving"):
-            for way in {way.label: way for way in found.values() if way is not None}.values():
-                verify(way.program)
+            for each in made.values():
+                verify(each)
     return found
 
 
@@ -73,87 +74,55 @@ def leaves_open(asked: Asked) -> bool:
     return not named and not target.is_program(asked.name) and not target.is_script(asked.name)
 
 
-class Ways:
-    """The ways to compile an algorithm for a machine: protocols and instances, then with these channels and chunks."""
-
-    def __init__(self, asked: Asked, program: Program, on: Platform) -> None:
-        """Compiles nothing yet; `program`: as it is asked for."""
-        self._asked, self._on = asked, on
-        core = program.core
-        self._first, count = core.instances, max(core.instruction_count, 1)
-        self._most = _MOST_OF_A_WAY // count if count <= _MOST_TRIED else 0
-        self._made: dict[str, tuple[Asked, Program, Simulation] | None] = {}
-
-    def at(self, size: int) -> list[Way]:
-        """Returns the ways with their times, as far as they are possible and quick to simulate."""
-        name, how = self._asked.name, self._asked.how
-        if target.is_program(name) or target.is_script(name):
-            return []
-        protocols = [p for p in datatypes.FORMATS if p in self._on.parameters.protocols]
-        found: list[Way] = []
-        for n, protocol in product(_INSTANCES, protocols):
-            if n <= self._most:
-                found += self._way(size, {"protocol": protocol, "instances": n * self._first})
-        best = {
-            p: min((w for w in found if w.asked.how.protocol == p), key=lambda way: way.time_s, default=None)
-            for p in protocols
-        }
-        for way in (way for way in best.values() if way is not None):
-            for parameter, value in _more(name, how.parameters):
-                settings = {"protocol": way.asked.how.protocol, "instances": way.asked.how.instances}
-                found += self._way(size, {**settings, parameter: value})
-        return found
-
-    def best(self, size: int) -> Way | None:
-        """Returns the fastest way, of equals the first, which is the simplest; None: there is none."""
-        best: Way | None = None
-        for way in self.at(size):
-            if best is None or _SAME * way.time_s < best.time_s:
-                best = way
-        return best
-
-    def _way(self, size: int, settings: dict[str, Any]) -> Iterator[Way]:
-        label = ",".join(f"{key}={value}" for key, value in settings.items())
-        if label not in self._made:
-            self._made[label] = self._compiled(label, settings)
-        made = self._made[label]
-        if made is not None and made[2].work(size) <= MOST_RECORDED:
-            yield Way(label, made[0], made[1], made[2].run(size).time_s)
-
-    def _compiled(self, label: str, settings: dict[str, Any]) -> tuple[Asked, Program, Simulation] | None:
-        given = {**self._asked.how.parameters, **{k: v for k, v in settings.items() if k in _DIVIDING}}
-        asked = self._asked.changed(protocol=settings["protocol"], instances=settings["instances"], parameters=given)
-        asked = replace(asked, text=self._asked.with_settings(label))
-        try:
-            program = variants.compiled(variants.limited(asked, self._on), self._on.topology)
-            simulation = Simulation(program, self._on)
-            simulation.check_resident()
-        except (errors.Gc3Error, click.UsageError):
-            return None  # for example, more threadblocks than the GPU holds
-        return asked, program, simulation
-
-
 def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Trial]:
     """Returns the program compiled in other ways, as far as that is quick and possible, with its predicted times."""
+    search = _search(asked, program, on)
     own = f"protocol={program.protocol},instances={program.core.instances}"
-    return [Trial(way.label, way.time_s) for way in Ways(asked, program, on).at(size) if way.label != own]
+    tried = search.fastest(size)[0] if search else ()
+    return [Trial(_label(spec), took) for spec, took in tried if _label(spec) != own]
 
 
-def _more(name: str, given: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """Larger values of the parameters that divide the work."""
-    for parameter in target.algorithm(name).parameters:
-        now = given.get(parameter.name, parameter.default)
-        if parameter.name in _DIVIDING and now is not None:
-            yield from ((parameter.name, now * times) for times in _TIMES)
+def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
+    """The ways to compile an algorithm: protocols, instances, channels and chunks; None: they are not tried."""
+    core = program.core
+    if target.is_program(asked.name) or target.is_script(asked.name) or core.instruction_count > _MOST_TRIED:
+        return None
+    most = _MOST_OF_A_WAY * core.instances / max(core.instruction_count, 1)  # instances
+    given = {**{p.name: p.default for p in target.algorithm(asked.name).parameters}, **asked.how.parameters}
+    asked = variants.limited(asked, on)
+    alone = Lock()  # standard output is one for all threads, and what an algorithm prints goes elsewhere
+
+    def compiled(spec: Spec) -> Program:
+        if spec.instances > most:
+            raise errors.error("BadArgument", f"{spec} is too large to be tried")
+        try:
+            with alone:
+                return variants.compiled(_with(asked, spec), on.topology)
+        except click.UsageError as problem:  # of parameters that do not suit the algorithm
+            raise errors.error("BadArgument", problem.message) from problem
+
+    settings = {name: value for name, value in given.items() if name in _DIVIDING and value is not None}
+    threadblocks = asked.how.max_threadblocks or 0
+    plain = Spec(asked.name, (), threadblocks=threadblocks)
+    return Search(
+        program.collective.name,
+        on,
+        program.ranks,
+        in_place=program.in_place,
+        given=[plain],
+        threadblocks=threadblocks,
+        most=_SIMULATIONS,
+        protocols=[p for p in datatypes.FORMATS if p in on.parameters.protocols],
+        one=One(plain, settings, compiled, MOST_RECORDED),
+    )
 
 
-def lines(time_s: float, tried: Sequence[Trial]) -> list[str]:
-    """Returns what to change and what it would bring, at most three lines; each has been simulated.
+def _with(asked: Asked, spec: Spec) -> Asked:
+    given = {**asked.how.parameters, **dict(spec.parameters)}
+    asked = replace(asked, text=asked.with_settings(_label(spec)))
+    return asked.changed(protocol=spec.protocol, instances=spec.instances, parameters=given)
 
-    Of changes with the same time it takes the first, which is the simplest.
-    """
-    found: list[Trial] = []
-    for each in sorted(tried, key=lambda t: t.time_s):
-        if each.time_s < _GAIN * time_s and all(_SAME * other.time_s < each.time_s for other in found):
-            found.append(each)
-    return [f"{t.label}: {time_text(t.time_s)} predicted, {100 * (t.time_s / time_s - 1):.0f}%" for t in found[:_MOST]]
+
+def _label(spec: Spec) -> str:
+    settings = {"protocol": spec.protocol, "instances": spec.instances, **dict(spec.parameters)}
+    return ",".join(f"{key}={value}" for key, value in settings.items())

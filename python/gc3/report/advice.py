@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from gc3.sim.predict import Prediction
 
+_MOST = 3  # trials that are told
+_SAME = 1.005
+_GAIN = 0.98  # of the time: what gains less is not advised
 # What the causes on the critical path mean, and what reduces them.
 _MEANING = {
     "threadblock": (
@@ -71,18 +74,25 @@ def bottleneck(prediction: Prediction, lines: Sequence[tuple[str, float]]) -> li
     return out
 
 
+def gains(time_s: float, trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the fastest trials, three at most; of those that take as long the simplest."""
+    found: list[Trial] = []
+    for each in sorted(trials, key=lambda t: t.time_s):
+        if each.time_s < _GAIN * time_s and all(_SAME * other.time_s < each.time_s for other in found):
+            found.append(each)
+    return found[:_MOST]
+
+
 def advice(prediction: Prediction, trials: Sequence[Trial]) -> list[str]:
     """Returns what to try, with the predicted gain where it was simulated."""
     why = prediction.explanation
     out: list[str] = []
-    better = sorted((t for t in trials if t.time_s < 0.98 * prediction.time_s), key=lambda t: t.time_s)
-    unlike = {trial.time_s: trial for trial in reversed(better)}  # of equals the first, which is the simplest
-    for trial in list(unlike.values())[:-4:-1]:
+    for trial in gains(prediction.time_s, trials):
         out.append(
             f"{trial.label}: {time_text(trial.time_s)} predicted at {short_size(prediction.size)}, "
             f"{prediction.time_s / trial.time_s:.2f} times as fast."
         )
-    worse = len(trials) - len(better)
+    worse = sum(trial.time_s >= _GAIN * prediction.time_s for trial in trials)
     if worse:
         tried = "variant was" if worse == 1 else "variants were"
         out.append(f"{worse} other {tried} tried in the simulator and not faster by 2 %.")

@@ -24,10 +24,10 @@ from gc3.support.words import counted
 from gc3.synth import Result
 from gc3.tune.guided import MOST, Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
-from gc3.tune.search import Measured, rounds
+from gc3.tune.search import Measured
+from gc3.tune.simulated import choose, simplest
 from gc3.tune.space import FIFOS
 
-_ALIKE = 1.002  # programs of the library that take so many times as long as the best one count as fast as it
 _SEARCHED = 3  # schedules of a size
 _MOST = 180  # simulations of a size after that
 _HOPELESS = 2.0  # a schedule whose first programs take so many times as long as the best one gets no further ones
@@ -114,18 +114,12 @@ class Best:
 
     def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
-        on, search = self.platform, self._new(None)
-        for size in sorted(sizes):
-            begin(f"programs of the library, {size} B")
-            if time.monotonic() > deadline:
-                return
-            tried, count = search.fastest(size)
-            # Other runtimes hold fewer threadblocks and channels, so an instance must bring something.
-            alike = [pair for pair in tried if pair[1] <= _ALIKE * tried[0][1]]
-            best = [min(alike, key=lambda pair: pair[0].instances)] if alike else []
-            times, default = tuple((spec, 1e6 * took) for spec, took in best), best[0][0] if best else None
-            place = self.collective, on.topology.rank_count, size, self.in_place
-            self.found[size] = Measured(*place, times, default, count)
+        for size, tried, count in choose(
+            self._new(None), sorted(sizes), "programs of the library", begin, lambda: time.monotonic() > deadline
+        ):
+            times = tuple((spec, 1e6 * took) for spec, took in ([simplest(tried)] if tried else []))
+            place = self.collective, self.platform.topology.rank_count, size, self.in_place
+            self.found[size] = Measured(*place, times, times[0][0] if times else None, count)
 
     def synthesized(self, sizes: list[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Looks for the fastest programs of the schedules, until a time of `time.monotonic`.
@@ -145,14 +139,11 @@ class Best:
             self._note(size)
         best = {name for size in known for name in list(self._best(size))[:_SEARCHED]}
         search.keep(best)
-        for numbers in rounds(len(known)):
-            now = [known[number] for number in numbers]
-            begin(f"{counted(len(best), 'schedule')}, {', '.join(map(str, now))} B")
-            for size, _ in zip(now, search.fastest_of(now), strict=True):
-                self._note(size)
-                self.searched.add(size)
-            if time.monotonic() > deadline:
-                return
+        for size, *_ in choose(
+            search, known, counted(len(best), "schedule"), begin, lambda: time.monotonic() > deadline
+        ):
+            self._note(size)
+            self.searched.add(size)
 
     def _new(self, schedules: dict[str, Result] | None) -> Search:
         on = self.platform

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise, product
+from itertools import chain, product
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,7 +36,7 @@ from gc3.sim.nccl.graphs import nics
 from gc3.support.at_once import at_once
 from gc3.topologies.ring_order import ring_order
 from gc3.tune.space import FIFOS, divisions
-from gc3.tune.surrogate import Features, Surrogate
+from gc3.tune.surrogate import Features, Known, Surrogate
 from gc3.tune.uneven import uneven
 
 if TYPE_CHECKING:
@@ -58,47 +58,27 @@ _FIRST_INSTANCES, _FIRST_PARTS, _FIRST_PROTOCOL = 3, 4, "LL128"
 _BESIDE = 256  # times as large, or as small: sizes whose times say something about those of a size
 _FASTEST = 20  # programs of a size beside it whose times are told to the model
 _WINNERS = 2  # of a size beside it, which are tried first
-_SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
 _MOST_SENDS = 400_000  # of one that is synthesized
 _KEPT = 400  # simulations that are not made again
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known of a program.
+@dataclass(frozen=True, slots=True)
+class One:
+    """An algorithm of which only the settings are searched.
 
     Attributes:
-        instructions: How many it has; 0: it cannot be compiled, or the machine does not hold it.
-        connections: Of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
-        times: Its seconds by size.
-        bounds: Seconds of its busiest link by size.
+        shape: It.
+        settings: Its parameters that divide the work, and what they are if not given.
+        compile: Makes a program of it.
+        work: A program with more slice operations is not simulated.
     """
 
-    instructions: int = 0
-    connections: int = 0
-    times: dict[int, float] = field(default_factory=dict[int, float])
-    bounds: dict[int, float] = field(default_factory=dict[int, float])
-
-    def busy(self, size: int, of: Container[int] | None = None) -> float:
-        """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.
-
-        A message takes time beside its bytes, so the time does not grow in proportion to the size: what two smaller
-        calls differ by is continued. It does not grow evenly either, because small messages are rounded up, and from
-        some size on a message is several.
-        """
-        bounds = [(at, seconds) for at, seconds in self.bounds.copy().items() if of is None or at in of]
-        smaller = sorted((at, seconds) for at, seconds in bounds if at <= size)
-        about = [size / at * seconds for at, seconds in bounds if at >= size]
-        for (one, first), (other, second) in pairwise(smaller):
-            about.append(second + (second - first) / (other - one) * (size - other))
-        return max(_SMALLER * max(about, default=0.0), smaller[-1][1] if smaller else 0.0)
-
-    def least(self, size: int, of: Container[int]) -> float:
-        """A time that a call of this size is hardly below, by what is known of it at some sizes."""
-        smaller = max((took for at, took in self.times.copy().items() if at < size and at in of), default=0.0)
-        return max(_SMALLER * smaller, self.busy(size, of))
+    shape: Spec
+    settings: Mapping[str, int]
+    compile: Callable[[Spec], Program]
+    work: int
 
 
 class Search:
@@ -120,6 +100,7 @@ class Search:
         scratch: ScratchLimit | None = None,
         protocols: Sequence[str] = FORMATS,
         schedules: Mapping[str, Result] | None = None,
+        one: One | None = None,
     ) -> None:
         """Simulates nothing yet.
 
@@ -138,7 +119,9 @@ class Search:
             scratch: How much scratch memory a rank may use; None: any amount.
             protocols: Those to try, of which the first is "Simple".
             schedules: Synthesized ones by the names of their programs, in place of all algorithms.
+            one: An algorithm in place of all.
         """
+        self._one_of = one
         self._schedules = schedules or {}
         self._protocols = protocols
         self._on = on
@@ -149,17 +132,21 @@ class Search:
         self._target = target
         self._most = most
         self._threadblocks = threadblocks or on.parameters.threadblocks
-        self._known: dict[Spec, _Known] = {}
-        self._made = lru_cache(maxsize=len(FIFOS) * 64)(self._make)
+        self._known: dict[Spec, Known] = {}
+        self._made = lru_cache(maxsize=len(FIFOS) * 64)(self.program)
         self._simulation = lru_cache(maxsize=_KEPT)(self._simulated)
         self._locks: dict[Spec, Lock] = {}  # of those that are compiled, so that each is compiled once
         self._counts: Counter[int] = Counter()
         self._found: dict[int, dict[int, float]] = {}  # by size: seconds of programs of the space
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
-        self._fifos = dict.fromkeys(FIFOS[:1] if target else FIFOS)
+        self._fifos = dict.fromkeys(FIFOS[:1] if target or one else FIFOS)
         self._platform = lru_cache(on.with_fifos)
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
+        if one is not None:
+            self._shapes.append(one.shape)
+            self._settings.append({"instances": 1, **one.settings})
+            return
         orders = dict.fromkeys(((), ring_order(on.topology) if _core.is_symmetric(collective) else ()))
         own = tuple(own)
         several = len({rank.node for rank in on.topology.ranks}) > 1
@@ -389,14 +376,14 @@ class Search:
         known = self._compiled(spec)
         return math.inf if not known.instructions or known.busy(size) >= below else self._seconds(spec, known, size)
 
-    def _compiled(self, spec: Spec) -> _Known:
+    def _compiled(self, spec: Spec) -> Known:
         known = self._known.get(spec)
         if known is None:
             with self._locks.setdefault(spec, Lock()):
                 known = self._known.get(spec)
                 if known is None:
                     simulation = self._simulation(spec)
-                    known = self._known[spec] = _Known() if simulation is None else _known(simulation.program)
+                    known = self._known[spec] = Known() if simulation is None else _known(simulation.program)
         return known
 
     def _simulated(self, spec: Spec) -> Simulation | None:
@@ -418,13 +405,21 @@ class Search:
             return None
         return simulation
 
-    def program(self, spec: Spec, *, in_place: bool) -> Program:
+    def program(self, spec: Spec, in_place: bool) -> Program:
         """Compiles a program, of a schedule as well.
 
         Raises:
             gc3.UserError: It does not work in place, or is not for the machine or the target.
         """
-        return self._make(spec, in_place)
+        if self._one_of is not None:
+            return self._one_of.compile(spec)
+        if spec.algorithm in self._schedules:
+            program = _synthesized(self._schedules[spec.algorithm], spec, in_place=in_place)
+        else:
+            program = spec.compile(self._ranks, in_place=in_place, prove=False)
+        if self._target is not None:
+            for_target.prove(program.core, self._target, dialect_of(self._target))
+        return program
 
     def _too_many(self, spec: Spec) -> bool:
         """Whether one instance already shows that the machine does not hold so many."""
@@ -444,20 +439,12 @@ class Search:
         parts = tuple((name, value) for name, value in spec.parameters if name in _WAYS)
         return replace(one, parameters=(*form, *parts), protocol="Simple", slots=0, slot_bytes=0)
 
-    def _make(self, spec: Spec, in_place: bool) -> Program:
-        if spec.algorithm in self._schedules:
-            program = _synthesized(self._schedules[spec.algorithm], spec, in_place=in_place)
-        else:
-            program = spec.compile(self._ranks, in_place=in_place, prove=False)
-        if self._target is not None:
-            for_target.prove(program.core, self._target, dialect_of(self._target))
-        return program
-
-    def _seconds(self, spec: Spec, known: _Known, size: int) -> float:
+    def _seconds(self, spec: Spec, known: Known, size: int) -> float:
         if size not in known.times:
             simulation = self._simulation(spec)
             assert simulation is not None  # noqa: S101  the caller has looked
-            if self._scratch is not None and not self._scratch.allows(simulation.program, size):
+            allowed = self._scratch is None or self._scratch.allows(simulation.program, size)
+            if not allowed or (self._one_of is not None and simulation.work(size) > self._one_of.work):
                 known.times[size] = math.inf
                 return math.inf
             self._counts[size] += 1
@@ -471,11 +458,11 @@ class Search:
         return known.times[size]
 
 
-def _known(program: _core.Program) -> _Known:
+def _known(program: _core.Program) -> Known:
     instances = max(program.instances, 1)
     sends = program.sends() if instances == 1 else []
     out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
-    return _Known(program.instruction_count, max((*out.values(), *into.values()), default=0))
+    return Known(program.instruction_count, max((*out.values(), *into.values()), default=0))
 
 
 def _synthesized(result: Result, spec: Spec, *, in_place: bool) -> Program:

@@ -5,8 +5,8 @@ Programs come from rank 0, so the other hosts need no files of its, and only its
 
 from __future__ import annotations
 
-from functools import lru_cache
-from types import TracebackType
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, errors
@@ -17,6 +17,7 @@ from gc3.comm.world import WorldError
 from gc3.runtime.program import Program
 from gc3.support.files import make_folder, replace_text
 from gc3.tune.rank import TimedRank
+from gc3.tune.timers import Timer
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
@@ -24,15 +25,14 @@ if TYPE_CHECKING:
     Asked = tuple[bytes, Work, str, int, int, int]
 
 
-class HostTimer:
-    """Rank 0's timer. The other ranks are in `serve`.
+class HostTimer(Timer):
+    """Rank 0's timer. The other ranks are in `serve`, until `finish` ends them.
 
     Attributes:
         comm: The ranks.
         where: The number of hosts, and of ranks on each; 0: not the same number on all.
     """
 
-    instances: tuple[int, ...] = (1, 2)
     fifos: tuple[tuple[int, int], ...] = ((0, 0),)  # the transport chooses
     protocols: tuple[str, ...] = ("Simple",)  # only this one runs between hosts
 
@@ -43,7 +43,7 @@ class HostTimer:
             gc3.UserError: All of them are on one host.
         """
         self.comm = comm
-        self._rank = _Rank(comm)
+        self._seconds = _timed(comm)
         places = [ranks for _, ranks in comm.hosts]
         if not places:
             raise errors.error("BadArgument", "all ranks of this job are on one host, where they need no launcher")
@@ -64,13 +64,6 @@ class HostTimer:
         placed = {"ranks_per_node": [each, each]} if each else {}
         return {**row, "nodes": [nodes, nodes], **placed, "transport": self.comm.transport}
 
-    def renew(self) -> None:
-        """Does nothing: the ranks are those of the job."""
-
-    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
-        """Returns none: thresholds are for messages inside a host."""
-        return ()
-
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
@@ -82,7 +75,7 @@ class HostTimer:
         asked = image, Work("", spec.slots, spec.slot_bytes, in_place, (), skew), collective, size, warmup, iterations
         self.comm.broadcast_object(asked)
         try:
-            return tuple(self._rank.seconds(*asked))
+            return tuple(self._seconds(*asked))
         except errors.UserError as problem:
             raise WorldError(problem.message) from problem
 
@@ -93,23 +86,17 @@ class HostTimer:
             if problem is not None:
                 raise errors.error("FileUnwritable", problem)
 
-    def __enter__(self) -> None:
-        """Does nothing: the ranks are there."""
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Does nothing: `finish` ends them."""
-
     def _compile(self, spec: Spec, in_place: bool) -> bytes:
         return spec.compile(self.comm.size, in_place=in_place, nodes=self.where[0], order=self._order).core.to_bytes()
 
 
 def serve(comm: Communicator) -> None:
     """Runs on every rank but 0 what rank 0 asks for, until it ends; keeps the table on this rank's host."""
-    rank = _Rank(comm)
+    seconds = _timed(comm)
     asked: Asked | str | None
     while isinstance(asked := comm.broadcast_object(None), tuple):
         try:
-            rank.seconds(*asked)
+            seconds(*asked)
         except errors.UserError:  # rank 0 has the same one
             continue
     problem = None
@@ -129,18 +116,15 @@ def _keep(text: str) -> None:
         replace_text(str(place), text)
 
 
-class _Rank:
-    """A rank that runs programs which come as images."""
+def _timed(comm: Communicator) -> Callable[[bytes, Work, str, int, int, int], list[float]]:
+    """Returns what times programs that come as images, on this rank."""
+    timed = TimedRank(comm)
 
-    def __init__(self, comm: Communicator) -> None:
-        self._timed = TimedRank(comm)
-        self._program = lru_cache(maxsize=None)(self._read)
-
-    def seconds(
-        self, image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int
-    ) -> list[float]:
-        return self._timed.seconds(self._program(image), work, collective, size, warmup, iterations)
-
-    @staticmethod
-    def _read(image: bytes) -> Program:
+    @cache
+    def program(image: bytes) -> Program:
         return Program(_core.Program.from_bytes(image))
+
+    def seconds(image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int) -> list[float]:
+        return timed.seconds(program(image), work, collective, size, warmup, iterations)
+
+    return seconds

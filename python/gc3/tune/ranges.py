@@ -64,7 +64,7 @@ class Range:
         return f"{took:.4g} us{than} at {point.size} B"
 
 
-def choose(points: Sequence[Measured], change: float = CHANGE, other: float = OTHER) -> list[Spec]:
+def assigned(points: Sequence[Measured], change: float = CHANGE, other: float = OTHER) -> list[Spec]:
     """Returns the program for each of some points of one collective and number of ranks, sizes ascending.
 
     Minimizes the sum of the logarithms of the times and of the costs of changes and of programs other than the default.
@@ -112,7 +112,7 @@ def ranges(
     other: float = OTHER,
     with_reference: bool = False,
 ) -> list[Range]:
-    """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending; see `choose`.
+    """Returns the ranges for points; `sizes` are all sizes that were to be measured, ascending; see `assigned`.
 
     With `with_reference` the reference of the points, such as NCCL, competes; its ranges have the program REFERENCE.
 
@@ -131,7 +131,7 @@ def ranges(
     for (collective, ranks, skew), group in groupby(points, key=lambda p: (p.collective, p.ranks, p.skew)):
         measured = [_with_reference(point) if with_reference else point for point in group]
         between = _between(sorted(skews[collective, ranks]), skew)
-        chosen = choose(measured, change, other)
+        chosen = assigned(measured, change, other)
         first = smaller
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)

@@ -1,9 +1,13 @@
-"""The fastest programs for calls on a machine that is simulated: `gc3 tune --topology`."""
+"""The fastest programs for calls on a machine that is simulated.
+
+Whoever asks which program, without timing any, asks `choose`: `gc3 tune --topology`, `gc3 synth best`, and `gc3 sim`,
+`gc3 bench` and the advice of `gc3 report` for the settings of one algorithm.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +19,55 @@ from gc3.tune.point import Place
 from gc3.tune.search import Goal, Measured, Tuner, places, rounds
 
 if TYPE_CHECKING:
+    from gc3.comm.selection import Spec
     from gc3.sim import Platform
 
+_ALIKE = 1.005  # programs that take so many times as long as the best one count as fast as it
 _KEPT = 0.05  # programs of a point that are this much slower than the best, or less, may serve a range of sizes
 _MOST_KEPT = 16
 _SPARE = 10  # simulations of a point for the winners of other sizes, if there are so many
+
+
+def choose(
+    search: Search,
+    sizes: Sequence[int],
+    what: str = "",
+    begin: Callable[[str], None] = lambda _: None,
+    late: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[int, list[tuple[Spec, float]], int]]:
+    """Yields each size with the programs that were simulated there and their seconds, and with their number.
+
+    The fastest is the first; sizes that are far apart come first, so that each size between them begins with what is
+    fast beside it.
+
+    Args:
+        search: Which programs there are, on which machine and for which calls, and how many of a size are simulated.
+        sizes: S in bytes, ascending.
+        what: What is looked for, in words.
+        begin: Called with that and the next size.
+        late: Whether the time is over.
+    """
+    for numbers in rounds(len(sizes)):
+        now = [sizes[number] for number in numbers]
+        found = search.fastest_of(now)
+        for size in now:
+            if late():
+                return
+            begin(f"{what}, {size} B")
+            yield size, *next(found)
+
+
+def simplest(tried: Sequence[tuple[Spec, float]]) -> tuple[Spec, float]:
+    """Returns the fastest program, or another one that takes as long and is simpler: with fewer instances and channels.
+
+    Other runtimes hold fewer threadblocks and channels, so one more must bring something.
+    """
+    alike = [pair for pair in tried if pair[1] <= _ALIKE * tried[0][1]]
+
+    def channels(spec: Spec) -> int:
+        return spec.instances * max(int(dict(spec.parameters).get("channels", 1)), 1)
+
+    return min(alike, key=lambda pair: (channels(pair[0]), len(pair[0].parameters)))
 
 
 class SimulatedTuner(Tuner):
@@ -68,24 +116,19 @@ class SimulatedTuner(Tuner):
                 skew=skew,
             )
             nccl = self._nccl(collective, ranks) if skew == 1 else None
-            for numbers in rounds(len(group)):
-                if self.late:
-                    return
-                found = search.fastest_of([group[number][2] for number in numbers])
-                for number in numbers:
-                    place = group[number]
-                    size = place[2]
-                    begin(f"{collective}, {ranks} ranks, {size} B" + (f", skew {skew:g}" if skew > 1 else ""))
-                    tried, count = next(found)
-                    if not tried:
-                        why = f"no program for {collective} runs on {self._on.topology.name}"
-                        raise errors.error("BadSimulation", why)
-                    near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
-                    other = None if nccl is None else _reference(nccl, size)
-                    self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=other, skew=skew)
-                    yield self.measured[place]
-                    if self.late:
-                        return
+            by_size = {place[2]: place for place in group}
+            what = f"{collective}, {ranks} ranks" + (f", skew {skew:g}" if skew > 1 else "")
+            for size, tried, count in choose(search, list(by_size), what, begin, lambda: self.late):
+                if not tried:
+                    why = f"no program for {collective} runs on {self._on.topology.name}"
+                    raise errors.error("BadSimulation", why)
+                near = tuple((spec, 1e6 * s) for spec, s in tried[:_MOST_KEPT] if s <= (1 + _KEPT) * tried[0][1])
+                other = None if nccl is None else _reference(nccl, size)
+                place = by_size[size]
+                self.measured[place] = Measured(*place[:4], near, None, count, own=own, reference=other, skew=skew)
+                yield self.measured[place]
+            if self.late:
+                return
             self._beside(search, group)
 
     def _beside(self, search: Search, group: list[Place]) -> None:

@@ -10,8 +10,9 @@ program is the one whose time may be the least (N. Srinivas et al., Gaussian Pro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -32,6 +33,43 @@ _SIZES = 4.0  # doublings of the size after which times differ
 _NOISE = 1e-3  # times are not as smooth as the model
 _FAR = 2.0  # the logarithm of how many times slower than the best counts as no better than anything slower
 _DARING = 0.75  # standard deviations that a time may be below its estimate
+_SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a program.
+
+    Attributes:
+        instructions: How many it has; 0: it cannot be compiled, or the machine does not hold it.
+        connections: Of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
+        times: Its seconds by size.
+        bounds: Seconds of its busiest link by size.
+    """
+
+    instructions: int = 0
+    connections: int = 0
+    times: dict[int, float] = field(default_factory=dict[int, float])
+    bounds: dict[int, float] = field(default_factory=dict[int, float])
+
+    def busy(self, size: int, of: Container[int] | None = None) -> float:
+        """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.
+
+        A message takes time beside its bytes, so the time does not grow in proportion to the size: what two smaller
+        calls differ by is continued. It does not grow evenly either, because small messages are rounded up, and from
+        some size on a message is several.
+        """
+        bounds = [(at, seconds) for at, seconds in self.bounds.copy().items() if of is None or at in of]
+        smaller = sorted((at, seconds) for at, seconds in bounds if at <= size)
+        about = [size / at * seconds for at, seconds in bounds if at >= size]
+        for (one, first), (other, second) in pairwise(smaller):
+            about.append(second + (second - first) / (other - one) * (size - other))
+        return max(_SMALLER * max(about, default=0.0), smaller[-1][1] if smaller else 0.0)
+
+    def least(self, size: int, of: Container[int]) -> float:
+        """A time that a call of this size is hardly below, by what is known of it at some sizes."""
+        smaller = max((took for at, took in self.times.copy().items() if at < size and at in of), default=0.0)
+        return max(_SMALLER * smaller, self.busy(size, of))
 
 
 @dataclass(frozen=True, slots=True)

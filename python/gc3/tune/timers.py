@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
 _ENGINES = 16
 
 
-class Timer(Protocol):
-    """Times programs for one number of ranks."""
+class Timer(ABC):
+    """Times programs for one number of ranks; what has no need to end anything inherits that it does nothing."""
 
     # Whether a program is worth timing.
-    instances: tuple[int, ...]
-    fifos: tuple[tuple[int, int], ...]  # slots and bytes of one; 0: the engine's choice
-    protocols: tuple[str, ...]
+    instances: tuple[int, ...] = (1, 2)
+    fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))  # slots, bytes of one
+    protocols: tuple[str, ...] = FORMATS
 
     def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
         """Returns a program with other thresholds, as far as they are worth timing at S = `size` bytes."""
-        ...
+        return ()
 
+    @abstractmethod
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
@@ -50,30 +51,23 @@ class Timer(Protocol):
         Raises:
             WorldError: The program cannot be timed.
         """
-        ...
 
-    def renew(self) -> None:
+    def renew(self) -> None:  # noqa: B027  the ranks may be those of a job
         """Lets ranks start anew, where they can: they then find other memory, without that of other programs."""
-        ...
 
-    def __enter__(self) -> None:
-        """Starts."""
-        ...
+    def __enter__(self) -> None:  # noqa: B027
+        """Does nothing: ranks start on demand."""
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Releases its resources."""
-        ...
+    def __exit__(self, *_: object) -> None:
+        """Ends the ranks."""
+        self.renew()
 
 
-class RankTimer:
+class RankTimer(Timer):
     """A world of ranks of gc3 on this machine, restarted when a program has made it fail.
 
     Programs are compiled once, in this process, and the ranks read them.
     """
-
-    instances: tuple[int, ...] = (1, 2)
-    fifos: tuple[tuple[int, int], ...] = ((0, 0), (4, 32 << 10), (4, 128 << 10), (2, 1 << 20))
-    protocols: tuple[str, ...] = FORMATS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -112,10 +106,7 @@ class RankTimer:
         """Ends the ranks; they start on demand."""
         self._end()
 
-    def __enter__(self) -> None:
-        """Does nothing: ranks start on demand."""
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Ends the ranks."""
         self._end()
         self._folder.cleanup()
@@ -134,12 +125,8 @@ class RankTimer:
             self._world = None
 
 
-class ThreadTimer:
+class ThreadTimer(Timer):
     """Engines whose ranks are threads of this process, one for each program that was timed last."""
-
-    instances = RankTimer.instances
-    fifos = RankTimer.fifos
-    protocols: tuple[str, ...] = FORMATS
 
     def __init__(self, ranks: int) -> None:
         """Starts nothing yet."""
@@ -147,10 +134,6 @@ class ThreadTimer:
         self._compiled = lru_cache(maxsize=None)(self._compile)
         self._ready = lru_cache(maxsize=_ENGINES)(self._copy)
         self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
-
-    def variants(self, spec: Spec, size: int) -> tuple[Spec, ...]:
-        """Returns none: threads have no such thresholds."""
-        return ()
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
@@ -170,14 +153,6 @@ class ThreadTimer:
         """Ends the engines; they are made on demand."""
         for made in (self._ready, self._buffers):
             made.cache_clear()
-
-    def __enter__(self) -> None:
-        """Does nothing: engines are made on demand."""
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        """Ends the engines."""
-        self.renew()
-        self._compiled.cache_clear()
 
     def _copy(self, spec: Spec, in_place: bool) -> Program:
         """A program with an engine of its own."""
