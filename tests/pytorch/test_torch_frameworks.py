@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -50,15 +51,30 @@ def test_torchrun_starts_again_after_a_rank_was_killed(tmp_path: Path, tiers: Ti
 @needs_torch
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "package"), [("accelerate", "accelerate"), ("lightning", "lightning"), ("trainer", "transformers")]
+    ("name", "package"),
+    [
+        ("accelerate", "accelerate"),
+        ("lightning", "lightning"),
+        ("trainer", "transformers"),
+        ("deepspeed", "deepspeed"),  # builds an extension at its first start, in minutes
+        ("ray", "ray"),
+    ],
 )
 def test_frameworks_with_loops_of_their_own(name: str, package: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"no {package}")
     example = Path(__file__).parents[2] / "examples" / f"torch_{name}.py"
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", example]
-    done = subprocess.run(
-        start, capture_output=True, text=True, check=False, timeout=200, env={**os.environ, **own_folder(tmp_path)}
-    )
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if name != "ray" else []
+    environment = {**os.environ, **own_folder(tmp_path), "RAY_USAGE_STATS_ENABLED": "0"}
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as short:  # for the names of its sockets
+        done = subprocess.run(
+            [sys.executable, *launcher, example],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+            env={**environment, "RAY_TMPDIR": short},
+        )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"loss 0\.\d+ on 2 ranks of gc3$", done.stdout, re.MULTILINE), done.stdout
+    # Ray shows the lines of its workers on standard error, with their numbers before them.
+    assert re.search(r"loss 0\.\d+ on 2 ranks of gc3$", done.stdout + done.stderr, re.MULTILINE), done.stdout
