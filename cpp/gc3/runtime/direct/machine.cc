@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "gc3/ir/index.h"
 
 namespace gc3::direct {
 namespace {
 
+void give(std::uint64_t& counter) { std::atomic_ref(counter).fetch_add(1, std::memory_order_release); }
 std::uint64_t seen(std::uint64_t& counter) { return std::atomic_ref(counter).load(std::memory_order_acquire); }
 
 }  // namespace
@@ -15,6 +17,7 @@ std::uint64_t seen(std::uint64_t& counter) { return std::atomic_ref(counter).loa
 Machine::Machine(const Decoded& program, Counters counters, std::uint32_t first, std::uint32_t last)
     : decoded_(program), program_(program.program), counters_(counters), first_(first), ranks_(last - first) {
   posted_.resize(program_.channels.size());
+  entered_.resize(program_.threadblocks.size());
   for (std::uint32_t r = first; r < last; ++r) ranks_[r - first].tasks.resize(program_.ranks[r].tb_count);
   for (std::uint32_t c = 0; c < program_.channels.size(); ++c) {
     const ir::direct::Channel& channel = program_.channels[c];
@@ -35,13 +38,30 @@ void Machine::begin(std::uint32_t calls, Mover& mover, const Note& begins, const
   }
 }
 
+void Machine::enter() {
+  for (std::uint32_t r = first_; r < first_ + ranks_.size(); ++r) {
+    for (std::uint32_t t = program_.ranks[r].first_tb, end = t + program_.ranks[r].tb_count; t < end; ++t) {
+      if (entered_[t] != 0) continue;
+      const ir::direct::Threadblock& tb = program_.threadblocks[t];
+      for (const ir::direct::Step& step : program_.steps_of(tb)) {
+        const auto channels = program_.objects_of(step);
+        const auto has_proxy = [&](std::uint32_t c) { return program_.channels[c].port; };
+        if (step.op != Op::signal || std::ranges::any_of(channels, has_proxy)) break;
+        for (const std::uint32_t c : channels) give(counters_.signals(c));
+        ++entered_[t];
+      }
+    }
+  }
+}
+
 void Machine::start(Rank& rank, std::uint32_t number) {
   if (begins_) begins_(number, rank.call);
   ++counters_.calls(number);
   rank.live = 0;
   for (std::uint32_t t = 0; t < rank.tasks.size(); ++t) {
-    rank.tasks[t] = {program_.ranks[number].first_tb + t, 0, 0, 0, {}};
-    if (program_.threadblocks[rank.tasks[t].tb].step_count != 0) ++rank.live;
+    const std::uint32_t tb = program_.ranks[number].first_tb + t;
+    rank.tasks[t] = {tb, std::exchange(entered_[tb], 0), 0, 0, {}};
+    if (program_.threadblocks[tb].step_count != rank.tasks[t].step) ++rank.live;
   }
 }
 
@@ -69,7 +89,12 @@ bool Machine::sweep(const std::function<void()>& progress) {
   for (std::uint32_t k = 0; k < ranks_.size(); ++k) {
     Rank& rank = ranks_[k];
     if (rank.call == calls_) continue;
-    for (Task& task : rank.tasks) note(advance(rank, first_ + k, task));
+    // Earlier threadblocks first, whose data are still in a cache.
+    for (std::size_t t = 0; t < rank.tasks.size();) {
+      const bool advanced = advance(rank, first_ + k, rank.tasks[t]);
+      note(advanced);
+      t = advanced && t != 0 ? 0 : t + 1;
+    }
     note(end(rank, first_ + k));
   }
   // As late as possible: a program that does not wait for its asynchronous moves is wrong, and this shows it.
@@ -125,7 +150,7 @@ bool Machine::object(const Step& step, std::uint32_t k, Task& task) {
         task.ticket = std::atomic_ref(counters_.waits(k)).fetch_add(1, std::memory_order_relaxed) + 1;
       return seen(counters_.signals(k)) >= task.ticket;
     case Op::release:
-      std::atomic_ref(counters_.released(k)).fetch_add(1, std::memory_order_release);
+      give(counters_.released(k));
       return true;
     case Op::acquire: {
       std::uint64_t now = seen(counters_.released(k));
@@ -152,7 +177,7 @@ bool Machine::object(const Step& step, std::uint32_t k, Task& task) {
 // which here is no more than this, to make visible what the rank has stored before.
 void Machine::signal(std::uint32_t channel) {
   mover_->settle();
-  std::atomic_ref(counters_.signals(channel)).fetch_add(1, std::memory_order_release);
+  give(counters_.signals(channel));
 }
 
 // One of each channel.

@@ -36,6 +36,9 @@ class Machine {
   // The ranks [first, last).
   Machine(const Decoded& program, Counters counters, std::uint32_t first, std::uint32_t last);
 
+  // Gives the signals with which threadblocks begin, of the call that begins next. For who knows by other means that
+  // all ranks have begun it: then nobody waits for these.
+  void enter();
   // Begins with `calls` calls of each rank. The functions, if there are any: a rank begins a call, and has ended it;
   // the first is number 0.
   using Note = std::function<void(std::uint32_t rank, std::uint32_t call)>;
@@ -81,6 +84,7 @@ class Machine {
   Counters counters_;
   std::uint32_t first_;
   std::vector<Rank> ranks_;
+  std::vector<std::uint32_t> entered_;      // by threadblock of the program: steps of enter(); 0: not for the next call
   std::vector<std::deque<Posted>> posted_;  // by channel
   Mover* mover_ = nullptr;
   Note begins_;

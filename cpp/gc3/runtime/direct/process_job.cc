@@ -214,6 +214,8 @@ Status ProcessJob::run_locked(const Turn& turn, const cpu::RankCall& call, const
     return opened;
   }
   enter(true);
+  memory_.copy_in(rank_);  // before the signals that others may load
+  machine_->enter();
   // After it no rank is in the call before this one, and each has bound its buffers.
   Result<std::vector<Payload>> said = group().exchange(own_, interrupted);
   why_messages_.clear();
@@ -244,7 +246,6 @@ Status ProcessJob::execute(const core::Interrupted& interrupted) {
   DataMover mover(decoded_, shape_, buffers_);
   core::Waiter waiter(group(), interrupted);
   waiter.post_nothing();
-  const Machine::Note begins = [&](std::uint32_t, std::uint32_t) { memory_.copy_in(rank_); };
   const Machine::Note ends = [&](std::uint32_t, std::uint32_t) {
     memory_.copy_out(rank_);
     if (bound_.op != model::ReduceOp::avg) return;
@@ -252,7 +253,7 @@ Status ProcessJob::execute(const core::Interrupted& interrupted) {
     average_->apply(rank_, all, cpu::best_kernels().divide[static_cast<std::size_t>(bound_.type)]);
   };
   const std::function<void()> progress = [&] { group().bells().ring(); };
-  machine_->begin(1, mover, begins, ends);
+  machine_->begin(1, mover, {}, ends);
   while (!machine_->finished()) {
     if (machine_->sweep(progress)) {
       waiter.renew();
