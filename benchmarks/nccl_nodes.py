@@ -144,7 +144,7 @@ def values(on: Platform, cluster: Cluster, peer_s: float | None) -> str:
 
 def forced_ring(nccl: Nccl, channels: int, size: int) -> float:
     """Returns the seconds of NCCL's best ring with so many channels at least."""
-    found = tuning.choices(nccl.on.topology, nccl.collective, size, version=nccl.version)
+    found = tuning.choices(nccl.graph, nccl.collective, size)
     best = min((c for c in found if c.algorithm == "ring"), key=lambda c: c.time_s)
     prediction = nccl.run_choice(replace(best, channels=max(channels, best.channels)), size)
     return prediction.time_s if prediction else math.nan

@@ -111,7 +111,7 @@ def _broadcast(bench: Bench) -> Outcome:
 def _pipelines(m: int) -> Algorithm:
     """As many as m chunks one after the other along each of the six rings, from GPU 0."""
     topology = load("dgx1")
-    rings = orders(topology, graph(topology), 6)
+    rings = orders(found := graph(topology), found.ring, 6)
 
     @algorithm("broadcast", chunks=lambda: 6 * m, ranks=lambda: _R)
     def pipelined_broadcast() -> None:

@@ -129,7 +129,7 @@ def test_what_the_file_needs(tmp_path: Path) -> None:
     assert (refused.exit_code, "are for --topology" in refused.output) == (2, True)
     refused = gc3("tune", "-t", "ndv4", "alltoall", *sized)
     assert (refused.exit_code, "NCCL chooses only for" in refused.output) == (1, True)
-    refused = gc3("tune", "-t", "mi300x", "allreduce", *sized)
+    refused = gc3("tune", "-t", "cpu:R=4", "allreduce", *sized)
     assert (refused.exit_code, "GC3-S001" in refused.output) == (1, True)
 
 

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gc3 import sim, topologies
 from gc3.cli.main import main
 from gc3.sim import settings
 from gc3.sim.fit import calibrate
-from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, tables, tuning
+from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, system, tables, tuning
 from nccl_log import ALLREDUCE
 
 pytestmark = pytest.mark.python_only
@@ -37,7 +38,8 @@ SIZES = (KIB, 32 * KIB, 256 * KIB, MIB, 8 * MIB, 64 * MIB, GIB)
         ("ndv4:N=2", (28, 32, 45, 65, 188, 889, 10719), 0.03),
         ("ndv4:N=8", (48, 52, 80, 103, 278, 1256, 12005), 0.08),
         ("dgx_h100", (15, 15, 18, 28, 85, 382, 5276), 0.03),
-        ("dgx_h100:N=16", (55, 60, 103, 115, 180, 742, 7215), 0.01),
+        # With the 0.85 of trees whose NIC serves one GPU; the others' values from 1 MiB on, 115, 180 and 742, lack it.
+        ("dgx_h100:N=16", (55, 60, 103, 117, 194, 856, 7215), 0.01),
     ],
 )
 def test_times_of_nccls_model(machine: str, us: tuple[float, ...], within: float) -> None:
@@ -45,7 +47,7 @@ def test_times_of_nccls_model(machine: str, us: tuple[float, ...], within: float
     topology = topologies.load(machine)
     version = "2.30" if machine.startswith("dgx_h100") else None
     for size, expected in zip(SIZES, us, strict=True):
-        found = tuning.choices(topology, "allreduce", size, version=version)
+        found = tuning.choices(graphs.graph(topology, version), "allreduce", size)
         fastest = min(1e6 * choice.time_s for choice in found if not choice.in_switch)
         assert fastest == pytest.approx(expected, rel=within)
 
@@ -60,7 +62,7 @@ def test_choices_of_nccls_model() -> None:
         "ring Simple, 24 channels",
     ]
     assert str(choose(topologies.load("ndv4", N=32), "allreduce", MIB)) == "tree LL128, 16 channels"
-    assert all(c.protocol != "LL128" for c in tuning.choices(topologies.load("summit"), "allreduce", MIB))
+    assert all(c.protocol != "LL128" for c in tuning.choices(graphs.graph(topologies.load("summit")), "allreduce", MIB))
     newer = choose(ndv4, "allgather", MIB, version="2.30")
     assert newer.time_s != choose(ndv4, "allgather", MIB).time_s
 
@@ -100,7 +102,8 @@ def test_nccl_takes_as_long_as_was_measured(
         ("ndv5:N=2", "2.18.3", 64 * KIB, "tree LL"),  # these two: NCCL's log in nccl issue 1453
         ("ndv5:N=2", "2.18.3", 512 * KIB, "nvls_tree Simple"),
         ("ndv5:N=4", "2.19.3", 4 * GIB, "ring Simple"),  # nccl issue 1221: NVLS changes nothing from 4 nodes on
-        ("ndv5:without=6+7", None, GIB, "nvls Simple"),
+        ("ndv5:without=6+7", "2.20.3", GIB, "nvls Simple"),
+        ("ndv5:without=6+7", "2.18.3", GIB, "ring Simple"),  # whose search does not try 50 GB/s
     ],
 )
 def test_where_nccl_lets_switches_add_up(machine: str, version: str | None, size: int, expected: str) -> None:
@@ -113,16 +116,16 @@ def test_what_switches_serve() -> None:
         (version, name)
         for version in ("2.16.5", "2.18.3", "2.28")
         for name in tuning.COLLECTIVES
-        if any(choice.in_switch for choice in tuning.choices(ndv5, name, GIB, version=version))
+        if any(choice.in_switch for choice in tuning.choices(graphs.graph(ndv5, version), name, GIB))
     }
     assert served == {
         ("2.18.3", "allreduce"),
         ("2.18.3", "reducescatter"),
         *(("2.28", name) for name in ("allreduce", "allgather", "reducescatter")),
     }
-    pair = tuning.choices(topologies.load("ndv5:without=2+3+4+5+6+7"), "allreduce", GIB)
+    pair = tuning.choices(graphs.graph(topologies.load("ndv5:without=2+3+4+5+6+7")), "allreduce", GIB)
     assert not any(choice.in_switch for choice in pair)
-    across = tuning.choices(topologies.load("ndv5", N=2), "allgather", GIB, version="2.28")
+    across = tuning.choices(graphs.graph(topologies.load("ndv5", N=2), "2.28"), "allgather", GIB)
     assert not any(choice.in_switch for choice in across)
 
 
@@ -172,8 +175,10 @@ def test_chunks_in_switches_are_shorter_for_small_calls() -> None:
 def test_versions_between_those_that_were_read() -> None:
     asked = ("2.8", "2.12.12", "2.19.4-1", "2.27.3+cuda12.9", "2.29.2")
     assert [tables.constants(text).version for text in asked] == ["2.8.4", "2.8.4", "2.20.3", "2.28.3", "2.30"]
-    for text in ("2.7.8", "2.31", "3.0", "2", "2.x", "2.18.3 or so"):
-        with pytest.raises(gc3.UserError, match=r"from 2\.8 to 2\.30"):
+    assert [tables.constants(text).version for text in ("2.7.8", "2.31")] == ["2.8.4", "2.30"]
+    assert [tables.said(text) != () for text in ("2.28.7", "2.7.8", "2.12.12", "2.31")] == [False, True, True, True]
+    for text in ("3.0", "2", "2.x", "2.18.3 or so"):
+        with pytest.raises(gc3.UserError, match=r"is no version of NCCL; expected 2\.x or 2\.x\.y"):
             tables.constants(text)
 
 
@@ -345,17 +350,82 @@ def test_a_program_that_is_too_large_leaves_nccls_model() -> None:
     assert nccl(GIB).time_s == choose(nccl.on.topology, "allgather", GIB).time_s
 
 
-def test_nccls_choices_are_not_known_for_all_machines() -> None:
+def test_what_nccl_has_not() -> None:
     for machine, collective, version, says in (
-        ("mi300x", "allreduce", None, "log of nccl-tests"),
-        ("summit:N=2", "allreduce", None, "2 nodes of 'summit'"),
-        ("ndv5:N=2,without=15", "allreduce", None, "where nodes differ in their GPUs"),
+        ("ndv5:N=2,without=15", "allreduce", None, "its nodes differ in their GPUs"),
         ("ndv4", "gather", None, "NCCL has no gather"),
-        ("ndv4", "allreduce", "1.0", "there is no model of NCCL '1.0'"),
+        ("ndv4", "allreduce", "1.0", "'1.0' is no version of NCCL"),
+        ("cpu:R=4", "allreduce", None, "NCCL runs on GPUs"),
+        ("dgx1:without=0-1+0-2+0-3+0-4", "allreduce", None, "no link joins rank 0 to rank 1 of its node"),
     ):
         with pytest.raises(gc3.UserError, match="GC3-S001") as caught:
             Nccl(sim.platform(machine), collective, version)
         assert says in str(caught.value)
+
+
+# --- on any machine
+
+
+@pytest.mark.parametrize(
+    ("machine", "version", "channels", "running", "rates", "cross", "kinds"),
+    [
+        # Logs: nccl issue 1197 (H100), and one of 16 H100 with NICs of 400 Gbit/s and NCCL 2.30.
+        ("ndv5", "2.19.4", 12, 24, (30.0, 30.0), 0, ("NVL", "PIX")),
+        ("ndv5:N=2", "2.30", 8, 16, (48.0, 48.0), 2, ("NVL", "PIX")),
+        ("dgx1", "2.8.4", 6, 12, (21.0, 21.0), 0, ("NVL", "PIX")),
+        ("ndv4:N=2", "2.8.4", 8, 16, (24.0, 24.0), 0, ("NVL", "PXN")),
+        ("dgx2:N=2", "2.8.4", 8, 16, (12.0, 12.0), 0, ("NVL", "PIX")),
+        ("summit:N=2", "2.8.4", 2, 4, (12.0, 12.0), 0, ("SYS", "SYS")),
+        ("gb200_nvl72:G=8", "2.28.3", 16, 32, (45.0, 45.0), 0, ("NVL", "PIX")),
+        ("hierarchical:N=2,G=8,nics=4,GBps=450,nic_GBps=50", "2.28.3", 8, 16, (24.0, 24.0), 0, ("NVL", "PIX")),
+    ],
+)
+def test_channels_follow_from_the_machine(
+    machine: str,
+    version: str,
+    channels: int,
+    running: int,
+    rates: tuple[float, float],
+    cross: int,
+    kinds: tuple[str, str],
+) -> None:
+    found = graphs.graph(topologies.load(machine), version)
+    assert (found.channels, found.running) == (channels, running)
+    assert (found.ring.inside, found.ring.across, found.ring.cross) == (*rates, cross)
+    assert (system.CLASSES[found.ring.type_inside], system.CLASSES[found.ring.type_across]) == kinds
+
+
+def test_rings_of_slow_cards_and_of_sockets_are_those_of_logs() -> None:
+    """Nccl issues 601 (4 NICs of 10 Gbit/s) and 1358 (two GPUs, each on a CPU of its own)."""
+    slow = topologies.load("hierarchical:N=2,G=4,nics=4,GBps=12")
+    slow = replace(
+        slow, classes=tuple(replace(c, bandwidth_bytes_per_s=1.25e9) if c.name == "nic" else c for c in slow.classes)
+    )
+    found = graphs.graph(slow, "2.10.3")
+    assert (found.channels, found.ring.inside) == (4, 1.2)
+    build = topologies.Builder("sockets", processor="a100")
+    pair = [build.rank(f"gpu{s}", socket=s) for s in (0, 1)]
+    qpi = topologies.LinkClass("qpi", 10e9)
+    pcie = topologies.LinkClass("pcie4", 24e9)
+    slots = [build.duplex(f"gpu{s}", "pcie", pcie) for s in (0, 1)]
+    between = build.duplex("cpus", "xbus", qpi)
+    for a, b in ((0, 1), (1, 0)):
+        build.link(pair[a], pair[b], qpi, lanes=0, via=(slots[a][0], between[a], slots[b][1]))
+    found = graphs.graph(build.build(), "2.18.3")
+    assert (found.channels, found.ring.inside, system.CLASSES[found.ring.type_inside]) == (1, 10.0, "SYS")
+
+
+@pytest.mark.parametrize("machine", sorted(topologies.catalogue()))
+def test_nccl_on_every_family(machine: str) -> None:
+    """Each family of machines, on one and several nodes where it has any, for rings, trees and sends."""
+    parameters = {p.name: p.default for p in topologies.catalogue()[machine].parameters}
+    needed = {name: 2 if name in "DX" else 4 for name, default in parameters.items() if default is None}
+    for nodes in (1, 2, 4) if "N" in parameters else (1,):
+        on = sim.platform(topologies.load(machine, **(needed | ({"N": nodes} if "N" in parameters else {}))))
+        if on.topology.ranks[0].kind == "cpu":
+            continue
+        for collective in ("allreduce", "alltoall"):
+            assert Nccl(on, collective)(MIB).time_s > 0
 
 
 # --- on the command line

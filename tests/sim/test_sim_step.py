@@ -493,7 +493,7 @@ def test_programs_come_from_a_table(tmp_path: Path) -> None:
 
 def test_collectives_whose_program_is_not_known_are_an_error() -> None:
     example = ROOT / "examples" / "transformer.et"
-    result = gc3_sim(f"step {example} -t mi300x", code=1)
+    result = gc3_sim(f"step {example} -t cpu:R=8", code=1)
     assert "name a program: --use allreduce=PROGRAM, or --table FILE" in result.output
     result = gc3_sim(f"step {example} -t mi300x --use sum=ring_allreduce", code=2)
     assert "'sum=ring_allreduce' is not COLLECTIVE=PROGRAM; collectives are allreduce" in result.output

@@ -150,10 +150,26 @@ def test_nccls_choices_depend_on_the_machine_and_not_its_name() -> None:
     )
 
 
-def test_nccls_choices_on_other_wires_are_not_known() -> None:
+def test_nccls_choices_follow_the_wires() -> None:
     machine = topologies.load("ndv4")
     fewer = tuple(replace(r, lanes=8) if r.kind == "egress" else r for r in machine.resources)
-    cut = replace(topologies.load("dgx1"), links=topologies.load("dgx1").links[:-2])
-    for other in (replace(machine, resources=fewer), cut, topologies.load("dgx1:N=2"), topologies.load("z52")):
-        with pytest.raises(gc3.UserError, match=r"\(processor class '\w+'\) is not known; it is for .* GB/s a GPU"):
-            graphs.graph(other)
+    found = graphs.graph(replace(machine, resources=fewer))
+    assert found.channels * found.rate <= 8 * 21
+    cut = replace(topologies.load("dgx1"), links=topologies.load("dgx1").links[:-2])  # 5 and 6 lose their link
+    assert all({a, b} != {5, 6} for o in graphs.graph(cut).ring.orders for a, b in zip(o, o[1:] + o[:1], strict=True))
+
+
+def test_gpus_that_nccl_was_not_read_for_take_the_nearest_and_say_so() -> None:
+    machine = topologies.load("ndv4")
+    for name, like in (
+        ("sm86", "ampere"),
+        ("sm121", "blackwell"),
+        ("sm61", "volta"),
+        ("some-gpu", "ampere"),
+        ("mi250", "hopper"),
+    ):
+        other = replace(machine, ranks=tuple(replace(r, processor=name) for r in machine.ranks))
+        found = graphs.graph(other)
+        assert found.gpu == like
+        assert name in found.notes[0]
+    assert not graphs.graph(machine).notes

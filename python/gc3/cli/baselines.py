@@ -69,12 +69,13 @@ def make(
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
         nccl = Nccl(on, model.name, version or None)
-        evidence, _ = nccl.rates.compared(model.name, on.topology.node_count)
+        evidence, *_ = nccl.rates.compared(model.name, len(nccl.graph.nodes))
         worth = nccl.trust(asked, changed)
-        data = {"kind": "nccl", "version": nccl.version, "calibrated": worth.calibrated, "expected_error": worth.error}
+        data: dict[str, Any] = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
+        data |= {"calibrated": worth.calibrated, "expected_error": worth.error}
         return Baseline(
             nccl.label,
-            f"its own choice, simulated {worth.text}",
+            "; ".join((f"its own choice, simulated {worth.text}", *nccl.notes)),
             data | asdict(evidence),
             partial(nccl, disturbance=disturbance),
             worth.error or 0.0,

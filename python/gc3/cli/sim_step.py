@@ -168,7 +168,8 @@ class _Chooser:
         for (what, ranks), nccl in self._nccl.items():
             asked = [c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)]
             call = f"{what} on {counted(len(ranks), 'rank')}"
-            told[f"{call}: {nccl.label}, simulated {nccl.trust(asked, changed).text}"] = None
+            worth = nccl.trust(asked, changed).text
+            told["; ".join((f"{call}: {nccl.label}, simulated {worth}", *nccl.notes))] = None
         return list(told)
 
     @property

@@ -12,12 +12,6 @@ SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 _PLACES = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (0.7, 0.7), (1.0, 0.0), (0.7, 0.3))
 
 
-def cube_mesh_lanes() -> dict[tuple[int, int], int]:
-    """Returns the number of NVLinks for each pair of GPUs that has any, in both directions."""
-    pairs = ((pair, lanes) for lanes, some in ((2, DOUBLE), (1, SINGLE)) for pair in some)
-    return {way: lanes for (a, b), lanes in pairs for way in ((a, b), (b, a))}
-
-
 def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:
     """Adds nodes of eight V100s and returns their ranks.
 

@@ -54,8 +54,8 @@ def best(nccl: Nccl, size: int) -> Better | None:
     if own is None or found is None:
         return None
     least, choice = _GAIN * found.time_s, None
-    most = 2 * nccl.graph.channels
-    for each in choices(nccl.on.topology, nccl.collective, size, version=nccl.version):
+    most = nccl.graph.running
+    for each in choices(nccl.graph, nccl.collective, size):
         # In the switch, NCCL always uses all channels.
         for channels in dict.fromkeys((each.channels, *(() if each.in_switch else (most, most // 2, most // 4, 1)))):
             tried = replace(each, channels=max(channels, 1))
@@ -92,7 +92,7 @@ def lines(on: Platform, names: Iterable[str], sizes: Sequence[int]) -> Iterator[
                     told = f"{1e6 * each.time_s:.4g} us at {each.size} B, {each.own}: {1e6 * each.own_s:.4g} us"
                     yield f"# {told}"
                 algorithm, protocol, channels = rule
-                nodes, ranks = topology.node_count, topology.rank_count
+                nodes, ranks = len(nccl.graph.nodes), topology.rank_count
                 yield f"{name},{first},{end},{algorithm},{protocol.lower()},{channels},{nodes},{ranks},-1,-1"
             first = end + 1
 

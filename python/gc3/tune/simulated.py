@@ -155,9 +155,10 @@ class SimulatedTuner(Tuner):
         if ranks != self._on.topology.rank_count:
             return None
         try:
-            return Nccl(self._on, collective)
+            nccl = Nccl(self._on, collective)
         except errors.UserError:
             return None
+        return None if nccl.graph.notes else nccl
 
 
 def _reference(nccl: Nccl, size: int) -> tuple[str, float] | None:

@@ -10,7 +10,8 @@ from gc3 import collectives, errors
 from gc3.runtime.program import Program
 from gc3.sim.nccl import graphs, in_switch, programs, rates, sends, tuning
 from gc3.sim.nccl.rates import Rates
-from gc3.sim.nccl.tables import TREE, constants
+from gc3.sim.nccl.system import completed
+from gc3.sim.nccl.tables import TREE, constants, said
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
@@ -20,6 +21,7 @@ from gc3.sim.trust import Trust, changes, within
 
 SEND_RECEIVE = ("alltoall", "alltonext")
 _STEPS = 8  # of a FIFO
+_ALIKE = 0.1  # by which rings may differ from those that were measured
 _MOST_SLICES = 1 << 12  # of a message in the simulator
 
 
@@ -32,7 +34,14 @@ class Nccl:
     'ring LL, 24 channels; its own model: 41.4 us'
     """
 
-    def __init__(self, on: Platform, collective: str, version: str | None = None, own: Rates | None = None) -> None:
+    def __init__(
+        self,
+        on: Platform,
+        collective: str,
+        version: str | None = None,
+        own: Rates | None = None,
+        found: graphs.Graph | None = None,
+    ) -> None:
         """Looks up what NCCL finds on the machine.
 
         Args:
@@ -40,17 +49,18 @@ class Nccl:
             collective: The collective.
             version: Of NCCL; None: that of the published measurements of this machine.
             own: NCCL's rates; None: those of the machine's GPUs.
+            found: What NCCL finds there; None: what it would find by its rules.
 
         Raises:
-            gc3.UserError: NCCL does not have the collective, or its choice on this machine is not known.
+            gc3.UserError: NCCL does not have the collective, or does not run on this machine.
         """
         known = (*tuning.COLLECTIVES, *SEND_RECEIVE)
         if collective not in known:
             raise errors.error("BadSimulation", f"NCCL has no {collective}; it has {', '.join(known)}")
-        self.on = on
         self.collective = collective
-        self.graph = graphs.graph(on.topology)
-        self.version = version or self.graph.version
+        self.graph = found or graphs.graph(on.topology, version)
+        self.on = replace(on, topology=completed(on.topology, self.graph.nodes))
+        self.version = self.graph.version
         self.model = constants(self.version)
         self.rates = own or rates.of(self.graph)
         self._programs: dict[tuple[str, str, int], Program] = {}
@@ -62,29 +72,39 @@ class Nccl:
 
     def with_rates(self, own: Rates) -> Nccl:
         """Returns the same with other rates."""
-        other = Nccl(self.on, self.collective, self.version, own)
+        other = Nccl(self.on, self.collective, self.version, own, self.graph)
         other._programs = self._programs
         return other
 
     def on_machine(self, on: Platform) -> Nccl:
         """Returns the same on a machine that differs only in its rates."""
-        other = Nccl(on, self.collective, self.version, self.rates)
+        other = Nccl(on, self.collective, self.version, self.rates, self.graph)
         other._programs = self._programs
         return other
 
     def trust(self, sizes: Sequence[int], changed: str = "") -> Trust:
         """Returns what its times at sizes are worth, with changes of the machine, as in `gc3.sim.trust.trust`."""
         topology, name = self.on.topology, self.collective
-        evidence, measured = self.rates.compared(name, topology.node_count)
+        evidence, measured, rings = self.rates.compared(name, len(self.graph.nodes))
         same = any(f"{version}.".startswith(f"{self.version}.") for version in measured)
         asked = [(topology.rank_count, name, *rates.OWN_CHOICE, min(sizes), max(sizes))] if sizes else []
-        return within(evidence, asked, changes(changed), () if same else (self.label,))
+        own = self.graph.channels * self.graph.rate
+        alike = abs(own - rings) < _ALIKE * rings
+        elsewhere = [*changes(changed), *([] if alike else [f"rings of {own:.0f} GB/s"])]
+        if self.graph.notes:
+            elsewhere.append("these GPUs")
+        return within(evidence, asked, elsewhere, () if same else (self.label,))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of these GPUs and this version, and what is taken instead."""
+        return (*self.graph.notes, *said(self.version))
 
     def choice(self, size: int) -> Choice | None:
         """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""
         if self.collective in SEND_RECEIVE:
             return None
-        return tuning.choose(self.on.topology, self.collective, size, version=self.version)
+        return tuning.best(self.graph, self.collective, size)
 
     def run(self, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of NCCL's choice; None if its program would be too large to compile."""
@@ -96,7 +116,7 @@ class Nccl:
             return in_switch.prediction(
                 self.on,
                 self._busiest,
-                self.graph.heads,
+                self.graph,
                 self.model.in_switch,
                 choice,
                 self.collective,
@@ -128,7 +148,7 @@ class Nccl:
 
     @cached_property
     def _busiest(self) -> in_switch.Load:
-        return in_switch.busiest_load(self.on, self.collective)
+        return in_switch.busiest_load(self.on, self.graph, self.collective)
 
     def _program(self, algorithm: str, protocol: str, channels: int) -> Program:
         key = (algorithm, protocol, channels)
@@ -143,7 +163,7 @@ class Nccl:
             return found
         topology, ll128 = self.on.topology, found.protocol("LL128")
         chunk = programs.tree_chunk_bytes(
-            ll128.slot_bytes, size, choice.channels, topology.rank_count, topology.node_count
+            ll128.slot_bytes, size, choice.channels, topology.rank_count, len(self.graph.nodes)
         )
         return replace(found, protocols={**found.protocols, "LL128": replace(ll128, slot_bytes=chunk)})
 
@@ -155,7 +175,7 @@ class Nccl:
         topology = self.on.topology
         message = size if self.collective == "alltonext" else -(-size // topology.rank_count)
         most = sends.channels(self.graph)
-        return message, sends.parts(message, topology.rank_count, topology.node_count, most)
+        return message, sends.parts(message, topology.rank_count, len(self.graph.nodes), most)
 
     def _sends(self, pieces: int) -> Program:
         ranks = self.on.topology.rank_count
@@ -170,7 +190,7 @@ class Nccl:
         with each message besides its steps; this time is added to each step in equal parts.
         """
         topology, own = self.on.topology, self.rates
-        step = sends.step_bytes(topology.node_count)
+        step = sends.step_bytes(len(self.graph.nodes))
         parameters = rates.parameters(self.on, own, 1)
         simple = replace(parameters.protocol("Simple"), slot_bytes=step, slots=_STEPS, slices=1, min_slice_bytes=step)
         if self.collective == "alltoall":

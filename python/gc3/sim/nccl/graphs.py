@@ -1,177 +1,207 @@
-"""The results of NCCL's search on a machine: channels and their bandwidth, and the orders of its rings.
+"""What NCCL finds on a machine: the orders of its rings and trees, their number and bandwidth.
 
-Channels and bandwidths come from reading the code of NCCL's search for these machines, not from its dumps
-(NCCL_GRAPH_DUMP_FILE).
+All follows from the machine's description by the rules of NCCL's search (`gc3.sim.nccl.search`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import permutations
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
 
-from gc3 import errors
-from gc3.algorithms._ring import rings
-from gc3.topologies._cube_mesh import cube_mesh_lanes
+from gc3.sim.nccl import search
+from gc3.sim.nccl.search import Found
+from gc3.sim.nccl.system import NVB, NVL, PXN, Nodes, System, completed, nodes, system
+from gc3.sim.nccl.tables import minor_of
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Path
+from gc3.topologies.processors import PROCESSORS
+
+# A ring over the double NVLinks of a hybrid cube mesh.
+CUBE_MESH_RING = (0, 1, 3, 2, 6, 7, 5, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Generation:
+    """What NCCL takes for a generation of GPUs: capability, whether its hosts have AMD's CPUs, and a usual version."""
+
+    capability: int
+    amd: bool
+    version: str
+
+
+_VOLTA, _AMPERE, _HOPPER, _BLACKWELL, _CDNA3 = "volta", "ampere", "hopper", "blackwell", "cdna3"
+_GENERATIONS: Mapping[str, _Generation] = MappingProxyType(
+    {
+        _VOLTA: _Generation(70, False, "2.8.4"),
+        _AMPERE: _Generation(80, True, "2.8.4"),
+        _HOPPER: _Generation(90, False, "2.18.3"),
+        _BLACKWELL: _Generation(100, False, "2.28.3"),
+        _CDNA3: _Generation(90, True, "2.20.3"),
+    }
+)
+# Of GPUs that NCCL does not know: RCCL, a fork for AMD's GPUs, has rings and constants of its own.
+_NEAREST = MappingProxyType({"gcn": _VOLTA, "cdna2": _CDNA3})
+_MOST_HEADS = 32  # NCCL_MAX_NVLS_ARITY
+_WIDE = 25  # the first 2.x with 64 channels instead of 32
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The result of NCCL's search.
+    """What NCCL finds.
 
     Attributes:
-        gpu: Generation of the GPUs.
+        gpu: Generation of the GPUs whose constants are used.
+        kernels: Generation whose kernels' rates are used.
         amd: Whether the CPUs are AMD's.
-        nvlink: Whether rings stay on NVLink within a node: LL128 needs that.
-        channels: Channels of the search; NCCL runs twice as many.
-        GBps: Bandwidth of each.
-        rings: Orders of a node's GPUs that rings may take; empty: any, and each begins at another GPU.
+        nodes: The ranks of each of NCCL's nodes.
+        ring: The result of the search for rings.
+        tree: That for trees.
+        running: Channels in use, which are copies of those of the search.
         heads: GPUs of a node that each add up and multicast their share in its switches (NVLS); 0: the switches cannot.
         head_rate: GB/s of each inside the node.
-        version: The version of NCCL that published measurements of this machine used.
+        version: The version of NCCL.
+        notes: What was not known, and what is taken instead.
+        rings: The ranks of each ring in use, if a log says so.
     """
 
     gpu: str
+    kernels: str
     amd: bool
-    nvlink: bool
-    channels: int
-    GBps: float
-    rings: tuple[tuple[int, ...], ...] = ()
+    nodes: Nodes
+    ring: Found
+    tree: Found
+    running: int
     heads: int = 0
     head_rate: float = 0.0
     version: str = "2.8.4"
+    notes: tuple[str, ...] = ()
+    rings: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """Channels of the search."""
+        return min(self.ring.channels, self.tree.channels)
+
+    @property
+    def rate(self) -> float:
+        """Bandwidth of a ring."""
+        return self.ring.across if len(self.nodes) > 1 else self.ring.inside
+
+    @property
+    def tree_rate(self) -> float:
+        """Bandwidth of a tree: on two nodes, that inside a node."""
+        return self.tree.inside if len(self.nodes) <= 2 else self.tree.across  # noqa: PLR2004
+
+    @property
+    def capability(self) -> int:
+        """Compute capability of the GPUs, times ten."""
+        return _GENERATIONS[self.gpu].capability
+
+    def ll128(self, found: Found) -> bool:
+        """Whether NCCL uses LL128 on the paths of a result: all over NVLink, and NICs not beyond a CPU.
+
+        A path over NVLink to the GPU of a NIC is taken for one over PCIe switches, which a topology does not show.
+        """
+        return found.type_inside <= NVB and (len(self.nodes) == 1 or found.type_across <= PXN)
+
+    @property
+    def nvlink(self) -> bool:
+        """Whether rings stay on NVLink inside a node."""
+        return self.ring.type_inside == NVL
 
 
-# The cycles of a hybrid cube mesh: that of double NVLinks and that of single ones, each in both directions.
-CUBE_MESH_RING = (0, 1, 3, 2, 6, 7, 5, 4)
-_SINGLE = (0, 2, 1, 5, 6, 4, 7, 3)
-_MESH = (CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE, CUBE_MESH_RING, CUBE_MESH_RING[::-1], _SINGLE[::-1])
+def generation(topology: Topology) -> tuple[str, str]:
+    """Returns the generation of the GPUs whose constants fit best, and what is said about it.
+
+    >>> from gc3 import topologies
+    >>> generation(topologies.load("ndv4")), generation(topologies.load("ring", R=4))[0]
+    (('ampere', ''), 'ampere')
+    """
+    name = topology.processor or ""
+    known = PROCESSORS.get(name)
+    own = known.generation if known else ""
+    if own in _GENERATIONS and known and not known.capabilities[0].startswith("gfx"):
+        return own, ""
+    if own in _GENERATIONS or own in _NEAREST:
+        nearest = _NEAREST.get(own, own)
+        told = "" if nearest == own else f", with rates of {nearest}"
+        return nearest, f"{name} runs RCCL, whose rings and constants are its own: those of NCCL are used{told}"
+    digits = name.removeprefix("sm")
+    capability = int(digits) if digits.isdecimal() and digits != name else 80
+    fits = max(
+        (g for g in (_VOLTA, _AMPERE, _HOPPER, _BLACKWELL) if _GENERATIONS[g].capability <= capability),
+        key=lambda g: _GENERATIONS[g].capability,
+        default=_VOLTA,
+    )
+    return fits, f"NCCL's constants for GPUs of class '{name or 'unknown'}' are not known: those of {fits} are used"
 
 
-# The properties of a node that NCCL's search uses: the class of its GPUs, their wiring, and GB/s of a GPU to all
-# others.
-_Node: TypeAlias = "tuple[str, str, int]"
-_SWITCHES, _MESH_LINKS, _SOCKETS = "switches", "hybrid cube mesh", "links within sockets"
+def graph(topology: Topology, version: str | None = None) -> Graph:
+    """Returns what NCCL finds on a machine.
 
-_ONE_NODE: Mapping[_Node, Graph] = MappingProxyType(
-    {
-        ("v100", _MESH_LINKS, 150): Graph("volta", False, True, 6, 21.0, _MESH),
-        ("v100", _SWITCHES, 150): Graph("volta", False, True, 6, 21.0),
-        ("a100", _SWITCHES, 300): Graph("ampere", True, True, 12, 21.0),
-        ("h100", _SWITCHES, 450): Graph("hopper", False, True, 12, 30.0, version="2.18.3"),
-        ("v100", _SOCKETS, 100): Graph("volta", False, False, 2, 16.0),
-        ("v100", _SOCKETS, 75): Graph("volta", False, False, 2, 16.0),
-    }
-)
-# By the NICs of a node, too.
-_SEVERAL_NODES: Mapping[tuple[_Node, int], Graph] = MappingProxyType(
-    {
-        (("v100", _MESH_LINKS, 150), 1): Graph("volta", False, True, 1, 12.0, (CUBE_MESH_RING,)),
-        (("a100", _SWITCHES, 300), 8): Graph("ampere", True, True, 8, 24.0),
-        (("h100", _SWITCHES, 450), 8): Graph("hopper", False, True, 8, 48.0, version="2.18.3"),
-    }
-)
-
-
-def graph(topology: Topology) -> Graph:
-    """Returns what NCCL finds on a machine, by the class of its GPUs and the wiring of its first node.
+    Args:
+        topology: The machine.
+        version: Of NCCL; None: that of the published measurements of its GPUs.
 
     Raises:
-        gc3.UserError: It is not known for this machine.
+        gc3.UserError: Some ranks or NICs reach nobody, or NCCL does not run there.
 
     >>> from gc3 import topologies
     >>> graph(topologies.load("ndv4", N=2)).channels
     8
     """
-    several = topology.node_count > 1
-    if len(set(Counter(rank.node for rank in topology.ranks).values())) > 1:
-        raise errors.error(
-            "BadSimulation",
-            f"what NCCL does where nodes differ in their GPUs, as on '{topology.name}', is not known: give a log of "
-            "nccl-tests as the baseline",
-        )
-    node = _node(topology)
-    found = _SEVERAL_NODES.get((node, nics(topology))) if several else _ONE_NODE.get(node)
-    if found is None:
-        nodes = f"{topology.node_count} nodes" if several else "one node"
-        rows = (
-            [(*row, f", {nics} NICs a node") for row, nics in _SEVERAL_NODES]
-            if several
-            else [(*r, "") for r in _ONE_NODE]
-        )
-        known = "; ".join(f"{gpu}, {wiring}, {GBps} GB/s a GPU{nics}" for gpu, wiring, GBps, nics in rows)
-        raise errors.error(
-            "BadSimulation",
-            f"what NCCL does on {nodes} of '{topology.name}' (processor class '{node[0]}') is not known; it is for "
-            f"{known}: give a log of nccl-tests as the baseline",
-        )
-    return replace(found, **_heads(topology, several=several))
+    members = nodes(topology)
+    gpu, told = generation(topology)
+    about = _GENERATIONS[gpu]
+    version = version or about.version
+    minor = minor_of(version)
+    nvlink = (1.05 if minor < 12 else 1.1 if minor < 18 else 1.0) if about.capability < 90 else 1.0  # noqa: PLR2004
+    on = system(completed(topology, members), members, nvlink)
+    most = 64 if minor >= _WIDE else 32
+    ring = search.search(on, search.RING, about.capability, minor, 1, most // 2)
+    tree = search.search(on, search.BALANCED_TREE, about.capability, minor, ring.channels, ring.channels)
+    heads, rate = _heads(topology, members, on, about.capability, minor)
+    running = _running(min(ring.channels, tree.channels), ring, about.capability, minor, most, len(members))
+    notes = (told,) if told else ()
+    table = _HOPPER if gpu == _CDNA3 else gpu
+    return Graph(table, gpu, about.amd, members, ring, tree, running, heads, rate, version, notes)
 
 
-# The rates that NCCL's search tries for Hopper (src/graph/search.cc), inside a node and between nodes.
-_SPEEDS = (60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0)
-_SPEEDS_ACROSS = (48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12)
+def _running(channels: int, ring: Found, capability: int, minor: int, most: int, nodes: int) -> int:
+    """Each channel twice; of fast ones between nodes of Hopper and newer four times (src/graph/connect.cc)."""
+    running = min(2 * channels, most)
+    fast = capability >= 90 and minor >= 18 and nodes > 1 and ring.inside > 45.0  # noqa: PLR2004
+    return 2 * running if fast and running < (16 if minor >= 20 else 17) else running  # noqa: PLR2004
 
 
-def _heads(topology: Topology, *, several: bool) -> dict[str, Any]:
-    """What the search finds for NVLS on the first node: every GPU is a head.
+def _heads(topology: Topology, members: Nodes, on: System, capability: int, minor: int) -> tuple[int, float]:
+    """What the search finds for NVLS on the first node: every GPU is a head, between nodes each GPU of a NIC.
 
     A head's share goes through the port of every GPU once in each direction, and twice through that of the head.
     """
-    ports = switch_ports(topology)
+    ports = switch_ports(topology, members[0])
     if not ports:
-        return {}
-    resource = topology.all_resources[ports[0].resources[0]]
-    wire = topology.link_class(resource.link_class)
-    each = _rate(topology, resource.link_class) * resource.lanes * wire.kernel_efficiency / 1e9 / (len(ports) + 1)
-    speed = next((s for s in (_SPEEDS_ACROSS if several else _SPEEDS) if s <= each), 0.0)
-    return {"heads": len(ports), "head_rate": speed} if speed else {}
+        return 0, 0.0
+    heads = len({near[0][0] for near in on.entry}) if on.several else len(ports)
+    heads = min(heads, _MOST_HEADS)
+    port = topology.all_resources[ports[0].resources[0]]
+    wire = topology.link_class(port.link_class)
+    each = topology.bandwidth(port) * wire.kernel_efficiency / 1e9 / (heads + 1)
+    rates = search.speeds(capability, max(minor, 18), several=on.several)
+    speed = next((s for s in rates if s <= each), 0.0)
+    return (heads, speed) if speed else (0, 0.0)
 
 
-def switch_ports(topology: Topology, node: int = 0) -> list[Path]:
+def switch_ports(topology: Topology, members: tuple[int, ...]) -> list[Path]:
     """Returns, for each GPU of a node, a path into the GPU from another one through the node's switches.
 
     The list is empty if these switches do not add up and multicast data.
     """
-    members = [r for r, rank in enumerate(topology.ranks) if rank.node == node]
     paths = [topology.path(members[i - 1], r) for i, r in enumerate(members)] if len(members) > 1 else []
     if any(path is None or not topology.link_class(path.link_class).multicast_efficiency for path in paths):
         return []
     return [path for path in paths if path is not None]
-
-
-def _node(topology: Topology) -> _Node:
-    """The properties of the first node that NCCL's search uses."""
-    members = [r for r, rank in enumerate(topology.ranks) if rank.node == 0]
-    place = {r: i for i, r in enumerate(members)}
-    lanes = {(place[k.src], place[k.dst]): k for k in topology.links if k.lanes and {k.src, k.dst} <= place.keys()}
-    if lanes:
-        sockets = [topology.ranks[r].socket for r in members]
-        everyone = permutations(range(len(members)), 2)
-        if {pair: k.lanes for pair, k in lanes.items()} == cube_mesh_lanes():
-            wiring = _MESH_LINKS
-        elif lanes.keys() == {(a, b) for a, b in everyone if sockets[a] == sockets[b]}:
-            wiring = _SOCKETS
-        else:
-            wiring = ""
-        rates = [_rate(topology, k.link_class) * k.lanes for (a, _), k in lanes.items() if a == 0]
-        return topology.processor or "", wiring, round(sum(rates) / 1e9)
-    paths = [topology.path(members[0], other) for other in members[1:]]
-    ports = {path.resources[0] for path in paths if path and topology.all_resources[path.resources[0]].kind == "egress"}
-    if len(ports) != 1 or None in paths:
-        return topology.processor or "", "", 0
-    port = topology.all_resources[ports.pop()]
-    return topology.processor or "", _SWITCHES, round(_rate(topology, port.link_class) * port.lanes / 1e9)
-
-
-def _rate(topology: Topology, link_class: str) -> float:
-    """Bytes per second of a lane; 0 if not known."""
-    return topology.link_class(link_class).bandwidth_bytes_per_s or 0.0
 
 
 def nics(topology: Topology) -> int:
@@ -181,15 +211,19 @@ def nics(topology: Topology) -> int:
     return len({name for port in ports for name in port.out if name in cards})
 
 
-def orders(topology: Topology, found: Graph, channels: int) -> list[tuple[int, ...]]:
-    """Returns the ranks in the order of the ring of each channel.
+def orders(found: Graph, what: Found, channels: int) -> list[tuple[int, ...]]:
+    """Returns the ranks in the order of the ring, or of the chains in nodes of the tree, of each channel.
 
-    If any order is allowed, each ring enters and leaves a node at a different GPU, so that all network cards are used.
+    Two rings that leave a node by each other's NIC change places on every other node, so that a NIC sends to its like.
     """
-    nodes = topology.node_count
-    gpus = topology.rank_count // nodes
-    if found.rings:
-        different = [[n * gpus + g for n in range(nodes) for g in inside] for inside in found.rings]
-    else:
-        different = rings(nodes * gpus, gpus, found.channels if nodes > 1 else 1)
-    return [tuple(different[c % len(different)]) for c in range(channels)]
+    if found.rings and what is found.ring:
+        return [found.rings[c % len(found.rings)] for c in range(channels)]
+    count = found.channels
+    pairs = what.cross and count % 2 == 0
+
+    def ring(channel: int) -> tuple[int, ...]:
+        inside = [what.orders[(channel ^ (n & 1 if pairs else 0)) % count] for n in range(len(found.nodes))]
+        return tuple(ranks[g] for ranks, order in zip(found.nodes, inside, strict=True) for g in order)
+
+    different = [ring(c) for c in range(count)]
+    return [different[c % count] for c in range(channels)]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gc3 import collectives
-from gc3.sim.nccl.graphs import switch_ports
+from gc3.sim.nccl.graphs import Graph, switch_ports
 from gc3.sim.nccl.tables import NVLS_TREE, InSwitch
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform, memory_name
@@ -47,7 +47,7 @@ class Load:
 def prediction(
     on: Platform,
     busiest: Load,
-    heads: int,
+    graph: Graph,
     model: InSwitch,
     choice: Choice,
     collective: str,
@@ -59,17 +59,18 @@ def prediction(
     Args:
         on: The machine.
         busiest: What limits it; see `busiest_load`.
-        heads: The heads of a node.
+        graph: What NCCL finds there.
         model: The constants of NCCL's version.
         choice: NVLS or NVLSTree.
         collective: The collective.
         size: S in bytes.
         disturbance: The latest rank delays all, and the slowest slows all: each share passes through every rank.
     """
-    levels = 2 * (on.topology.node_count.bit_length() - 1) if choice.algorithm == NVLS_TREE else 0
+    nodes = len(graph.nodes)
+    levels = 2 * (nodes.bit_length() - 1) if choice.algorithm == NVLS_TREE else 0
     latency = model.latency + levels * (model.network or 0.0)
-    shares = choice.channels * heads
-    loop = min(size, shares * chunk_bytes(size, shares, model, on.topology.node_count))
+    shares = choice.channels * graph.heads
+    loop = min(size, shares * chunk_bytes(size, shares, model, nodes))
     delays, slowdowns = disturbance.lists(on.topology.rank_count)
     time = latency * 1e-6 + (size + _COPIES * loop) * busiest.seconds + levels * loop * busiest.crossing
     time = time * max(slowdowns, default=1.0) + max(delays, default=0.0)
@@ -88,21 +89,20 @@ def chunk_bytes(size: int, shares: int, model: InSwitch, nodes: int = 1) -> int:
     return chunk
 
 
-def busiest_load(on: Platform, collective: str) -> Load:
+def busiest_load(on: Platform, graph: Graph, collective: str) -> Load:
     """Returns the resource that needs longest for its part of every byte of S.
 
     With Simple, links and NICs reach the preset's part of their rates, and switches that add up a part of that.
     """
     topology, simple = on.topology, on.parameters.protocol("Simple")
     carried: dict[int, float] = {}
-    nodes = topology.node_count
-    gpus = topology.rank_count // nodes
+    nodes, gpus = len(graph.nodes), len(graph.nodes[0])
     # Through the port of a GPU, out of it and into it.
     out, into = {"allreduce": (1 + 1 / gpus, 1 + 1 / gpus), "allgather": (1 / gpus, 1.0)}.get(
         collective, (1.0, 1 / gpus)
     )
-    for node in range(nodes):
-        for path in switch_ports(topology, node):
+    for members in graph.nodes:
+        for path in switch_ports(topology, members):
             carried[path.resources[0]] = out
             carried[path.resources[-1]] = into
     # Of two trees between nodes, in one of which a node is a leaf, it sends three shares up or down, and one share.

@@ -30,7 +30,7 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
     if choice.algorithm == TREE:
         source = _tree(topology, graph, choice.channels)
     else:
-        rings = orders(topology, graph, choice.channels)
+        rings = orders(graph, graph.ring, choice.channels)
         if len(set(rings)) == 1:  # all channels are equal, and instances compile faster
             return compile(_RINGS[collective](rings[:1], 1), protocol=choice.protocol, instances=choice.channels)
         rails = max(topology.rails(0, topology.rank_count - 1), 1)
@@ -130,10 +130,10 @@ _RINGS = {
 
 def _tree(topology: Topology, graph: Graph, channels: int) -> Algorithm:
     """A chain inside each node and a binary tree across nodes; the second half of the channels has a mirrored tree."""
-    size, nodes = topology.rank_count, topology.node_count
+    size, nodes = topology.rank_count, len(graph.nodes)
     gpus = size // nodes
     rails = max(topology.rails(0, size - 1), 1)
-    chains = orders(topology, graph, channels)
+    chains = orders(graph, graph.tree, channels)
 
     @algorithm("allreduce", chunks=lambda: channels, ranks=lambda: size, in_place=True)
     def nccl_tree_allreduce() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from gc3 import errors
 from gc3.sim.nccl.graphs import Graph
 from gc3.sim.parameters import Evidence, Parameters, Scope
 from gc3.sim.platform import Platform
@@ -26,11 +25,13 @@ class Across:
 
     Attributes:
         nodes: Least and greatest number of nodes.
+        rings: GB/s of all rings together there.
         evidence: The source of the measurements, and the errors; held out is by numbers of nodes.
         versions: Of NCCL that were measured.
     """
 
     nodes: tuple[int, int]
+    rings: float
     evidence: Evidence
     versions: tuple[str, ...]
 
@@ -48,6 +49,7 @@ class Rates:
         first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
         evidence: The source of these numbers, which is on one node.
         versions: Of NCCL that were measured there.
+        rings: GB/s of all rings together there.
         across: What was measured on several, by collective.
     """
 
@@ -60,17 +62,18 @@ class Rates:
     peer_s: float = 3.1e-6
     first_step_s: float = 10.7e-6
     versions: tuple[str, ...] = ()
+    rings: float = 0.0
     across: Mapping[str, Across] = field(default_factory=dict[str, Across])
 
-    def compared(self, collective: str, nodes: int) -> tuple[Evidence, tuple[str, ...]]:
-        """Returns what times of a collective on so many nodes were compared with, and which versions of NCCL."""
+    def compared(self, collective: str, nodes: int) -> tuple[Evidence, tuple[str, ...], float]:
+        """Returns what times on so many nodes were compared with, the versions of NCCL, and GB/s of the rings there."""
         if nodes == 1:
-            return self.evidence, self.versions
+            return self.evidence, self.versions, self.rings
         found = self.across.get(collective)
         if found and found.nodes[0] <= nodes <= found.nodes[1]:
-            return found.evidence, found.versions
+            return found.evidence, found.versions, found.rings
         told = f"{collective} on {nodes} nodes was compared with no measurement; rates: {self.evidence.source}"
-        return Evidence(told), ()
+        return Evidence(told), (), 0.0
 
 
 def _scope(nodes: tuple[int, int], **sizes: tuple[int, int]) -> Scope:
@@ -90,10 +93,12 @@ _AMPERE = Rates(
         _scope((1, 1), allreduce=(128, 32 << 20)),
     ),
     versions=("2.8.4",),
+    rings=252.0,
     across=MappingProxyType(
         {
             "allreduce": Across(
                 (2, 16),
+                192.0,
                 Evidence(
                     "1 to 256 KiB on 2 to 16 nodes of 8 A100, NCCL 2.8.4 (aistabci/abci2.0benchmark)",
                     0.066,
@@ -104,6 +109,7 @@ _AMPERE = Rates(
             ),
             "alltoall": Across(
                 (64, 64),
+                192.0,
                 Evidence(
                     "1 MiB to 4 GiB on 64 NDv4, NCCL 2.8.4 (microsoft/msccl-leaderboard)",
                     0.19,
@@ -129,6 +135,7 @@ _HOPPER = Rates(
         _scope((1, 1), allgather=(1 << 10, 1 << 30), allreduce=(1 << 10, 1 << 30)),
     ),
     versions=("2.18.3",),
+    rings=360.0,
     # Fitted by benchmarks/nccl_nodes.py to AllToAll on 2 and 10 nodes of H100 and 8 of H800.
     peer_s=2e-6,
     first_step_s=0.0,
@@ -136,6 +143,7 @@ _HOPPER = Rates(
         {
             "allreduce": Across(
                 (2, 10),
+                384.0,
                 Evidence(
                     "1 KiB to 1 GiB on 2 to 10 nodes of 8 H100, NCCL 2.26 and 2.29 (nccl-tests issue 309, "
                     "xxrjun/nccl-tests-cluster)",
@@ -147,6 +155,7 @@ _HOPPER = Rates(
             ),
             "alltoall": Across(
                 (2, 10),
+                384.0,
                 Evidence(
                     "8 MiB to 1 GiB on 2 to 10 nodes of 8 H100 or H800 (xxrjun/nccl-tests-cluster, nccl issue 1531)",
                     0.067,
@@ -165,7 +174,12 @@ _VOLTA = replace(
     evidence=Evidence("NCCL on A100, its threadblocks 0.8 times as fast, which is what preset v100 is to a100"),
 )
 
-RATES: Mapping[str, Rates] = MappingProxyType({"volta": _VOLTA, "ampere": _AMPERE, "hopper": _HOPPER})
+_BLACKWELL = replace(_HOPPER, across={}, versions=(), evidence=Evidence("NCCL on H100, on the links of this machine"))
+_CDNA3 = replace(_HOPPER, across={}, versions=(), evidence=Evidence("NCCL on H100, on the links of this machine"))
+
+RATES: Mapping[str, Rates] = MappingProxyType(
+    {"volta": _VOLTA, "ampere": _AMPERE, "hopper": _HOPPER, "blackwell": _BLACKWELL, "cdna3": _CDNA3}
+)
 
 
 # Bytes of data after which a threadblock passes on what it receives. Where a protocol has flags, each warp waits for
@@ -175,15 +189,8 @@ _LINE_BYTES: Mapping[str, int] = MappingProxyType({"LL": 4 * 256, "LL128": 4 * 1
 
 
 def of(graph: Graph) -> Rates:
-    """Returns NCCL's parameters on the GPUs of a machine.
-
-    Raises:
-        gc3.UserError: They are not known for these GPUs.
-    """
-    try:
-        return RATES[graph.gpu]
-    except KeyError:
-        raise errors.error("BadSimulation", f"NCCL's rates on {graph.gpu} GPUs are not known") from None
+    """Returns NCCL's parameters on the GPUs of a machine."""
+    return RATES[graph.kernels]
 
 
 def parameters(on: Platform, rates: Rates, channels: int) -> Parameters:

@@ -24,7 +24,7 @@ def step_bytes(nodes: int) -> int:
 
 def channels(graph: Graph) -> int:
     """Returns the channels for sends: as many as for collectives, in powers of two, and at most 32."""
-    return min(1 << (2 * graph.channels - 1).bit_length(), MOST_CHANNELS)
+    return min(1 << (graph.running - 1).bit_length(), MOST_CHANNELS)
 
 
 def parts(message: int, ranks: int, nodes: int, most: int) -> int:

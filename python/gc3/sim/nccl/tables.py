@@ -236,24 +236,45 @@ _V2_30 = replace(_V2_28, version="2.30", since=29, in_switch=replace(_IN_SWITCH,
 VERSIONS: Mapping[str, Constants] = MappingProxyType(
     {c.version: c for c in (_V2_8, _V2_17, _V2_20, _V2_26, _V2_28, _V2_30)}
 )
-_LAST = 30  # 2.30
+
+
+def minor_of(version: str) -> int:
+    """Returns x of a version 2.x.
+
+    Raises:
+        gc3.UserError: It is no such version.
+
+    >>> minor_of("2.18.3+cuda12.1")
+    18
+    """
+    match = re.match(r"2\.(\d{1,4})(?:\.\d{1,4})?(?:[-+].*)?$", version, re.ASCII)
+    if not match:
+        raise errors.error(
+            "BadSimulation", f"'{version[:40]}' is no version of NCCL; expected 2.x or 2.x.y, as {_V2_30.version}"
+        )
+    return int(match[1])
 
 
 def constants(version: str) -> Constants:
-    """Returns the constants of a version: those that were read, or of the version before it.
+    """Returns the constants of a version: those that were read, or of the version before it, or of the first.
 
     Raises:
-        gc3.UserError: It is not from 2.8 to 2.30.
+        gc3.UserError: It is no version.
 
-    >>> constants("2.30").base["ring"], constants("2.18.3").version
-    ((6.6, 14.0, 8.4), '2.20.3')
+    >>> constants("2.30").base["ring"], constants("2.18.3").version, constants("2.31").version
+    ((6.6, 14.0, 8.4), '2.20.3', '2.30')
     """
-    match = re.match(r"2\.(\d{1,4})(?:\.\d{1,4})?(?:[-+].*)?$", version, re.ASCII)
-    older = [c for c in VERSIONS.values() if match and c.since <= int(match[1]) <= _LAST]
-    if not older:
-        known = ", ".join(VERSIONS)
-        raise errors.error(
-            "BadSimulation",
-            f"there is no model of NCCL '{version}'; it is known from 2.8 to 2.{_LAST}, with the constants of {known}",
-        )
-    return older[-1]
+    minor = minor_of(version)
+    return [c for c in VERSIONS.values() if c.since <= minor or c is _V2_8][-1]
+
+
+def said(version: str) -> tuple[str, ...]:
+    """Returns what is said about the constants of a version: nothing if they are its own.
+
+    >>> said("2.17.1"), said("2.31")
+    ((), ('the constants of NCCL 2.31 were not read: those of 2.30 are used',))
+    """
+    found = constants(version)
+    if minor_of(found.version) == minor_of(version):
+        return ()
+    return (f"the constants of NCCL {version} were not read: those of {found.version} are used",)

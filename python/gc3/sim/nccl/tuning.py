@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gc3.sim.nccl.graphs import Graph, graph
-from gc3.sim.nccl.tables import IN_SWITCH, NVLS, NVLS_TREE, PROTOCOLS, RING, TREE, Constants, InSwitch, constants
+from gc3.sim.nccl.search import TREE as PLAIN_TREE
+from gc3.sim.nccl.tables import (
+    IN_SWITCH,
+    NVLS,
+    NVLS_TREE,
+    PROTOCOLS,
+    RING,
+    TREE,
+    Constants,
+    InSwitch,
+    constants,
+    minor_of,
+)
 from gc3.topologies.model import Topology
 
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "reduce")
@@ -17,6 +29,7 @@ _MAX_THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
 _THRESHOLD = {"LL": 8, "LL128": 8, "Simple": 64}  # bytes per thread below which there are fewer channels
 _IN_SWITCH_CHANNELS = 16  # NCCL_NVLS_NCHANNELS on Hopper (src/transport/nvls.cc)
 _GBPS = 1e3  # bytes per microsecond
+_SLOW_RING = 12.0  # GB/s up to which rings have fewer threads: PCI_BW
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +60,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    topology: Topology
     graph: Graph
     model: Constants
     collective: str
 
     @property
     def nodes(self) -> int:
-        return self.topology.node_count
+        return len(self.graph.nodes)
 
     @property
     def ranks(self) -> int:
-        return self.topology.rank_count
+        return self.nodes * len(self.graph.nodes[0])
 
     @property
     def scale(self) -> int:
@@ -87,17 +99,24 @@ def choose(topology: Topology, collective: str, size: int, *, version: str | Non
     >>> str(choose(topologies.load("ndv4"), "allreduce", 1 << 20))
     'ring LL, 24 channels'
     """
-    return min(choices(topology, collective, size, version=version), key=lambda choice: choice.time_s)
+    return best(graph(topology, version), collective, size)
 
 
-def choices(topology: Topology, collective: str, size: int, *, version: str | None = None) -> Iterator[Choice]:
+def best(found: Graph, collective: str, size: int) -> Choice:
+    """Returns NCCL's choice with what it found on a machine."""
+    return min(choices(found, collective, size), key=lambda choice: choice.time_s)
+
+
+def choices(found: Graph, collective: str, size: int) -> Iterator[Choice]:
     """Yields NCCL's candidates: every algorithm with every protocol."""
-    found = graph(topology)
-    call = _Call(topology, found, constants(version or found.version), collective)
+    call = _Call(found, constants(found.version), collective)
+    if call.ranks == 1:
+        yield Choice(RING, "Simple", 1, 0.0)
+        return
     yield from _in_switch(call, size)
     for algorithm in (RING, TREE) if collective == "allreduce" else (RING,):
         for p, protocol in enumerate(PROTOCOLS):
-            if protocol == "LL128" and not found.nvlink:
+            if protocol == "LL128" and not found.ll128(found.tree if algorithm == TREE else found.ring):
                 continue
             bandwidth = _bandwidth(call, algorithm, p)
             if algorithm == TREE:
@@ -106,7 +125,7 @@ def choices(topology: Topology, collective: str, size: int, *, version: str | No
                 bandwidth *= row[power] if power < len(row) else 1.0
             latency = _latency(call, algorithm, p)
             plain = algorithm == RING and protocol == "Simple" and collective == "allreduce"
-            each = 2 * found.channels if call.model.plateau_each else 1
+            each = found.running if call.model.plateau_each else 1
             if plain and call.nodes > 1 and size >= call.ranks * each * call.model.plateau_bytes:
                 # Rings of large messages pipeline less well than their number of steps suggests.
                 latency *= call.model.plateau[found.gpu]
@@ -139,10 +158,10 @@ def _in_switch_bandwidth(call: _Call, model: InSwitch) -> float:
     graph, gpus = call.graph, call.ranks // call.nodes
     allreduce = call.collective == "allreduce"
     inside = graph.head_rate
-    across = math.inf if call.nodes == 1 else graph.GBps
+    across = math.inf if call.nodes == 1 else graph.rate
     if not model.efficiency:
         if model.network is None:  # of 2.17, which uses the result of the search for rings
-            return min(graph.channels * graph.GBps, call.model.bus_limit.get(graph.gpu, math.inf)) * model.part
+            return min(graph.channels * graph.rate, call.model.bus_limit.get(graph.gpu, math.inf)) * model.part
         across /= 1 if call.scale < 2 else 2  # noqa: PLR2004
         return graph.heads * min(inside, across) * model.part
     inside *= model.efficiency[graph.gpu] * (graph.heads - 1) / graph.heads
@@ -157,14 +176,17 @@ def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
     per_thread = _THRESHOLD[protocol]
     if algorithm == RING and protocol == "LL":
         per_thread *= call.ranks
-    return max(1, min(2 * call.graph.channels, size // (_MAX_THREADS[protocol] * per_thread)))
+    threads = _MAX_THREADS[protocol]
+    if (algorithm, protocol) == (RING, "Simple") and call.graph.channels * call.graph.ring.inside <= _SLOW_RING:
+        threads = 256
+    return max(1, min(call.graph.running, size // (threads * per_thread)))
 
 
 def _bandwidth(call: _Call, algorithm: str, p: int) -> float:
     """GB/s of S."""
     model, gpu, channels, protocol = call.model, call.graph.gpu, call.graph.channels, PROTOCOLS[p]
     scale = call.scale
-    bus = min(channels * call.graph.GBps, model.bus_limit.get(gpu, math.inf))
+    bus = min(channels * call.graph.rate, model.bus_limit.get(gpu, math.inf))
     ll_most = model.ll_gpu[gpu][0] if scale == 0 else (model.ll_amd if call.graph.amd else model.ll_gpu["volta"])[scale]
     ring_ll128 = channels * (model.ring_ll128.get(call.collective) or model.ring_ll128[gpu])
     if algorithm == RING:
@@ -174,12 +196,15 @@ def _bandwidth(call: _Call, algorithm: str, p: int) -> float:
         elif protocol == "LL128":
             bus = min(bus * 0.92, ring_ll128)
         return bus * call.ranks / call.steps
+    bus = min(channels * call.graph.tree_rate, model.bus_limit.get(gpu, math.inf))
     bus = min(bus * 0.92, channels * model.tree[gpu][scale])
     if protocol == "LL":
         bus = min(bus / 3.8, ll_most)
     elif protocol == "LL128":
         most = ring_ll128 if model.tree_ll128 is None else channels * model.tree_ll128[gpu][scale]
         bus = min(bus * (7 / 9 if scale == 0 else model.tree_ll128_part), most)
+    if call.graph.tree.pattern == PLAIN_TREE and minor_of(call.graph.version) >= 18:  # noqa: PLR2004
+        bus *= 0.85
     return bus * 0.5
 
 
@@ -187,7 +212,8 @@ def _latency(call: _Call, algorithm: str, p: int) -> float:
     """Microseconds."""
     model, nodes = call.model, call.nodes
     inside = (model.nvlink if call.graph.nvlink else model.pci)[algorithm][p]
-    across = model.network[algorithm][p]
+    alone = call.ranks == nodes and minor_of(call.graph.version) >= 23  # noqa: PLR2004
+    across = model.network[TREE if alone else algorithm][p]
     if nodes > 1 and PROTOCOLS[p] == "LL":
         inside *= model.slow_intra_ll
     base = model.base[algorithm][p]
