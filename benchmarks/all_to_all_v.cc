@@ -6,7 +6,7 @@
 //     -Wl,--start-group build/release/libgc3*.a -Wl,--end-group -lpthread -ldl
 //   mpirun -n 8 --oversubscribe ./all_to_all_v programs
 //
-// benchmarks/all_to_all_v.py runs it in all settings of Open MPI.
+// benchmarks/in_turn.py runs it in all settings of Open MPI and MPICH.
 //
 // Each line has, for the mean number of bytes that a rank sends, the median of the rounds of the slowest rank.
 #include <mpi.h>
