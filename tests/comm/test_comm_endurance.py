@@ -14,11 +14,13 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [5_000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_thousands_of_mixed_calls_leak_nothing(calls: int) -> None:
     ranks.run(ranks.program("many_calls"), 3, arguments=[calls, "nothing"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leak", ["memory", "descriptors", "shared memory"])
 def test_leaks_are_detected(leak: str) -> None:
     results = ranks.start(ranks.program("many_calls"), 3, arguments=[1_500, leak]).finish()

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 MORE = [pytest.param(6, "1", marks=pytest.mark.nightly), pytest.param(8, "1", marks=pytest.mark.nightly)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "instances"), [(1, "1"), (2, "1,2"), (3, "1,3"), (4, "1,2"), *MORE])
 def test_every_algorithm_serves_blocks_of_any_lengths(n: int, instances: str) -> None:
     ranks.run(ranks.program("v_calls"), n, {"INSTANCES": instances})

@@ -39,6 +39,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_library_is_exact(name: str) -> None:

@@ -14,6 +14,7 @@ from gc3.runtime.checking import Case
 SIZES = {"N": {"N": 2, "G": 2}, "R": {"R": 3}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", algorithms.catalogue())
 def test_library_programs_compute_what_numpy_does(name: str) -> None:
     algorithm = algorithms.load(name)

@@ -58,6 +58,7 @@ def run(program: Program, dtype: str, op: str, options: EngineOptions = DEFAULT_
     return bits(program.run(inputs_of(program, dtype), op=op, dtype=dtype, **settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [p for p in datatypes.PROTOCOLS if p != "Copy"])  # copies do not add up
 @pytest.mark.parametrize(("name", "parameters"), REDUCING)
 def test_threads(name: str, parameters: dict[str, int], protocol: str) -> None:
