@@ -23,7 +23,7 @@ from gc3.comm.selection import Spec, Table
 from gc3.sim import preset_file, presets, v_counts
 from gc3.sim.fit import calibrate
 from gc3.sim.read import chakra, nccl_tests, pytorch_traces
-from gc3.synth.problem import custom
+from gc3.synth import problem
 from gc3.topologies import document
 from gc3.tune.record import Record
 from gc3.tune.search import Measured, Own
@@ -208,7 +208,7 @@ KINDS: dict[str, tuple[str, Callable[[], Any], Callable[[Path], object]]] = {
             "groups": [{"collective": "broadcast", "ranks": [0, 1], "chunks": 1, "root": 0}],
             "counts": [[0, 1], [1, 0]],
         },
-        lambda path: custom.read(str(path)),
+        lambda path: problem.read(str(path)),
     ),
     "operators": ("o.json", lambda: step()[0], converted),
     "profile": ("p.json", lambda: step()[1], converted),

@@ -20,7 +20,7 @@ from gc3.algorithms import load
 from gc3.comm.selection import Table, read_rows
 from gc3.sim import preset_file
 from gc3.support import files
-from gc3.synth.problem import custom
+from gc3.synth import problem
 from gc3.topologies import document
 from gc3.topologies.importing import import_file
 from gc3.tune.record import Record
@@ -31,7 +31,7 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "topology": (document.read, "GC3-M005"),
     "algorithm": (load, "GC3-I010"),
     "preset": (preset_file.read, "GC3-S001"),
-    "collective": (custom.read, "GC3-M001"),
+    "collective": (problem.read, "GC3-M001"),
     "plan": (mscclpp.load, "GC3-I011"),
     "record": (lambda path: Record(path.removesuffix(".points"), fresh=False), "GC3-R014"),
 }

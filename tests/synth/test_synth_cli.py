@@ -20,7 +20,7 @@ from gc3.cli.command import Command
 from gc3.cli.main import main
 from gc3.cli.synth import synth_command
 from gc3.errors import UserError
-from gc3.synth.problem import custom
+from gc3.synth import problem
 from ranks import LOAD, LONGEST
 
 pytestmark = pytest.mark.python_only
@@ -229,18 +229,18 @@ def test_invalid_collectives_are_refused(tmp_path: Path, content: str, why: str)
     file = tmp_path / "own.json"
     file.write_text(content)
     with pytest.raises(UserError, match=why) as found:
-        custom.read(str(file))
+        problem.read(str(file))
     assert found.value.code == "GC3-M001"
 
 
 def test_unreadable_collectives(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="GC3-I001"):
-        custom.read(str(tmp_path / "none.json"))
+        problem.read(str(tmp_path / "none.json"))
     big = tmp_path / "big.json"
     with big.open("wb") as file:
         file.truncate((16 << 20) + 1)
     with pytest.raises(UserError, match="larger than the 16 MiB"):
-        custom.read(str(big))
+        problem.read(str(big))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_losses_add_up() -> None:
     assert "of 4 ranks" in result.output, result.output
 
 
-@pytest.mark.parametrize("slow", ["gc3.synth.problem.custom.read", "gc3.topologies.load", "gc3.synth.Network.of"])
+@pytest.mark.parametrize("slow", ["gc3.synth.problem.read", "gc3.topologies.load", "gc3.synth.Network.of"])
 @pytest.mark.parametrize("options", ["", "--json"])
 def test_the_time_limit_includes_all_that_precedes_the_search(
     monkeypatch: pytest.MonkeyPatch, slow: str, options: str
@@ -361,7 +361,7 @@ def test_the_time_limit_includes_all_that_precedes_the_search(
 
     monkeypatch.setattr(slow, wait)
     begun = time.monotonic()
-    wanted = "own.json" if "custom" in slow else "allgather"
+    wanted = "own.json" if "problem" in slow else "allgather"
     result = gc3(f"synth {wanted} -t dgx1 --pipelined --time-limit 0.1 {options}")
     assert result.exit_code == 1
     assert "the time limit was reached before the search began" in result.output, result.output

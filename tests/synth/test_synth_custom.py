@@ -14,9 +14,9 @@ from gc3.collectives import Collective
 from gc3.errors import UserError
 from gc3.runtime.checking import Case
 from gc3.runtime.program import Program
-from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Solvers, Task
-from gc3.synth.bounds.collective import combining_bound
-from gc3.synth.problem import custom, demand
+from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Solvers, Task, problem
+from gc3.synth.bounds import combining_bound
+from gc3.synth.problem import demand
 from small_networks import random_network, ring, session, switch
 
 pytestmark = pytest.mark.python_only
@@ -27,7 +27,7 @@ Chunks = list[dict[str, list[int]]]
 def read(folder: Path, **content: Any) -> Collective:
     file = folder / "own.json"
     file.write_text(json.dumps(content))
-    return custom.read(str(file))
+    return problem.read(str(file))
 
 
 def check(outcome: Outcome, wanted: Collective) -> Program:

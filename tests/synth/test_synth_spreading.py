@@ -8,15 +8,14 @@ import random
 import pytest
 
 from gc3 import topologies
-from gc3.synth import Network, Session, Solvers, Task
-from gc3.synth.bounds import collective
+from gc3.synth import Network, Session, Solvers, Task, bounds
 from gc3.synth.problem import demand
 
 pytestmark = pytest.mark.python_only
 
 
 def bound_of(network: Network, chunks: int, root: int = 0) -> int:
-    return int(collective.broadcast_bound(network, demand.builtin("broadcast", network.ranks, chunks, root)).rounds)
+    return int(bounds.broadcast_bound(network, demand.builtin("broadcast", network.ranks, chunks, root)).rounds)
 
 
 def ports(ranks: int, chunks: int = 1) -> Network:

@@ -25,7 +25,8 @@ from gc3.collectives import Collective
 from gc3.runtime.program import FORMS
 from gc3.runtime.scratch import ScratchLimit
 from gc3.support.files import read_bytes
-from gc3.synth.problem import custom, demand
+from gc3.synth import problem
+from gc3.synth.problem import demand
 
 _GB = 1e9
 _MOST_CHUNKS = 1 << 14
@@ -114,7 +115,7 @@ class _Given:
 
     def wanted(self) -> str | Collective:
         """The collective: a name, or the content of a file."""
-        wanted: str | Collective = custom.read(self.name) if self.name.endswith(".json") else self.name
+        wanted: str | Collective = problem.read(self.name) if self.name.endswith(".json") else self.name
         if self.root and (
             not isinstance(wanted, str) or (wanted in demand.NAMES and not collectives.get(wanted).rooted)
         ):

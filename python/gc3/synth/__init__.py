@@ -12,7 +12,7 @@ True
 
 from gc3.support.public import public_names
 from gc3.synth.bounds.cuts import Bound
-from gc3.synth.compose.repair import repaired
+from gc3.synth.compose import repaired
 from gc3.synth.methods.timed_trees import Costs
 from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.check import Cache

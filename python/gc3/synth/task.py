@@ -14,8 +14,7 @@ from gc3 import errors
 from gc3.collectives import Collective
 from gc3.support.words import counted
 from gc3.synth import result
-from gc3.synth.bounds import cuts
-from gc3.synth.bounds.collective import allreduce_bound, broadcast_bound, combining_bound, is_broadcast
+from gc3.synth.bounds import allreduce_bound, broadcast_bound, combining_bound, cuts, is_broadcast
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.compose import compose, grown, quick, solved
 from gc3.synth.methods import tree_growth
