@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from gc3 import sim, topologies
 from gc3.cli.main import main
 from gc3.sim import settings
 from gc3.sim.fit import calibrate
-from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, system, tables, tuning
+from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, tables, tuning
 from nccl_log import ALLREDUCE
 
 pytestmark = pytest.mark.python_only
@@ -361,71 +360,6 @@ def test_what_nccl_has_not() -> None:
         with pytest.raises(gc3.UserError, match="GC3-S001") as caught:
             Nccl(sim.platform(machine), collective, version)
         assert says in str(caught.value)
-
-
-# --- on any machine
-
-
-@pytest.mark.parametrize(
-    ("machine", "version", "channels", "running", "rates", "cross", "kinds"),
-    [
-        # Logs: nccl issue 1197 (H100), and one of 16 H100 with NICs of 400 Gbit/s and NCCL 2.30.
-        ("ndv5", "2.19.4", 12, 24, (30.0, 30.0), 0, ("NVL", "PIX")),
-        ("ndv5:N=2", "2.30", 8, 16, (48.0, 48.0), 2, ("NVL", "PIX")),
-        ("dgx1", "2.8.4", 6, 12, (21.0, 21.0), 0, ("NVL", "PIX")),
-        ("ndv4:N=2", "2.8.4", 8, 16, (24.0, 24.0), 0, ("NVL", "PXN")),
-        ("dgx2:N=2", "2.8.4", 8, 16, (12.0, 12.0), 0, ("NVL", "PIX")),
-        ("summit:N=2", "2.8.4", 2, 4, (12.0, 12.0), 0, ("SYS", "SYS")),
-        ("gb200_nvl72:G=8", "2.28.3", 16, 32, (45.0, 45.0), 0, ("NVL", "PIX")),
-        ("hierarchical:N=2,G=8,nics=4,GBps=450,nic_GBps=50", "2.28.3", 8, 16, (24.0, 24.0), 0, ("NVL", "PIX")),
-    ],
-)
-def test_channels_follow_from_the_machine(
-    machine: str,
-    version: str,
-    channels: int,
-    running: int,
-    rates: tuple[float, float],
-    cross: int,
-    kinds: tuple[str, str],
-) -> None:
-    found = graphs.graph(topologies.load(machine), version)
-    assert (found.channels, found.running) == (channels, running)
-    assert (found.ring.inside, found.ring.across, found.ring.cross) == (*rates, cross)
-    assert (system.CLASSES[found.ring.type_inside], system.CLASSES[found.ring.type_across]) == kinds
-
-
-def test_rings_of_slow_cards_and_of_sockets_are_those_of_logs() -> None:
-    """Nccl issues 601 (4 NICs of 10 Gbit/s) and 1358 (two GPUs, each on a CPU of its own)."""
-    slow = topologies.load("hierarchical:N=2,G=4,nics=4,GBps=12")
-    slow = replace(
-        slow, classes=tuple(replace(c, bandwidth_bytes_per_s=1.25e9) if c.name == "nic" else c for c in slow.classes)
-    )
-    found = graphs.graph(slow, "2.10.3")
-    assert (found.channels, found.ring.inside) == (4, 1.2)
-    build = topologies.Builder("sockets", processor="a100")
-    pair = [build.rank(f"gpu{s}", socket=s) for s in (0, 1)]
-    qpi = topologies.LinkClass("qpi", 10e9)
-    pcie = topologies.LinkClass("pcie4", 24e9)
-    slots = [build.duplex(f"gpu{s}", "pcie", pcie) for s in (0, 1)]
-    between = build.duplex("cpus", "xbus", qpi)
-    for a, b in ((0, 1), (1, 0)):
-        build.link(pair[a], pair[b], qpi, lanes=0, via=(slots[a][0], between[a], slots[b][1]))
-    found = graphs.graph(build.build(), "2.18.3")
-    assert (found.channels, found.ring.inside, system.CLASSES[found.ring.type_inside]) == (1, 10.0, "SYS")
-
-
-@pytest.mark.parametrize("machine", sorted(topologies.catalogue()))
-def test_nccl_on_every_family(machine: str) -> None:
-    """Each family of machines, on one and several nodes where it has any, for rings, trees and sends."""
-    parameters = {p.name: p.default for p in topologies.catalogue()[machine].parameters}
-    needed = {name: 2 if name in "DX" else 4 for name, default in parameters.items() if default is None}
-    for nodes in (1, 2, 4) if "N" in parameters else (1,):
-        on = sim.platform(topologies.load(machine, **(needed | ({"N": nodes} if "N" in parameters else {}))))
-        if on.topology.ranks[0].kind == "cpu":
-            continue
-        for collective in ("allreduce", "alltoall"):
-            assert Nccl(on, collective)(MIB).time_s > 0
 
 
 # --- on the command line

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import errors
-from gc3.sim.nccl import Nccl
+from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
 
 if TYPE_CHECKING:
@@ -27,6 +27,16 @@ option = click.option(
     multiple=True,
     help="What to compare with: nccl (its own choice, simulated with its own rates), nccl:VERSION, or FILE, a log of "
     "nccl-tests. Speed-ups are over the first.",
+)
+
+
+log_option = click.option(
+    "--nccl-log",
+    "nccl_log",
+    type=click.Path(),
+    metavar="FILE",
+    help="For --baseline nccl and --mode nccl: what NCCL logged of its graphs and choices on this machine, with "
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING, in place of what it would find and choose.",
 )
 
 
@@ -56,19 +66,19 @@ def make(
     asked: Sequence[int],
     disturbance: Disturbance,
     changed: str,
+    log_path: str | None = None,
 ) -> Baseline:
     """Returns the baseline that a spec names, for the collective of the programs at sizes, on a changed machine.
+
+    `log_path` is what NCCL logged of its graphs.
 
     Raises:
         gc3.UserError: The log is invalid, or NCCL's choice is not known.
     """
-    model = programs[0].collective
-    others = sorted({p.collective.name for p in programs} - {model.name})
-    if others:
-        raise click.UsageError(f"programs of {model.name} and of {', '.join(others)} have no common --baseline")
+    model = _only(programs)
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
-        nccl = Nccl(on, model.name, version or None)
+        nccl = _nccl(on, model.name, version or None, log_path)
         evidence, *_ = nccl.rates.compared(model.name, len(nccl.graph.nodes))
         worth = nccl.trust(asked, changed)
         data: dict[str, Any] = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
@@ -84,14 +94,52 @@ def make(
         meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
         told = f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}"
         raise errors.error("BadArgument", told)
-    log = nccl_tests.read(spec)
-    log.check(model)
+    table = nccl_tests.read(spec)
+    table.check(model)
     in_place = all(p.collective.in_place for p in programs)
     mode = "in place" if in_place else "out of place"
-    sizes = [row.size for row in log.rows]
-    wrong = sum(t.wrong or 0 for row in log.rows for t in (row.out_of_place, row.in_place) if t is not None)
-    about = f"measured, {len(sizes)} sizes, times {mode}" + (f", NCCL {log.nccl}" if log.nccl else "")
+    sizes = [row.size for row in table.rows]
+    wrong = sum(t.wrong or 0 for row in table.rows for t in (row.out_of_place, row.in_place) if t is not None)
+    about = f"measured, {len(sizes)} sizes, times {mode}" + (f", NCCL {table.nccl}" if table.nccl else "")
     if wrong:
         about += f"; the log reports {wrong} wrong elements"
-    data = {"kind": "log", "file": spec, "sizes": sizes, "in_place": in_place, "nccl": log.nccl, "wrong": wrong}
-    return Baseline(log.label, about, data, lambda size: log.cell(size, model, in_place=in_place))
+    data = {"kind": "log", "file": spec, "sizes": sizes, "in_place": in_place, "nccl": table.nccl, "wrong": wrong}
+    return Baseline(table.label, about, data, lambda size: table.cell(size, model, in_place=in_place))
+
+
+def show(
+    on: Platform, programs: Sequence[_core.Program], asked: Sequence[int], version: str, log_path: str | None
+) -> dict[str, Any]:
+    """Returns what NCCL finds on a machine, and its choices at sizes, as plain data with the lines of its log."""
+    name = _only(programs).name
+    nccl = _nccl(on, name, version or None, log_path)
+    choices = [(size, nccl.choice(size)) for size in asked]
+    return {
+        "version": nccl.version,
+        "notes": list(nccl.notes),
+        "nodes": len(nccl.graph.nodes),
+        "channels": nccl.graph.running,
+        "graphs": list(log.lines(nccl.graph)),
+        "choices": [
+            {"size": size, "algorithm": c.algorithm, "protocol": c.protocol, "channels": c.channels}
+            | {"model_us": 1e6 * c.time_s, "line": log.choice(name, size, c.algorithm, c.protocol, c.channels)}
+            for size, c in choices
+            if c is not None
+        ],
+    }
+
+
+def _only(programs: Sequence[_core.Program]) -> Any:
+    """The collective of all programs."""
+    model = programs[0].collective
+    others = sorted({p.collective.name for p in programs} - {model.name})
+    if others:
+        raise click.UsageError(f"programs of {model.name} and of {', '.join(others)} have no common --baseline")
+    return model
+
+
+def _nccl(on: Platform, collective: str, version: str | None, log_path: str | None) -> Nccl:
+    """NCCL by its rules, or as it logged."""
+    if log_path is None:
+        return Nccl(on, collective, version)
+    return Nccl(on, collective, found=log.read(log_path, on.topology, collective, version))

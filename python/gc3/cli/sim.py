@@ -32,10 +32,11 @@ from gc3.support.files import write_text
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
+    from gc3 import _core
     from gc3.runtime.program import Program
     from gc3.sim import Platform
 
-_MODES = ("slot", "explain", "alphabeta")
+_MODES = ("slot", "explain", "alphabeta", "nccl")
 _STEPS_SHOWN = 12
 _INDENT = " " * 14  # of what follows a row's numbers on a narrow terminal
 
@@ -78,6 +79,7 @@ class _Given:
     sensitivity: bool
     changes: what_if.Changes
     baselines: Sequence[str]
+    nccl_log: str | None
     dtype: str
     csv_path: str | None
     pictures: Sequence[str]
@@ -102,6 +104,7 @@ class _Use:
         "gc3 sim ring_allreduce:channels=4,instances=8,protocol=LL128 --topology ndv4 -b 1MiB -e 64MiB -f 2",
         "gc3 sim two_step_alltoall direct_alltoall --topology ndv4:N=2 -b 1KiB -e 1GiB --json",
         "gc3 sim h.gc3 --topology dgx1 --mode alphabeta",
+        "gc3 sim ring_allreduce --topology ndv5:N=2 -b 1KiB -e 1GiB --mode nccl",
         "gc3 sim hierarchical_allreduce --topology ndv4:N=2 -b 16MiB -e 16MiB --mode explain",
         "gc3 sim allpairs_allreduce:protocol=LL --topology ndv4 -b 1KiB -e 1MiB --baseline nccl --picture speedup.png",
         "gc3 sim two_step_alltoall --topology ndv4:N=2 -b 64MiB -e 64MiB --what-if nic.bandwidth=50GB/s",
@@ -121,7 +124,8 @@ class _Use:
     type=click.Choice(_MODES),
     default="slot",
     show_default=True,
-    help="slot: simulate slice by slice; explain: also show the critical path; alphabeta: count steps and rounds.",
+    help="slot: simulate slice by slice; explain: also show the critical path; alphabeta: count steps and rounds; "
+    "nccl: show NCCL's graphs, channels and choices for this collective, as it logs them.",
 )
 @click.option(
     "--sharing",
@@ -141,6 +145,7 @@ class _Use:
 @click.option("--sensitivity", is_flag=True, help="Show how much the time of each program depends on each parameter.")
 @what_if.option
 @baselining.option
+@baselining.log_option
 @options.dtype_option
 @click.option("--csv", "csv_path", type=OutputFile(), metavar="FILE", help="Write the table to this file as CSV.")
 @drawing.option
@@ -162,15 +167,14 @@ def predict(given: _Given) -> int:
     on, changes = given.changes.on(given.machine)
     mode, dtype, as_json, disturbance = given.mode, given.dtype, given.as_json, changes.disturbance
     disturbed = bool(disturbance.delay_s or disturbance.slowdown)
-    if mode == "alphabeta" and (disturbed or given.sensitivity):
-        raise click.UsageError(
-            "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
-        )
+    _check(given, disturbed=disturbed)
     counts = _counts(given)
     wanted = sizes.in_range(given.min_size, given.max_size, given.factor)
     known = variants.labels([spec.text for spec in given.specs])
     asked = {known[spec.text]: spec for spec in given.specs}
     compiled = _compiled(asked, on, mode, counts)
+    if mode == "nccl":
+        return _show_nccl(given, on, [p.core for p in compiled.values()], wanted)
     wanted = _size_of(counts, compiled, dtype) or wanted
     uses = {label: _uses(label, asked[label], program, on, wanted, mode) for label, program in compiled.items()}
     every = [use for each in uses.values() for use in each]
@@ -185,7 +189,9 @@ def predict(given: _Given) -> int:
     programs = [use.program.core for use in every]
     copies.remark(program.protocol for program in programs)
     changed = changes.described()
-    compared = [baselining.make(text, on, programs, wanted, disturbance, changed) for text in given.baselines]
+    compared = [
+        baselining.make(text, on, programs, wanted, disturbance, changed, given.nccl_log) for text in given.baselines
+    ]
     columns += [b.cell for b in compared]
     calls = [
         (c.rank_count, c.collective.name, c.protocol, min(use.sizes), max(use.sizes))
@@ -224,6 +230,35 @@ def predict(given: _Given) -> int:
         _print_reason(reason)
     for use, found in slopes.items():
         what_if.print_sensitivities(use.name, use.sizes, found)
+    return 0
+
+
+def _check(given: _Given, *, disturbed: bool) -> None:
+    """Refuses what a mode has not."""
+    if given.mode == "alphabeta" and (disturbed or given.sensitivity):
+        raise click.UsageError(
+            "--mode alphabeta has no stragglers and only the topology's parameters: choose another mode"
+        )
+    of_nccl = [text.lower() == "nccl" or text.lower().startswith("nccl:") for text in given.baselines]
+    if given.mode == "nccl" and not all(of_nccl):
+        raise click.UsageError("--mode nccl has no baseline but nccl:VERSION")
+    if given.nccl_log is not None and given.mode != "nccl" and not any(of_nccl):
+        raise click.UsageError("--nccl-log goes with --baseline nccl or --mode nccl")
+
+
+def _show_nccl(given: _Given, on: Platform, programs: Sequence[_core.Program], wanted: Sequence[int]) -> int:
+    """Prints what NCCL finds and chooses."""
+    version = given.baselines[0].partition(":")[2] if given.baselines else ""
+    found = baselining.show(on, programs, wanted, version, given.nccl_log)
+    if given.as_json:
+        output.emit({"mode": "nccl", **found})
+        return 0
+    for text in found["notes"]:
+        click.echo(output.fitted(f"# {text}", "#   "))
+    for text in found["graphs"]:
+        click.echo(text)
+    for row in found["choices"]:
+        click.echo(f"{row['line']}  # its own model: {row['model_us']:.1f} us")
     return 0
 
 

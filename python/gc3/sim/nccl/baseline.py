@@ -49,7 +49,7 @@ class Nccl:
             collective: The collective.
             version: Of NCCL; None: that of the published measurements of this machine.
             own: NCCL's rates; None: those of the machine's GPUs.
-            found: What NCCL finds there; None: what it would find by its rules.
+            found: What NCCL found there, as a log says; None: what it would find by its rules.
 
         Raises:
             gc3.UserError: NCCL does not have the collective, or does not run on this machine.

@@ -63,6 +63,7 @@ class Graph:
         version: The version of NCCL.
         notes: What was not known, and what is taken instead.
         rings: The ranks of each ring in use, if a log says so.
+        chosen: Choices of a log: collective, S in bytes, algorithm, protocol, and channels, 0 if it does not say.
     """
 
     gpu: str
@@ -77,6 +78,7 @@ class Graph:
     version: str = "2.8.4"
     notes: tuple[str, ...] = ()
     rings: tuple[tuple[int, ...], ...] = ()
+    chosen: tuple[tuple[str, int, str, str, int], ...] = ()
 
     @property
     def channels(self) -> int:

@@ -22,6 +22,7 @@ Row: TypeAlias = "tuple[float, float, float]"
 PROTOCOLS = ("LL", "LL128", "Simple")
 TREE, RING, NVLS, NVLS_TREE = "tree", "ring", "nvls", "nvls_tree"
 IN_SWITCH = (NVLS, NVLS_TREE)
+ALGORITHMS = (TREE, RING, "collnet_direct", "collnet_chain", NVLS, NVLS_TREE)  # by their numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gc3 import errors
 from gc3.sim.nccl.graphs import Graph, graph
 from gc3.sim.nccl.search import TREE as PLAIN_TREE
 from gc3.sim.nccl.tables import (
@@ -103,8 +104,14 @@ def choose(topology: Topology, collective: str, size: int, *, version: str | Non
 
 
 def best(found: Graph, collective: str, size: int) -> Choice:
-    """Returns NCCL's choice with what it found on a machine."""
-    return min(choices(found, collective, size), key=lambda choice: choice.time_s)
+    """Returns NCCL's choice with what it found on a machine: that of a log, or the fastest by its model."""
+    ways = list(choices(found, collective, size))
+    for _, _, algorithm, protocol, channels in (c for c in found.chosen if c[:2] == (collective, size)):
+        like = next((w for w in ways if (w.algorithm, w.protocol) == (algorithm, protocol)), None)
+        if like is None:
+            raise errors.error("BadSimulation", f"{algorithm} {protocol}, which the log chooses, is not modelled here")
+        return replace(like, channels=channels or like.channels)
+    return min(ways, key=lambda choice: choice.time_s)
 
 
 def choices(found: Graph, collective: str, size: int) -> Iterator[Choice]:
