@@ -100,7 +100,7 @@ def predicted(point: Point) -> Predicted:
     place = (point.machine, point.nodes, point.gpus)
     processor = measured.topology(*place).processor or ""
     generation = PROCESSORS[processor].generation if processor in PROCESSORS else processor
-    way = _program(*place, point.program).program.protocol if point.program else "NCCL"
+    way = _program(*place, point.program).program.protocol if point.program else trust.NCCL
     if not point.time_s:
         return Predicted(point, generation, way, None, "no time")
     how = (point.collective, point.library, point.version, point.program, point.channels)
@@ -158,7 +158,7 @@ def _summary(some: Sequence[Predicted]) -> dict[str, Any]:
 def tables(found: Sequence[Predicted]) -> dict[str, Any]:
     """Returns the errors by source and machine, by generation, and by class."""
     rows: dict[tuple[Any, ...], list[Predicted]] = {}
-    classes: dict[tuple[Any, ...], list[float]] = {}
+    classes: dict[tuple[Any, ...], list[Predicted]] = {}
     for e in found:
         p = e.point
         rows.setdefault((p.file, p.machine, p.library, p.fitted), []).append(e)
@@ -166,7 +166,7 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
             machine = trust.machine_class(measured.topology(p.machine, p.nodes, p.gpus))
             call = (trust.nodes_class(p.nodes), p.collective.lower(), e.way, trust.size_class(p.size))
             key = (e.generation, machine, *call)
-            classes.setdefault((*key, p.fitted), []).append(e.error)
+            classes.setdefault((*key, p.fitted), []).append(e)
     fitted = {e.generation for e in found if e.point.fitted}
     return {
         "sources": [
@@ -195,7 +195,14 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
         },
         "fitted_generations": sorted(fitted),
         "classes": [
-            {**dict(zip(trust.KEYS, key[:-1], strict=True)), "in_sample": key[-1], **spread(some)}
+            {
+                **dict(zip(trust.KEYS, key[:-1], strict=True)),
+                "in_sample": key[-1],
+                "versions": sorted({e.point.version for e in some if e.way == trust.NCCL and e.point.version}),
+                "least": min(e.point.size for e in some),
+                "most": max(e.point.size for e in some),
+                **spread(e.error for e in some if e.error is not None),
+            }
             for key, some in sorted(classes.items())
         ],
     }

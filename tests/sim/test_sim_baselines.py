@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 import gc3
 from gc3 import sim, topologies
+from gc3.cli.baselines import of_nccl
 from gc3.cli.main import main
-from gc3.sim import settings
+from gc3.sim import settings, trust
 from gc3.sim.fit import calibrate
 from gc3.sim.nccl import Nccl, choose, graphs, in_switch, programs, sends, tables, tuning
 from nccl_log import ALLREDUCE
@@ -300,37 +301,38 @@ def test_a_baseline_says_what_it_was_compared_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "collective", "version", "sizes", "says"),
+    ("machine", "collective", "version", "size", "says"),
     [
-        ("ndv4", "allreduce", None, (1024, MIB), "(calibrated, mean error 7.8% held out"),
-        ("ndv4", "allreduce", "2.8", (1024, MIB), "(calibrated, mean error 7.8% held out"),
-        ("ndv4", "allreduce", "2.30", (1024, MIB), "(not calibrated for NCCL 2.30; "),
-        ("ndv4", "allreduce", None, (1024, 1 << 30), "(not calibrated for allreduce above 33554432 B; "),
-        ("ndv4", "alltoall", None, (1024, MIB), "(not calibrated for alltoall; "),
-        ("ndv4:without=3", "allreduce", None, (1024, MIB), "(not calibrated for 7 ranks; "),
-        ("ndv4:N=2", "alltoall", None, (1024, MIB), "(estimated: alltoall on 2 nodes was compared with no measurement"),
-        ("ndv5:N=4", "allreduce", "2.26", (1024, MIB), "(calibrated, mean error 12.9% held out"),
-        ("ndv5:N=4", "alltoall", "2.29", (1024, MIB), "(not calibrated for alltoall below 8388608 B; "),
+        ("ndv4", "allreduce", None, MIB, "in sample; median error "),
+        ("ndv4", "allreduce", "2.8", MIB, "in sample; median error "),
+        ("ndv4", "allreduce", "2.30", MIB, "not measured (NCCL 2.30); taken as 25%"),
+        ("ndv4", "allreduce", None, 1 << 30, "not measured (above 32 MiB); "),
+        ("ndv4", "alltoall", None, MIB, "not measured ("),
+        ("ndv4:without=3", "allreduce", None, MIB, "not measured (ndv4 with 7 GPUs a node"),
+        ("ndv4:N=2", "alltoall", "2.17.1", 1 << 30, "held out; median error "),
+        ("ndv5:N=4", "allreduce", "2.26", MIB, "in sample; median error "),
+        ("ndv5:N=4", "alltoall", "2.29", 16 * MIB, "in sample; median error "),
     ],
 )
-def test_a_baseline_is_calibrated_for_what_was_measured(
-    machine: str, collective: str, version: str | None, sizes: tuple[int, int], says: str
+def test_a_baseline_has_the_error_of_what_was_measured(
+    machine: str, collective: str, version: str | None, size: int, says: str
 ) -> None:
     nccl = Nccl(sim.platform(machine), collective, version)
-    worth = nccl.trust(sizes)
-    assert worth.text.startswith(says)
-    assert worth.calibrated == says.startswith("(calibrated")
-    assert not nccl.trust(sizes, "launch 5 us").calibrated
-    assert worth.calibrated or "expect times within a factor of" in worth.text
+    assert of_nccl(nccl, size).text.startswith(says)
+    assert of_nccl(nccl, size, "launch 5 us").scope == trust.NOT_MEASURED
 
 
-def test_a_lead_over_a_baseline_is_in_units_of_the_greater_error() -> None:
-    line = "direct_alltoall:protocol=LL -t ndv4 -b 64KiB -e 64KiB --baseline nccl"
-    data = json.loads(gc3_sim(f"{line} --json"))
-    assert data["baselines"][0]["expected_error"] == pytest.approx(math.log(1.25))
+def test_a_speedup_within_the_greater_error_is_no_number() -> None:
     line = "allpairs_allreduce:protocol=LL -t ndv4 -b 64KiB -e 64KiB --baseline nccl"
-    data = json.loads(gc3_sim(f"{line} --json"))
-    assert data["expected_error"] == data["baselines"][0]["expected_error"] == pytest.approx(0.078)
+    programs = json.loads(gc3_sim(f"{line} --json"))["rows"][0]["programs"]
+    assert [p["distinguishable"] for p in programs] == [True, True]
+    assert {p["expected"]["scope"] for p in programs} == {trust.IN_SAMPLE}
+    near = "ring_allreduce:protocol=LL128,instances=4 -t ndv4 -b 64KiB -e 64KiB --baseline nccl"
+    ring, _ = json.loads(gc3_sim(f"{near} --json"))["rows"][0]["programs"]
+    assert abs(math.log(ring["speedup"])) < ring["expected"]["judged"] == pytest.approx(math.log(1.25))
+    assert not ring["distinguishable"]
+    assert "         ~  ring_allreduce" in gc3_sim(near)
+    assert "not distinguishable from NCCL 2.8.4 (error 25%)" in gc3_sim(near)
 
 
 def test_sends_and_receives() -> None:
@@ -377,7 +379,7 @@ def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
     line = f"ring_allreduce:protocol=LL -t ndv4 -b 1KiB -e 1MiB -f 32 --baseline {path} --baseline nccl"
     text = gc3_sim(line)
     assert "# baseline nccl.log (measured): measured, 3 sizes, times in place; the log reports 2 wrong elements" in text
-    assert "# baseline NCCL 2.8.4: its own choice, simulated (calibrated" in text
+    assert "# baseline NCCL 2.8.4: its own choice, simulated; 1 KiB to 32 KiB: in sample; " in text
     data = json.loads(gc3_sim(f"{line} --json"))
     assert [b["kind"] for b in data["baselines"]] == ["log", "nccl"]
     for row, us in zip(data["rows"], (17.17, 31.69, 71.8), strict=True):

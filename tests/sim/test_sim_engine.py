@@ -238,10 +238,11 @@ def test_by_itself_a_calibration_of_this_machine_is_used(cache: Path, monkeypatc
     assert presets.for_topology(sim.platform("cpu:R=4").topology) == kept
     assert not list(cache.glob("measured-*"))
     after = command(*line).output
-    assert "preset here-threads (calibrated, mean error" in after
-    assert "not calibrated for 6 ranks" in command(*line[:2], "cpu:R=6", *line[3:]).output
-    assert "not calibrated for allreduce above" in command(*line[:-1], "64MiB").output
-    assert "not calibrated for broadcast" in command("chain_broadcast", *line[1:]).output
+    assert "preset here-threads (calibrated: " in after
+    assert ": held out; mean error " in after
+    assert "not measured (6 ranks); taken as 100%" in command(*line[:2], "cpu:R=6", *line[3:]).output
+    assert "not measured (allreduce above " in command(*line[:-1], "64MiB").output
+    assert "not measured (broadcast); taken as 25%" in command("chain_broadcast", *line[1:]).output
     # The preset that gc3 brings, the other engine, another machine: this one is not used.
     assert "preset cpu-threads (estimated" in command(*line[:2], "cpu:R=4,preset=cpu-threads", *line[3:]).output
     assert presets.kept("processes") is None

@@ -16,6 +16,7 @@ from gc3.cli.main import main
 from gc3.report import page, picture
 from gc3.report.style import Sweep, size_ticks
 from gc3.sim.sweep import Cell, Row
+from gc3.sim.trust import Expected
 
 pytestmark = pytest.mark.python_only
 
@@ -67,8 +68,10 @@ def test_pictures_of_any_sizes(tmp_path: Path, sizes: tuple[int, ...]) -> None:
 
 def test_a_picture_shows_expected_errors_as_bands(tmp_path: Path) -> None:
     path, plain = tmp_path / "x.svg", sweep()
-    picture.draw(replace(plain, errors={NAMES[0]: 0.2}), str(path))
-    assert "Bands: the expected error." in texts(path)
+    worth = Expected("held out", 0.1, 0.2, "3 calls")
+    rows = [replace(row, cells=(replace(row.cells[0], expected=worth), *row.cells[1:])) for row in plain.rows]
+    picture.draw(replace(plain, rows=rows), str(path))
+    assert "Bands: what nine of ten measured times stay within." in texts(path)
     with_bands = path.read_text().count("FillBetween")
     picture.draw(plain, str(path))
     assert "Bands" not in texts(path)

@@ -14,11 +14,13 @@ from click.testing import CliRunner, Result
 
 from gc3 import errors, sim
 from gc3.cli.main import main
+from gc3.cli.tune import line
 from gc3.comm.selection import Spec, Table, parse, read_rows
 from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
-from gc3.tune import Goal, Search, SimulatedTuner
+from gc3.tune import Goal, Measured, Search, SimulatedTuner, simulated
 from gc3.tune.guided import MOST
+from gc3.tune.ranges import REFERENCE
 from gc3.tune.space import candidates
 
 pytestmark = pytest.mark.python_only
@@ -158,7 +160,10 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "has no row: NCCL 2.8.4 is faster there" in said
-    assert "note: predicted with preset a100 (not calibrated for allgather" in said
+    assert "note: predicted with preset a100 (calibrated: 8 A100" in said
+    assert "note: 1 KiB to 64 KiB: not measured (allgather" in said
+    # The table carries it, too.
+    assert "predicted for ndv4; 64 KiB: not measured (allgather" in gc3("table", "show", str(file)).output
     rows = read_rows(file)
     assert rows[0].size[0] > KIB
     on = sim.platform("ndv4")
@@ -278,3 +283,17 @@ def test_programs_for_switches_are_tried_where_switches_can_run_them(machine: st
     tried, _ = search.fastest(64 << 20)
     assert any(spec.algorithm.startswith("nvls_") for spec, _ in tried) == able
     assert not any(spec.algorithm.startswith("nvls_") for spec in candidates("allreduce", 8, in_place=True))
+
+
+def test_a_lead_within_the_error_is_no_number() -> None:
+    on, spec = sim.platform("ndv4"), Spec("allpairs_allreduce", (), protocol="LL")
+    point = Measured("allreduce", 8, KIB, True, ((spec, 10.0),), None, 1, reference=("NCCL 2.8.4", 10.3))
+    told = "not distinguishable from NCCL 2.8.4 (error 8%) as simulated"
+    assert told in line(point, on)
+    assert not simulated.tells(on, point)
+    ahead = replace(point, reference=("NCCL 2.8.4", 20.0))
+    assert "2.00 times the speed of NCCL 2.8.4 as simulated" in line(ahead, on)
+    assert simulated.tells(on, ahead)
+    # Where NCCL competes it is among the times; and no few ranks of a machine were measured.
+    assert simulated.tells(on, replace(ahead, times_us=((REFERENCE, 20.0), *ahead.times_us)))
+    assert "(error 100%)" in line(replace(ahead, ranks=4, reference=("NCCL 2.8.4", 15.0)), on)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ import click
 from gc3 import errors
 from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
+from gc3.sim.trust import NCCL, Expected, expected
+from gc3.sim.trust import told as described
 
 if TYPE_CHECKING:
     from gc3 import _core
@@ -48,15 +49,19 @@ class Baseline:
         label: Its name in tables.
         about: The source of its times, as text.
         data: The same as plain data.
-        cell: Returns the cell of a size.
-        error: Expected |log(predicted / measured)|; 0: it was measured.
+        cell: Returns the cell of a size, with what its time is worth unless it was measured.
     """
 
     label: str
     about: str
     data: dict[str, Any]
     cell: Callable[[int], Cell | None]
-    error: float = 0.0
+
+
+def of_nccl(nccl: Nccl, size: int, changed: str = "") -> Expected:
+    """Returns what NCCL's simulated time at a size is worth, on a machine with changes."""
+    beyond = [*(["changed parameters"] if changed else []), *(["these GPUs"] if nccl.graph.notes else [])]
+    return expected(nccl.on, nccl.collective, NCCL, size, beyond, nccl.version)
 
 
 def make(
@@ -79,17 +84,15 @@ def make(
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
         nccl = _nccl(on, model.name, version or None, log_path)
-        evidence, *_ = nccl.rates.compared(model.name, len(nccl.graph.nodes))
-        worth = nccl.trust(asked, changed)
-        data: dict[str, Any] = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
-        data |= {"calibrated": worth.calibrated, "expected_error": worth.error}
-        return Baseline(
-            nccl.label,
-            "; ".join((f"its own choice, simulated {worth.text}", *nccl.notes)),
-            data | asdict(evidence),
-            partial(nccl, disturbance=disturbance),
-            worth.error or 0.0,
-        )
+        worth = {size: of_nccl(nccl, size, changed) for size in asked}
+
+        def cell(size: int) -> Cell:
+            own = worth[size] if size in worth else of_nccl(nccl, size, changed)
+            return replace(nccl(size, disturbance=disturbance), expected=own)
+
+        about = "; ".join(("its own choice, simulated", *described(worth.items()), *nccl.notes))
+        data = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
+        return Baseline(nccl.label, about, data, cell)
     if not Path(spec).exists():
         meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
         told = f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}"

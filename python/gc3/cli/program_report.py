@@ -20,10 +20,9 @@ from gc3.report import flow, lanes, program_page
 from gc3.report.advice import advice, bottleneck
 from gc3.runtime import measure
 from gc3.runtime.program import Program, verify
-from gc3.sim import Simulation, run_timeline
+from gc3.sim import Simulation, run_timeline, trust
 from gc3.sim.predict import UNDISTURBED
 from gc3.sim.sweep import MOST_RECORDED
-from gc3.sim.trust import trust
 from gc3.support.files import write_text
 from gc3.support.words import counted
 
@@ -117,21 +116,24 @@ def _content(
         remarks.append(
             f"A run of {sizes.format_size(size)} has too many steps to draw: {sizes.format_size(drawn)} is drawn."
         )
-    series: dict[str, Sequence[tuple[int, float]]] = {program.name: []}
+    predicted = f"{program.name}, predicted"
     named = given.baselines or _default(on, program)
     compared = [baselining.make(text, on, [program.core], wanted, UNDISTURBED, "") for text in named]
     with output.progress("simulating", len(wanted), printing=True) as begin:
         own: list[tuple[int, float]] = []
+        worth: dict[str, dict[int, float]] = {predicted: {}, **{b.label: {} for b in compared}}
         others: dict[str, list[tuple[int, float]]] = {b.label: [] for b in compared}
         for each in wanted:
             begin(sizes.format_size(each))
             found = simulation.run(each)
             own.append((found.size, found.time_s))
+            worth[predicted][found.size] = simulation.expected(each).error
             for b in compared:
                 cell = b.cell(each)
                 if cell is not None:
                     others[b.label].append((found.size, cell.time_s))
-        series = {f"{program.name}, predicted": own, **others}
+                    worth[b.label][found.size] = cell.error
+        series: dict[str, Sequence[tuple[int, float]]] = {predicted: own, **others}
         prediction = simulation.run(drawn, explain=True)
     if given.engine is not None:
         series[f"{program.name}, measured here ({given.engine.name})"] = _measured(program, wanted, given.engine)
@@ -143,13 +145,14 @@ def _content(
     )
     with output.working("trying variants"):
         tried = trials(given.spec, program, on, drawn)
+    told = trust.told((each, simulation.expected(each)) for each in wanted)
     about = f"{report.describe(program).splitlines()[0]}."
     nodes = f" of {on.topology.node_count} nodes" if on.topology.node_count > 1 else ""
     return program_page.Content(
         f"{program.name} on {on.topology.name}{nodes}",
         about,
-        f"Times are simulated with preset {trust(on, [program.core], wanted).text}."
-        + "".join(f" {b.label}: {b.about}." for b in compared),
+        f"Times are simulated with {trust.preset(on)}. Errors by size: {'; '.join(told)}. Bands have what nine of ten "
+        "measured times stay within." + "".join(f" {b.label}: {b.about}." for b in compared),
         _proof(program, proof),
         prediction,
         on.topology,
@@ -157,8 +160,9 @@ def _content(
         lanes.lanes(run),
         flow.flow(run),
         series,
+        {name: errors for name, errors in worth.items() if any(errors.values())},
         bottleneck(prediction, [(name, share) for share, name in ranked]),
-        advice(prediction, tried),
+        advice(prediction, tried, simulation.expected(drawn).error),
         remarks,
     )
 

@@ -161,25 +161,27 @@ def _draw(spec: options.Asked, path: str) -> None:
 def _show_source(given: _Given) -> None:
     if given.machine is None and given.size is not None:
         raise click.UsageError("--size needs --topology")
-    prediction = None
+    prediction = worth = None
     if given.machine is None:
         program = target.compiled(given.spec.name, given.spec.how)
     else:
         on = variants.load_platform(given.machine)
         program = variants.proven(variants.limited(given.spec, on), on.topology)
-        prediction = Simulation(program, on).run(given.size or _SIZE, explain=True)
+        simulation = Simulation(program, on)
+        prediction, worth = simulation.run(given.size or _SIZE, explain=True), simulation.expected(given.size or _SIZE)
     rows = source_view.rows(program, prediction)
     if given.as_json:
         timed = {} if prediction is None else {"size": prediction.size, "time_us": prediction.time_us}
+        timed |= {} if worth is None else {"expected": worth.data()}
         output.emit({"program": program.info(), **timed, "lines": rows})
         return
     click.echo(report.describe(program))
-    if prediction is not None:
+    if prediction is not None and worth is not None:
         assert prediction.explanation is not None  # noqa: S101  asked for
         launch = prediction.explanation.causes.get("launch", 0.0) / prediction.time_s
         click.echo(
             f"{short_size(prediction.size)} on {given.machine}: {prediction.time_us:.2f} us, "
-            f"of which {launch:.1%} is the launch"
+            f"of which {launch:.1%} is the launch ({worth.short})"
         )
         click.echo(
             "time: share of the critical path; waits: of the threadblocks' time; a caller includes what it calls"

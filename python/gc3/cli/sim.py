@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,11 @@ from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
-from gc3.report.advice import gains
-from gc3.report.svg import time_text
-from gc3.sim import Simulation, v_counts
+from gc3.report.advice import advised
+from gc3.sim import Simulation, trust, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
-from gc3.sim.sweep import Column, Row, alpha_beta_column, column, narrowest, ranges, sweep, to_csv
-from gc3.sim.trust import of_preset
+from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
 from gc3.support.files import write_text
 from gc3.support.words import counted
 
@@ -162,7 +159,9 @@ def predict(given: _Given) -> int:
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
     collective, GB is 10^9 bytes. bound is the time of the busiest link or NIC for its share of the data: no schedule of
     the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
-    time of the first baseline divided by that of the program.
+    time of the first baseline divided by that of the program; ~ where that is less than both times may be wrong by. The
+    lines that begin with # tell that error: of calls to which parameters were fitted (in sample), which were measured
+    (held out), or of the nearest ones that were.
     """
     on, changes = given.changes.on(given.machine)
     mode, dtype, as_json, disturbance = given.mode, given.dtype, given.as_json, changes.disturbance
@@ -180,33 +179,34 @@ def predict(given: _Given) -> int:
     every = [use for each in uses.values() for use in each]
     changes.check_effect({use.program.protocol for use in every})
     how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
+    changed = changes.described()
+    beyond = "changed parameters" if changed else ""
     columns: list[Column] = [
         alpha_beta_column(label, Simulation(compiled[label], on, counts))
         if mode == "alphabeta"
-        else _column(label, each, on, counts, how)
+        else _column(label, each, on, counts, {**how, "beyond": beyond})
         for label, each in uses.items()
     ]
     programs = [use.program.core for use in every]
     copies.remark(program.protocol for program in programs)
-    changed = changes.described()
     compared = [
         baselining.make(text, on, programs, wanted, disturbance, changed, given.nccl_log) for text in given.baselines
     ]
     columns += [b.cell for b in compared]
-    calls = [
-        (c.rank_count, c.collective.name, c.protocol, min(use.sizes), max(use.sizes))
-        for use, c in zip(every, programs, strict=True)
+    in_switch.remark(on, programs)
+    worth = [
+        (size, Simulation(use.program, on, counts).expected(size, beyond))
+        for use in (every if mode != "alphabeta" else ())
+        for size in use.sizes
     ]
-    worth = of_preset(on, calls, changed, in_switch=in_switch.remark(on, programs))
-    told = [worth.text, *([f"changed: {changed}"] if changed else []), *_choices(asked, uses)]
-    error = None if mode == "alphabeta" or worth.error is None else max(worth.error, *(b.error for b in compared), 0.0)
+    remarks = [*([f"changed: {changed}"] if changed else []), *_choices(asked, uses)]
     if not as_json:
-        _print_head(on, mode, compared, told)
+        _print_head(on, mode, compared, [*trust.told(worth), *remarks])
     rows = _simulated(columns, wanted, compared, as_json=as_json)
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))
     if given.pictures:
-        drawing.draw(drawing.described(on, mode, rows, compared, programs, told, worth.error), given.pictures)
+        drawing.draw(drawing.described(on, mode, rows, compared, programs, remarks), given.pictures)
     reasons: dict[str, dict[str, Any]] = {}
     for label, each in uses.items() if mode == "explain" else ():
         use = next(use for use in each if wanted[-1] in use.sizes)
@@ -219,13 +219,13 @@ def predict(given: _Given) -> int:
         with output.working(f"varying parameters for {use.name}"):
             slopes[use] = list(sensitivities(use.program, on, use.sizes, **how))
     if as_json:
-        data = _data(on, mode, rows, reasons, compared, error)
+        data = _data(on, mode, rows, reasons, compared)
         data |= changes.data()
         data["sensitivities"] = {u.name: what_if.sensitivity_data(u.sizes, found) for u, found in slopes.items()}
         output.emit(data)
         return 0
     if len(columns) > 1:
-        _print_winners(rows, error)
+        _print_winners(rows)
     for reason in reasons.values():
         _print_reason(reason)
     for use, found in slopes.items():
@@ -339,12 +339,12 @@ def _column(label: str, each: Sequence[_Use], on: Platform, counts: list[int] | 
     return lambda size: by_size[size](size)
 
 
-def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], told: Sequence[str]) -> None:
-    rates = "latencies and line rates of the topology only" if mode == "alphabeta" else f"preset {told[0]}"
+def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], about: Sequence[str]) -> None:
+    rates = "latencies and line rates of the topology only" if mode == "alphabeta" else trust.preset(on)
     first = f"{on.topology.name}: {on.topology.rank_count} ranks, {rates}"
-    for text in (first, *told[1:], *(f"baseline {b.label}: {b.about}" for b in compared)):
+    for text in (first, *about, *(f"baseline {b.label}: {b.about}" for b in compared)):
         click.echo(output.fitted(f"# {text}", "#   "))
-    names, units = ("speed-up", "(x)") if compared else ("", "")
+    names, units = ("speed-up", "(x or ~)") if compared else ("", "")
     click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10} {names:>9}".rstrip())
     line = f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10} {units:>9}".rstrip()
     click.echo(output.fitted(f"{line}  program, cause, bound by", _INDENT))
@@ -356,8 +356,7 @@ def _print_row(row: Row) -> None:
         share = f" {100 * cell.share:.0f}%" if cell.share < 1 else ""
         cause = f"; {cell.cause}{share}" if cell.cause else ""
         bound = f"; {cell.bound_by}" if cell.bound_by else ""
-        speedup = row.speedup(cell)
-        gain = "" if not row.baseline else f" {'' if speedup is None else f'{speedup:.2f}':>9}"
+        gain = f" {row.speedup_text(cell):>9}" if row.baseline else ""
         least = f"{1e6 * cell.bound_s:.2f}" if cell.bound_s else "-"
         line = (
             f"{cell.size:>12} {mark}{1e6 * cell.time_s:>10.2f} {cell.algbw:>8.2f} {cell.busbw:>8.2f} "
@@ -366,22 +365,21 @@ def _print_row(row: Row) -> None:
         click.echo(output.fitted(line, _INDENT))
 
 
-def _print_winners(rows: Sequence[Row], error: float | None) -> None:
-    for first, last, label in ranges(rows):
-        upto = "" if first == last else f" to {sizes.format_size(last)}"
-        sure = _confidence([row for row in rows if first <= row.size <= last], error)
-        click.echo(output.fitted(f"# {sizes.format_size(first)}{upto}: {label}{sure}", "#   "))
+def _print_winners(rows: Sequence[Row]) -> None:
+    for some in ranges(rows):
+        sizes_told = trust.span(row.size for row in some)
+        click.echo(output.fitted(f"# {sizes_told}: {some[0].winner}{_lead(some)}", "#   "))
 
 
-def _confidence(rows: Sequence[Row], error: float | None) -> str:
-    """How far the fastest program is ahead where that is least, in units of the expected error."""
-    lead = narrowest(rows)
-    if lead is None or not error:
+def _lead(rows: Sequence[Row]) -> str:
+    """How far the fastest program is ahead where that is least, if it is by more than the times may be wrong."""
+    least = min((row for row in rows if row.lead), key=lambda row: row.lead[1] if row.lead else 0.0, default=None)
+    if least is None or least.lead is None or all(cell.expected is None for cell in least.cells):
         return ""
-    second, ahead = lead
-    verdict = "; uncertain" if ahead < error else ""
-    least = f"{100 * math.expm1(ahead):.0f}% or more ahead of {second}"
-    return f", {least}: {ahead / error:.1f} times the expected error{verdict}"
+    second, ahead = least.lead
+    if not least.sure:
+        return f", not distinguishable from {second} (error {trust.per_cent(least.error)})"
+    return f", {trust.per_cent(ahead)} or more ahead of {second} (error {trust.per_cent(least.error)})"
 
 
 def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str, Any]:
@@ -400,12 +398,10 @@ def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str
 
 
 def _advice(spec: options.Asked, program: Program, on: Platform, reason: dict[str, Any]) -> dict[str, Any]:
+    error = Simulation(program, on).expected(reason["size"]).error
     with output.working("trying changes"):
         tried = trials.trials(spec, program, on, reason["size"])
-    time_s = 1e-6 * reason["time_us"]
-    gained = gains(time_s, tried)
-    told = [f"{t.label}: {time_text(t.time_s)} predicted, {100 * (t.time_s / time_s - 1):.0f}%" for t in gained]
-    return {"advice": told, "tried": len(tried)}
+    return {"advice": advised(1e-6 * reason["time_us"], tried, error), "tried": len(tried)}
 
 
 def _print_reason(reason: dict[str, Any]) -> None:
@@ -436,7 +432,6 @@ def _data(
     rows: Sequence[Row],
     reasons: dict[str, Any],
     compared: Sequence[baselining.Baseline],
-    error: float | None,
 ) -> dict[str, Any]:
     parameters = on.parameters
     return {
@@ -444,13 +439,13 @@ def _data(
         "ranks": on.topology.rank_count,
         "mode": mode,
         "preset": {"name": parameters.name, "status": parameters.evidence.status, **asdict(parameters.evidence)},
-        "expected_error": error,
         "baselines": [{"name": b.label, **b.data} for b in compared],
         "rows": [
             {
                 "size": row.size,
                 "winner": row.winner,
                 "ahead": None if row.lead is None else {"of": row.lead[0], "log_ratio": row.lead[1]},
+                "distinguishable": row.sure,
                 "programs": [
                     {
                         "program": c.program,
@@ -464,13 +459,18 @@ def _data(
                         "cause": c.cause,
                         "cause_share": c.share,
                         "speedup": row.speedup(c),
+                        "distinguishable": row.distinguishable(c) if row.baseline else None,
+                        "expected": c.expected and c.expected.data(),
                     }
                     for c in row.cells
                 ],
             }
             for row in rows
         ],
-        "winners": [{"from": first, "to": last, "program": label} for first, last, label in ranges(rows)],
+        "winners": [
+            {"from": r[0].size, "to": r[-1].size, "program": r[0].winner, "distinguishable": r[0].sure}
+            for r in ranges(rows)
+        ],
         "reasons": reasons,
     }
 

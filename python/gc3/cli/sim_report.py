@@ -10,6 +10,7 @@ import click
 from gc3.cli.files import DRAWN, PAGE, Picture
 from gc3.report import page, picture
 from gc3.report.style import Sweep
+from gc3.sim import trust
 from gc3.support.files import write_text
 
 if TYPE_CHECKING:
@@ -36,25 +37,25 @@ def described(
     compared: Sequence[Baseline],
     programs: Sequence[_core.Program],
     told: Sequence[str],
-    error: float | None,
 ) -> Sweep:
-    """Returns the table with the source of its numbers, the first of what is told of them."""
+    """Returns the table with the source of its numbers, what they are worth, and what else is told of them."""
     topology = on.topology
     nodes = f" on {topology.node_count} nodes" if topology.node_count > 1 else ""
     notes = [
         "Alpha-beta costs: latencies and line rates only."
         if mode == "alphabeta"
-        else f"Simulated with preset {told[0]}.",
-        *(f"{text[0].upper()}{text[1:]}." for text in told[1:]),
-        *(f"{b.label}: {b.about}." for b in compared),
+        else f"Simulated with {trust.preset(on)}.",
+        *(f"{text[0].upper()}{text[1:]}." for text in told),
     ]
+    worth: dict[str, list[tuple[int, trust.Expected]]] = {}
+    for row in rows:
+        for cell in row.cells:
+            worth.setdefault(cell.program, []).extend([(row.size, cell.expected)] if cell.expected else [])
+    notes += [f"{label}: {'; '.join(trust.told(each, short=True))}." for label, each in worth.items() if each]
+    notes += [f"{b.label}: {b.about}." for b in compared if not worth.get(b.label)]
     collectives = ", ".join(sorted({p.collective.name for p in programs}))
     title = f"{collectives} on {topology.name}, {topology.rank_count} ranks{nodes}"
-    labels = dict.fromkeys(cell.program for row in rows for cell in row.cells)
-    known = {b.label: b.error for b in compared}
-    own = 0.0 if mode == "alphabeta" else error or 0.0
-    wide = {label: e for label in labels if (e := known.get(label, own)) > 0}
-    return Sweep(title, " ".join(notes), rows, [b.label for b in compared], wide)
+    return Sweep(title, " ".join(notes), rows, [b.label for b in compared])
 
 
 def draw(sweep: Sweep, paths: Sequence[str]) -> None:

@@ -11,15 +11,15 @@ import click
 import gc3
 from gc3 import algorithms, errors
 from gc3.cli import completion, options, output, variants, what_if
+from gc3.cli.baselines import of_nccl
 from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, step
+from gc3.sim import Simulation, step, trust
 from gc3.sim.nccl import Nccl
 from gc3.sim.read import chakra
 from gc3.sim.step import MESSAGE, Chosen
-from gc3.sim.trust import trust
 from gc3.support.words import counted
 from gc3.topologies.without import without as without_ranks
 
@@ -106,10 +106,11 @@ def sim_step(
     asked = {(c.what, c.ranks, c.size) for c in found.calls}
     alone = {each: choose.alone_s(*each) if len(each[1]) > 1 else 0.0 for each in asked}
     rows = _rows(found, alone)
-    if as_json:
-        output.emit(_data(on, found, rows) | changes.data())
-        return 0
     changed = changes.described()
+    if as_json:
+        worth = [*choose.trusted(found, changed), *choose.trusted_nccl(found, changed)]
+        output.emit(_data(on, found, rows) | {"expected": worth} | changes.data())
+        return 0
     _print_head(on, choose, found, changed)
     _print(found, rows)
     return 0
@@ -166,11 +167,21 @@ class _Chooser:
         """Returns what NCCL's times are worth, by collective and number of ranks."""
         told: dict[str, None] = {}
         for (what, ranks), nccl in self._nccl.items():
-            asked = [c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)]
+            asked = {c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)}
             call = f"{what} on {counted(len(ranks), 'rank')}"
-            worth = nccl.trust(asked, changed).text
-            told["; ".join((f"{call}: {nccl.label}, simulated {worth}", *nccl.notes))] = None
+            for text in trust.told((size, of_nccl(nccl, size, changed)) for size in sorted(asked)):
+                told["; ".join((f"{call}: {nccl.label}, simulated; {text}", *nccl.notes))] = None
         return list(told)
+
+    def trusted(self, found: Step, changed: str) -> list[str]:
+        """Returns what the times of programs are worth."""
+        beyond = ["a step", *(["changed parameters"] if changed else [])]
+        simulations = {
+            (c.size, id(s)): s
+            for c in found.calls
+            if len(c.ranks) > 1 and (s := self(c.what, c.ranks, c.size).simulation)
+        }
+        return trust.told((size, s.expected(size, *beyond)) for (size, _), s in sorted(simulations.items()))
 
     @property
     def programs(self) -> list[Any]:
@@ -238,10 +249,10 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
 def _print_head(on: Platform, choose: _Chooser, found: Step, changed: str) -> None:
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if choose.programs:
-        click.echo(f"preset {trust(on, choose.programs, [c.size for c in found.calls], changed).text}")
+        click.echo(trust.preset(on))
     else:
         click.echo("collectives take the times of gc3 sim --baseline nccl")
-    for text in choose.trusted_nccl(found, changed):
+    for text in (*choose.trusted(found, changed), *choose.trusted_nccl(found, changed)):
         click.echo(f"# {text}")
     if changed:
         click.echo(f"# changed: {changed}")

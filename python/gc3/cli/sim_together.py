@@ -13,9 +13,8 @@ import click
 from gc3.cli import options, output, sizes, variants, what_if
 from gc3.cli.command import Command
 from gc3.cli.machine import machine_option
-from gc3.sim import Part, Simulation, Together
+from gc3.sim import Part, Simulation, Together, trust
 from gc3.sim import together as simulated
-from gc3.sim.trust import trust
 from gc3.topologies.without import without
 
 if TYPE_CHECKING:
@@ -80,10 +79,10 @@ def together(
     simulations = [_simulation(call, on) for call in calls]
     changes.check_effect({s.program.protocol for s in simulations})
     changed = changes.described()
+    beyond = ["several programs at once", *(["changed parameters"] if changed else [])]
     if not as_json:
-        asked = [size for call in calls for size in (wanted if call.size is None else [call.size])]
-        worth = trust(on, [s.program for s in simulations], asked, changed or "several programs at once")
-        _print_head(on, worth.text, changed)
+        asked = [(s, size) for call, s in zip(calls, simulations, strict=True) for size in _sizes(call, wanted)]
+        _print_head(on, trust.told((size, s.expected(size, *beyond)) for s, size in asked), changed)
     rows: list[tuple[int, Together]] = []
     for size in wanted:
         parts = [
@@ -93,7 +92,7 @@ def together(
         if not as_json:
             _print_row(calls, rows[-1][1])
     if as_json:
-        output.emit(_data(on, calls, simulations, rows) | changes.data())
+        output.emit(_data(on, calls, simulations, rows, beyond) | changes.data())
     return 0
 
 
@@ -141,10 +140,14 @@ def _simulation(call: _Call, on: Platform) -> Simulation:
     return Simulation(variants.proven(variants.limited(call.spec, on), topology), on, ranks=call.ranks)
 
 
-def _print_head(on: Platform, trusted: str, changed: str) -> None:
-    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, preset {trusted}")
-    if changed:
-        click.echo(f"# changed: {changed}")
+def _sizes(call: _Call, wanted: Sequence[int]) -> Sequence[int]:
+    return wanted if call.size is None else [call.size]
+
+
+def _print_head(on: Platform, told: Sequence[str], changed: str) -> None:
+    first = f"{on.topology.name}: {on.topology.rank_count} ranks, {trust.preset(on)}"
+    for text in (first, *told, *([f"changed: {changed}"] if changed else [])):
+        click.echo(output.fitted(f"# {text}", "#   "))
     click.echo(f"# {'size':>10}  {'start':>10} {'alone':>10} {'together':>10} {'longer':>7}")
     click.echo(f"# {'(B)':>10}  {'(us)':>10} {'(us)':>10} {'(us)':>10} {'(x)':>7}  program")
 
@@ -161,7 +164,11 @@ def _print_row(calls: Sequence[_Call], row: Together) -> None:
 
 
 def _data(
-    on: Platform, calls: Sequence[_Call], simulations: Sequence[Simulation], rows: Sequence[tuple[int, Together]]
+    on: Platform,
+    calls: Sequence[_Call],
+    simulations: Sequence[Simulation],
+    rows: Sequence[tuple[int, Together]],
+    beyond: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "topology": on.topology.name,
@@ -182,6 +189,7 @@ def _data(
                         "alone_us": 1e6 * part.alone_s,
                         "together_us": 1e6 * part.together_s,
                         "factor": part.factor,
+                        "expected": simulation.expected(part.size, *beyond).data(),
                     }
                     for call, simulation, part in zip(calls, simulations, row.parts, strict=True)
                 ],

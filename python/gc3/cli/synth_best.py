@@ -21,10 +21,10 @@ from gc3.cli.machine import machine_option
 from gc3.cli.tables import write_table
 from gc3.cli.variants import load_platform
 from gc3.runtime.scratch import ScratchLimit
-from gc3.sim import Platform
+from gc3.sim import Platform, trust
 from gc3.support import files
 from gc3.support.words import counted
-from gc3.tune import Best, Measured, schedules, table
+from gc3.tune import Best, Measured, schedules, simulated, table
 from gc3.tune.bound import LinkBound, link_bound
 
 _SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
@@ -206,6 +206,9 @@ def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
                 f"{where}: no program has so few threadblocks as the machine or {allowed} allows, and at this size so "
                 "few messages that it can be simulated"
             )
+    points = [search.found[size] for size in wanted if search.has(size)]
+    for text in trust.told((p.size, simulated.worth(search.platform, p, p.best[0])) for p in points):
+        output.remark(f"{search.collective} of {text}")
     if bound is not None:
         click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
 
@@ -234,8 +237,9 @@ def _line(search: Best, found: Measured, bound: LinkBound | None) -> str:
     if spec == found.default:
         return f"{where}: {took:.4g} us with the library's {spec}{above}"
     than = ""
-    if found.default_us is not None:
-        than = f", {found.default_us / took:.2f} times the speed of {found.default}"
+    if found.default is not None and found.default_us is not None:
+        told = simulated.compared(search.platform, found, found.default, str(found.default), found.default_us)
+        than = f", {told}"
     return f"{where}: {took:.4g} us, {search.describe(spec)}{than}{above}"
 
 
@@ -248,6 +252,7 @@ def _data(search: Best, found: Measured, bound: LinkBound | None) -> dict[str, A
         "program": search.describe(spec),
         "synthesized": spec != found.default,
         "scratch_share": str(search.scratch_share(spec)),
+        "expected": simulated.worth(search.platform, found, spec).data(),
         "library_us": found.default_us,
         "bound_us": None if bound is None else 1e6 * bound.seconds_per_byte * found.size,
         "bound": None if bound is None else bound.proof,

@@ -171,8 +171,10 @@ def _draw_load(topology: Topology, spec: options.Asked, size: int, path: str) ->
     on = platform(topology)
     program = variants.proven(variants.limited(spec, on), topology)
     with output.working("simulating"):
-        found = Simulation(program, on).run(size, explain=True)
+        simulation = Simulation(program, on)
+        found = simulation.run(size, explain=True)
     head = f"{spec.text} on {topology.name}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
+    head += f" ({simulation.expected(size).short})"
     svg.save(loads.draw(topology, found.use, found.time_s, head=head), path)
     return found.use
 

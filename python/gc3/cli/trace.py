@@ -17,6 +17,7 @@ from gc3.runtime.program import verify
 from gc3.sim import Simulation, run_timeline, timeline
 from gc3.sim.read import recorded
 from gc3.sim.run_timeline import Run
+from gc3.sim.trust import Expected
 from gc3.support.files import write_bytes
 
 _LIMIT = 5_000_000  # of steps; each takes some 500 bytes of the file
@@ -89,9 +90,9 @@ def trace(given: _Given) -> int:
     path, picture, ranks, most = given.path, given.picture, given.ranks, given.most
     if path is None and picture is None:
         raise click.UsageError("name a file to write: -o t.json, or --picture t.svg")
-    dropped = 0
+    dropped, worth = 0, None
     if given.engine is None and given.machine is not None:
-        run = _simulated(given, given.machine)
+        run, worth = _simulated(given, given.machine)
     elif given.engine is not None and given.machine is None:
         run, dropped = _recorded(given, given.engine)
     else:
@@ -103,7 +104,8 @@ def trace(given: _Given) -> int:
             write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
         if picture is not None:
             drawn = lanes.lanes(run)
-            svg.save(lanes.draw(drawn, head=f"{made.title}: {svg.time_text(run.why.time_s)}"), picture)
+            scope = f" ({worth.short})" if worth else ""
+            svg.save(lanes.draw(drawn, head=f"{made.title}: {svg.time_text(run.why.time_s)}{scope}"), picture)
             if drawn.left_out:
                 output.remark(f"'{picture}' does not show {drawn.left_out}")
     if dropped:
@@ -112,15 +114,16 @@ def trace(given: _Given) -> int:
         )
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --only and --most")
-    _tell(path, picture, run, made, dropped + made.dropped, as_json=given.as_json)
+    _tell(path, picture, run, made, dropped + made.dropped, worth, as_json=given.as_json)
     return 0
 
 
-def _simulated(given: _Given, machine: str) -> Run:
+def _simulated(given: _Given, machine: str) -> tuple[Run, Expected]:
     on = variants.load_platform(machine)
     simulation = Simulation(variants.proven(variants.limited(given.spec, on), on.topology), on)
     with output.working("simulating"):
-        return run_timeline.simulated(simulation, simulation.run(given.size, dtype=given.dtype, explain=True))
+        found = simulation.run(given.size, dtype=given.dtype, explain=True)
+        return run_timeline.simulated(simulation, found), simulation.expected(given.size)
 
 
 def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int]:
@@ -144,7 +147,14 @@ def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int]:
 
 
 def _tell(
-    path: str | None, picture: str | None, run: Run, made: timeline.Timeline, dropped: int, *, as_json: bool
+    path: str | None,
+    picture: str | None,
+    run: Run,
+    made: timeline.Timeline,
+    dropped: int,
+    worth: Expected | None,
+    *,
+    as_json: bool,
 ) -> None:
     why = run.why
     if as_json:
@@ -152,6 +162,7 @@ def _tell(
             "file": path,
             "picture": picture,
             "time_us": 1e6 * why.time_s,
+            "expected": worth and worth.data(),
             "spans": len(made.spans),
             "messages": len(made.arrows),
             "counters": len(made.counters),
@@ -163,6 +174,8 @@ def _tell(
         output.emit(found)
         return
     click.echo(f"{made.title}: {1e6 * why.time_s:.2f} us, {len(made.spans)} steps, {len(made.arrows)} messages")
+    if worth is not None:
+        click.echo(f"simulated: {worth.text}")
     click.echo(f"critical path: {report.causes(why.causes)}")
     click.echo(f"all threadblocks together: {1e6 * why.work_s:.2f} us busy; waiting: {report.causes(why.stalls)}")
     if path is not None:

@@ -24,8 +24,7 @@ from gc3.cli.variants import load_platform
 from gc3.comm import init, kept, programs
 from gc3.comm.selection import read_rows
 from gc3.runtime import kept_files, measure
-from gc3.sim import Platform
-from gc3.sim.trust import of_preset
+from gc3.sim import Platform, trust
 from gc3.support.files import check_writable, make_folder, write_text
 from gc3.support.words import counted, split_values
 from gc3.tune import (
@@ -42,6 +41,7 @@ from gc3.tune import (
     nccl_rules,
     ranges,
     serve,
+    simulated,
 )
 from gc3.tune import table as as_table
 from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE
@@ -205,9 +205,10 @@ def tune(given: _Given) -> int:
     check_writable(file)  # before anything is measured
     here = None if on else _here()
     with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not given.as_json) as begin:
-        interrupted = _search(tuner, begin, record, printing=not given.as_json)
+        interrupted = _search(tuner, begin, record, on, printing=not given.as_json)
     found = _ranges(tuner, wanted, everything=keeps, with_nccl=not given.all_sizes)
-    made = [hosts.row(row) for row in _rows(found, file)] if hosts else _rows(found, file)
+    rows_found = _rows(found, file, on)
+    made = [hosts.row(row) for row in rows_found] if hosts else rows_found
     if made or not interrupted or not Path(file).is_file():  # else an older table is better than none
         write_table(file, as_table(made, here, engine), whole=keeps)
     if on is not None and rules_path is not None and not interrupted:
@@ -216,18 +217,15 @@ def tune(given: _Given) -> int:
     if hosts and not interrupted:
         hosts.finish(Path(file).read_text() if keeps else None)
     if given.as_json:
-        output.emit({"engine": engine, "table": file, **_data(tuner.found), "rows": _rows(found, file)})
+        output.emit({"engine": engine, "table": file, **_data(tuner.found, on), "rows": rows_found})
     else:
-        _print_summary(tuner.found, found, file, kept=on is None)
+        _print_summary(tuner.found, found, file, on)
     if on is not None:
-        _remark_on_predictions(on, tuner.found, found, ranks[0])
+        in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
+        output.remark(f"predicted with {trust.preset(on)}")
+        for text in trust.told((p.size, simulated.worth(on, p, p.best[0])) for p in tuner.found.points):
+            output.remark(text)
     return INTERRUPTED if interrupted else 0
-
-
-def _remark_on_predictions(on: Platform, found: Found, rows: list[Range], ranks: int) -> None:
-    switched = in_switch.remark_on_choices(on, [each.spec for each in rows if each.spec != REFERENCE], ranks)
-    asked = [(p.ranks, p.collective, p.best[0].protocol, p.size, p.size) for p in found.points]
-    output.remark(f"predicted with preset {of_preset(on, asked, in_switch=switched).text}")
 
 
 def _be_alone(file: str, *, needed: bool) -> None:
@@ -259,7 +257,9 @@ def _all_ranks(on: Platform | None, hosts: HostTimer | None) -> tuple[int, ...]:
     return (2, 4, 8) if on is None else (on.topology.rank_count,)
 
 
-def _search(tuner: Tuner, begin: Callable[[str], None], record: Record | None, *, printing: bool) -> bool:
+def _search(
+    tuner: Tuner, begin: Callable[[str], None], record: Record | None, on: Platform | None, *, printing: bool
+) -> bool:
     """Goes through all points; whether Ctrl-C has ended that."""
     interrupted = False
     try:
@@ -272,7 +272,7 @@ def _search(tuner: Tuner, begin: Callable[[str], None], record: Record | None, *
         interrupted = True
     if printing and isinstance(tuner, SimulatedTuner):  # the last simulations of a size come after those of all others
         for point in tuner.found.points:
-            click.echo(line(point))
+            click.echo(line(point, on))
     return interrupted
 
 
@@ -363,12 +363,17 @@ def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool, with_ncc
     return ranges(points, sorted({*wanted, *(point.size for point in points)}))
 
 
-def _rows(found: list[Range], file: str) -> list[dict[str, Any]]:
-    """The rows of a table; programs that are files are copied beside it."""
+def _rows(found: list[Range], file: str, on: Platform | None) -> list[dict[str, Any]]:
+    """The rows of a table, with what simulated times are worth; programs that are files are copied beside it."""
     for each in found:
         if each.spec.is_file:
             programs.copy(each.spec.algorithm, file)
-    return [each.row() for each in found if each.spec != REFERENCE]
+    rows = [(each, each.row()) for each in found if each.spec != REFERENCE]
+    if on is not None:
+        for each, row in rows:
+            told = trust.told((p.size, simulated.worth(on, p, each.spec)) for p in each.points)
+            row["note"] += f"; predicted for {on.topology.name}; {'; '.join(told)}"
+    return [row for _, row in rows]
 
 
 def _here() -> str:
@@ -377,15 +382,15 @@ def _here() -> str:
     return f"{about['cpu']}, {counted(about['cores'], 'core')}"
 
 
-def line(point: Measured) -> str:
-    """Says what was measured at a point."""
+def line(point: Measured, on: Platform | None = None) -> str:
+    """Says what was measured at a point, or simulated on a machine."""
     spec, took = point.best
     where = f"{point.collective}, {point.ranks} ranks, {sizes.format_size(point.size)}"
     if point.skew > 1:
         where += f", skew {point.skew:g}"
-    if point.reference is not None:
+    if point.reference is not None and on is not None:
         name, other = point.reference
-        than = f"{other / took:.2f} times the speed of {name} as simulated"
+        than = f"{simulated.compared(on, point, REFERENCE, name, other)} as simulated"
     elif point.default is None:
         than = "with nothing to compare with"
     elif spec == point.default:
@@ -407,27 +412,30 @@ def _sure(point: Measured) -> str:
     return f"{tried}, none is faster" + (f" by more than {100 * point.within:.1f} %" if point.within else "")
 
 
-def _print_summary(found: Found, rows: list[Range], file: str, *, kept: bool) -> None:
+def _print_summary(found: Found, rows: list[Range], file: str, on: Platform | None) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
+        again = "continue" if on is None else "begin again: simulations are not kept"
         brief = sum(point.brief for point in found.points)
         output.remark(
             f"not all points are measured{f', and {brief} only briefly' if brief else ''}: the default table serves "
-            f"the missing ones; repeat the command to {'continue' if kept else 'begin again: simulations are not kept'}"
+            f"the missing ones; repeat the command to {again}"
         )
     left = [each for each in rows if each.spec == REFERENCE]
     for each in left:
         upto = f"to {each.end - 1} B"
         name = each.points[0].reference or ("NCCL", 0.0)
+        known = [p for p in each.points if on is not None and p.reference is not None and simulated.tells(on, p)]
+        unsure = "" if known else ", but by less than the error of its time"
         output.remark(
-            f"{each.collective} of {each.first} B {upto} has no row: {name[0]} is faster there, as simulated; "
+            f"{each.collective} of {each.first} B {upto} has no row: {name[0]} is faster there, as simulated{unsure}; "
             "--all-sizes writes one"
         )
     click.echo(f"{counted(len(rows) - len(left), 'row')} in {file}")
 
 
-def _data(found: Found) -> dict[str, Any]:
+def _data(found: Found, on: Platform | None) -> dict[str, Any]:
     points = [
         {
             "collective": point.collective,
@@ -439,6 +447,8 @@ def _data(found: Found) -> dict[str, Any]:
             "default_us": point.default_us,
             "gain": point.gain,
             "reference": point.reference,
+            "expected": None if on is None else simulated.worth(on, point, point.best[0]).data(),
+            "distinguishable": None if on is None or point.reference is None else simulated.tells(on, point),
             "within": point.within,
             "times": [
                 {"program": asdict(spec), "median_us": took, "interval_us": point.interval_of(spec)}

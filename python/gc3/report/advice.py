@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gc3.report.style import short_size
 from gc3.report.svg import time_text
+from gc3.sim.trust import against, distinguishable, per_cent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,14 +84,27 @@ def gains(time_s: float, trials: Sequence[Trial]) -> list[Trial]:
     return found[:_MOST]
 
 
-def advice(prediction: Prediction, trials: Sequence[Trial]) -> list[str]:
-    """Returns what to try, with the predicted gain where it was simulated."""
+def advised(time_s: float, trials: Sequence[Trial], error: float) -> list[str]:
+    """Returns what the fastest trials would bring; `error`: of the times."""
+    return [
+        f"{t.label}: {time_text(t.time_s)} predicted, "
+        + (
+            f"{100 * (t.time_s / time_s - 1):.0f}%"
+            if distinguishable(time_s, t.time_s, error)
+            else f"not distinguishable (error {per_cent(error)})"
+        )
+        for t in gains(time_s, trials)
+    ]
+
+
+def advice(prediction: Prediction, trials: Sequence[Trial], error: float) -> list[str]:
+    """Returns what to try, with the predicted gain where it was simulated; `error`: of the times."""
     why = prediction.explanation
     out: list[str] = []
     for trial in gains(prediction.time_s, trials):
         out.append(
             f"{trial.label}: {time_text(trial.time_s)} predicted at {short_size(prediction.size)}, "
-            f"{prediction.time_s / trial.time_s:.2f} times as fast."
+            f"{against(trial.time_s, 'this one', prediction.time_s, error)}."
         )
     worse = sum(trial.time_s >= _GAIN * prediction.time_s for trial in trials)
     if worse:

@@ -43,12 +43,11 @@ def _table(sweep: Sweep) -> str:
     marks = [""]
     for row in sweep.rows:
         for i, cell in enumerate(row.cells):
-            speedup = row.speedup(cell)
             share = f" {100 * cell.share:.0f}%" if cell.share < 1 and cell.cause else ""
             values = [str(cell.size), cell.chosen or cell.program, f"{1e6 * cell.time_s:.2f}", f"{cell.algbw:.2f}"]
             values += [f"{cell.busbw:.2f}", f"{1e6 * cell.bound_s:.2f}" if cell.bound_s else ""]
             if sweep.baselines:
-                values.append("" if speedup is None else f"{speedup:.2f}")
+                values.append(row.speedup_text(cell))
             values += [cell.cause + share, cell.bound_by]
             lines.append(
                 "".join(

@@ -60,7 +60,8 @@ def _figure(make: Any, sweep: Sweep) -> Any:
         panels.insert(0, (f"speed-up over {sweep.baselines[0]}", lambda row, cell: row.speedup(cell), False))
     labels = [textwrap.shorten(p, _LEGEND_CHARS, placeholder="...") for p in sweep.programs]
     columns = 1 if max(map(len, labels)) > _LEGEND_CHARS * 2 // 3 else min(len(panels), len(labels))
-    told = f"{sweep.note} Bands: the expected error." if sweep.errors else sweep.note
+    banded = any(cell.error for row in sweep.rows for cell in row.cells)
+    told = f"{sweep.note} Bands: what nine of ten measured times stay within." if banded else sweep.note
     note = textwrap.wrap(told, _NOTE_CHARS * len(panels))
     # From the bottom: the note, the legend, the sizes below the axes.
     note_top = _EDGE + _NOTE_INCHES * len(note)
@@ -95,13 +96,15 @@ def _panel(
     sizes = [row.size for row in sweep.rows]
     for number, program in enumerate(sweep.programs):
         mark = _MARKS[number % len(_MARKS)] if len(set(sizes)) <= _MANY else None
-        points = [(row.size, y) for row, cell in sweep.cells(program) if (y := value(row, cell)) is not None]
+        points = [
+            (row.size, y, cell.error) for row, cell in sweep.cells(program) if (y := value(row, cell)) is not None
+        ]
         base = program in sweep.baselines
         style = {"linestyle": "--" if base else "-", "linewidth": 1.6 if base else 1.9, "zorder": 2 if base else 3}
-        xs, ys = [x for x, _ in points], [y for _, y in points]
+        xs, ys = [x for x, *_ in points], [y for _, y, _ in points]
         axes.plot(xs, ys, label=program, color=sweep.color(program), marker=mark, markersize=3.5, **style)
-        if band := math.exp(sweep.errors.get(program, 0.0)) - 1:
-            lower, upper = [y / (1 + band) for y in ys], [y * (1 + band) for y in ys]
+        if any(error for *_, error in points):
+            lower, upper = ([y * math.exp(sign * error) for _, y, error in points] for sign in (-1, 1))
             axes.fill_between(xs, lower, upper, color=sweep.color(program), alpha=0.13, linewidth=0)
     axes.set_xscale("log", base=2)
     if logarithmic:

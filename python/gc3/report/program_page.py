@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gc3.report import flow, lanes, loads, svg, times
 from gc3.report.style import short_size
 from gc3.report.svg import time_text
+from gc3.sim.trust import distinguishable
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Content:
         lanes: The schedule.
         flow: The messages.
         series: Times by size, in seconds: the program first, then baselines and measurements.
+        errors: What predicted times may be wrong by, by series and size.
         bottleneck: Sentences.
         advice: Sentences.
         remarks: What the reader should know besides.
@@ -65,6 +67,7 @@ class Content:
     lanes: lanes.Lanes
     flow: flow.Flow
     series: Mapping[str, Sequence[tuple[int, float]]]
+    errors: Mapping[str, Mapping[int, float]]
     bottleneck: Sequence[str]
     advice: Sequence[str]
     remarks: Sequence[str]
@@ -155,11 +158,20 @@ def _times(content: Content) -> str:
             if name not in found:
                 row.append("")
                 continue
-            ratio = f" ({found[name] / found[own]:.2f}x)" if name != own and found.get(own) else ""
+            known = [content.errors.get(each, {}).get(size, 0.0) for each in (name, own)]
+            told = (
+                f"{found[name] / found[own]:.2f}x" if distinguishable(found[name], found.get(own, 0), *known) else "~"
+            )
+            ratio = f" ({told})" if name != own and found.get(own) else ""
             row.append(time_text(found[name]) + ratio)
         rows.append(row)
-    return _scroll("Chart of times by size", times.draw(content.series, alone=False)) + _details(
-        "Table of times", _table("Times by size; (x): times the program's", ["size", *names], rows)
+    return _scroll("Chart of times by size", times.draw(content.series, alone=False, errors=content.errors)) + _details(
+        "Table of times",
+        _table(
+            "Times by size; (x): times the program's; (~): not distinguishable",
+            ["size", *names],
+            rows,
+        ),
     )
 
 
@@ -292,6 +304,7 @@ def plain(content: Content) -> dict[str, Any]:
         "size": content.prediction.size,
         "time_us": content.prediction.time_us,
         "critical_path_us": {} if why is None else {k: 1e6 * v for k, v in why.causes.items()},
+        "errors": {name: list(errors.items()) for name, errors in content.errors.items()},
         "series_us": {n: [[s, 1e6 * t] for s, t in line] for n, line in content.series.items()},
         "bottleneck": list(content.bottleneck),
         "advice": list(content.advice),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ class Sweep:
         note: The source of the numbers; may be empty.
         rows: A row per size.
         baselines: Labels of columns that are baselines; speed-ups are over the first.
-        errors: By column, the expected |log(predicted / measured)|, if there is one.
     """
 
     title: str
     note: str
     rows: Sequence[Row]
     baselines: Sequence[str] = ()
-    errors: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def programs(self) -> list[str]:

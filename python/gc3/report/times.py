@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gc3.report import svg
@@ -16,8 +17,17 @@ _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _BOTTOM, _TOP = 66, 26, 34, 12
 
 
-def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = True, head: str = "") -> str:
-    """Returns the chart of some series of (size in bytes, seconds), under `head` in a file of its own."""
+def draw(
+    series: Mapping[str, Sequence[tuple[int, float]]],
+    *,
+    alone: bool = True,
+    head: str = "",
+    errors: Mapping[str, Mapping[int, float]] = MappingProxyType({}),
+) -> str:
+    """Returns the chart of some series of (size in bytes, seconds), under `head` in a file of its own.
+
+    `errors` has the |log(predicted / measured)| of series by size, which are bands.
+    """
     points = [(s, t) for line in series.values() for s, t in line if t > 0]
     if not points:
         return svg.document(svg.text(8, 20, "no times"), _WIDTH, 40, "Times by size", alone=alone)
@@ -47,6 +57,13 @@ def draw(series: Mapping[str, Sequence[tuple[int, float]]], *, alone: bool = Tru
         ink = COLORS[number % len(COLORS)]
         dash = "" if number == 0 else f' stroke-dasharray="{(7, 2, 4)[number % 3]} 4"'
         way = " ".join(f"{px:.1f},{py:.1f}" for px, py in shown)
+        wide = errors.get(name, {})
+        edges = [[(x(s), y(t * math.exp(sign * wide.get(s, 0.0)))) for s, t in line if t > 0] for sign in (1, -1)]
+        if wide:
+            band = " ".join(
+                f"{px:.1f},{max(min(py, _HEIGHT - _BOTTOM), _TOP):.1f}" for px, py in edges[0] + edges[1][::-1]
+            )
+            parts.append(f'<polygon class="band" points="{band}" fill="{ink}" fill-opacity="0.13"/>')
         parts.append(f'<polyline points="{way}" fill="none" stroke="{ink}" stroke-width="2"{dash}/>')
         for (s, t), (px, py) in zip(((s, t) for s, t in line if t > 0), shown, strict=True):
             parts.append(

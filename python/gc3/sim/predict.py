@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.sim import presets, v_counts
+from gc3.sim import presets, trust, v_counts
 from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.sim.platform import Platform
 from gc3.support import notebook
@@ -248,6 +248,14 @@ class Simulation:
             return v_counts.size_of(model, scaled, itemsize), -(-max(scaled) // model.chunks) * itemsize
         count = collectives.count_for(model, size, itemsize)
         return collectives.size_for(model, count, itemsize), -(-count // model.chunks) * itemsize
+
+    def expected(self, size: int, *beyond: str) -> trust.Expected:
+        """Returns what the predicted time at S = `size` bytes is worth; `beyond`: as in `trust.expected`."""
+        own = ["multicast and sums in switches"] if trust.counts_on_switches(self.platform, self.program) else []
+        own += ["blocks of different lengths"] if self._counts is not None else []
+        own += ["some ranks of a machine"] if len(self.ranks) < self.platform.topology.rank_count else []
+        name, protocol = self.program.collective.name, self.program.protocol
+        return trust.expected(self.platform, name, protocol, size, [*own, *beyond])
 
     def work(self, size: int) -> int:
         """Returns about how many slice operations a simulation of this size takes."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
+from gc3.sim.trust import Expected, distinguishable
 from gc3.support.at_once import at_once
 
 # Runs with more slice operations than this are not recorded: their cause is left out.
@@ -18,6 +19,7 @@ MOST_RECORDED = 2_000_000
 _HEADER = (
     *("bytes", "program", "time_us", "algbw_GBps", "busbw_GBps"),
     *("bound_us", "bound_by", "cause", "cause_share", "winner", "speedup", "chosen"),
+    *("scope", "median_error", "p90_error"),
 )
 
 
@@ -36,6 +38,7 @@ class Cell:
         cause: The largest part of the critical path; empty if that was not recorded.
         share: Its fraction of the critical path, 0 to 1.
         chosen: The program with the settings that were chosen for the size; empty if it is as it was asked for.
+        expected: What the time is worth; None: it was measured, or only counts steps.
     """
 
     program: str
@@ -48,6 +51,12 @@ class Cell:
     cause: str = ""
     share: float = 0.0
     chosen: str = ""
+    expected: Expected | None = None
+
+    @property
+    def error(self) -> float:
+        """What a lead over it has to exceed."""
+        return 0.0 if self.expected is None else self.expected.error
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +81,34 @@ class Row:
     @property
     def lead(self) -> tuple[str, float] | None:
         """The label of the second-fastest program, and the logarithm of its time over the best; None: there is none."""
-        order = sorted(self.cells, key=lambda cell: cell.time_s)
+        order = self._order
         if len(order) == 1 or order[0].time_s <= 0:
             return None
         return order[1].program, math.log(order[1].time_s / order[0].time_s)
+
+    @property
+    def error(self) -> float:
+        """What the lead has to exceed: the greater error of the two."""
+        return max((cell.error for cell in self._order[:2]), default=0.0)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the fastest program can be told from the second one."""
+        return self.lead is None or self.lead[1] > self.error
+
+    @property
+    def _order(self) -> list[Cell]:
+        return sorted(self.cells, key=lambda cell: cell.time_s)
+
+    def distinguishable(self, cell: Cell) -> bool:
+        """Returns whether a cell's speed-up over the baseline is more than both may be wrong by."""
+        base = next((c for c in self.cells if c.program == self.baseline), cell)
+        return base is cell or distinguishable(base.time_s, cell.time_s, base.error, cell.error)
+
+    def speedup_text(self, cell: Cell) -> str:
+        """Returns the speed-up for people: "~" if it is not distinguishable from 1."""
+        found = self.speedup(cell)
+        return "" if found is None else f"{found:.2f}" if self.distinguishable(cell) else "~"
 
     def speedup(self, cell: Cell) -> float | None:
         """Returns the time of the baseline over that of a cell; None if the baseline has none."""
@@ -95,8 +128,9 @@ def column(
     sharing: str = "serial",
     disturbance: Disturbance = UNDISTURBED,
     chosen: str = "",
+    beyond: str = "",
 ) -> Column:
-    """Returns a function that simulates a program at a size; see `Cell.chosen`."""
+    """Returns a function that simulates a program at a size; see `Cell.chosen` and `Simulation.expected`."""
 
     def cell(size: int) -> Cell:
         explain = simulation.work(size) <= MOST_RECORDED
@@ -104,7 +138,8 @@ def column(
         cause, share = "", 0.0
         if p.explanation is not None:
             cause, share = p.explanation.cause, max(p.explanation.causes.values(), default=0.0) / (p.time_s or 1.0)
-        return Cell(label, p.size, p.time_s, p.algbw, p.busbw, p.bound_s, p.bound_by, cause, share, chosen)
+        numbers = (p.size, p.time_s, p.algbw, p.busbw, p.bound_s)
+        return Cell(label, *numbers, p.bound_by, cause, share, chosen, simulation.expected(size, beyond))
 
     return cell
 
@@ -149,7 +184,7 @@ def to_csv(rows: Sequence[Row]) -> str:
     """Returns the rows as CSV; times in microseconds, bandwidths in GB/s.
 
     >>> to_csv([Row(8, (Cell("a", 8, 1e-6, 0.008, 0.008),))]).splitlines()[1]
-    '8,a,1,0.008,0.008,0,,,0,1,,'
+    '8,a,1,0.008,0.008,0,,,0,1,,,,,'
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -159,21 +194,18 @@ def to_csv(rows: Sequence[Row]) -> str:
             numbers = [f"{x:.6g}" for x in (1e6 * c.time_s, c.algbw, c.busbw, 1e6 * c.bound_s)]
             speedup = row.speedup(c)
             last = (int(c.program == row.winner), "" if speedup is None else f"{speedup:.4g}", c.chosen)
-            writer.writerow([c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", *last])
+            worth = c.expected and (c.expected.scope, c.expected.median, c.expected.p90)
+            cells = [c.size, c.program, *numbers, c.bound_by, c.cause, f"{c.share:.3g}", *last]
+            writer.writerow([*cells, *(worth or ("", "", ""))])
     return text.getvalue()
 
 
-def narrowest(rows: Iterable[Row]) -> tuple[str, float] | None:
-    """Returns the least lead of the fastest programs at some sizes; see `Row.lead`."""
-    return min((row.lead for row in rows if row.lead is not None), key=lambda lead: lead[1], default=None)
-
-
-def ranges(rows: Sequence[Row]) -> list[tuple[int, int, str]]:
-    """Returns the fastest program for each range of sizes: first size, last size, label."""
-    found: list[tuple[int, int, str]] = []
+def ranges(rows: Sequence[Row]) -> list[list[Row]]:
+    """Returns the rows of each range of sizes with one fastest program, which can be told from the second, or not."""
+    found: list[list[Row]] = []
     for row in rows:
-        if found and found[-1][2] == row.winner:
-            found[-1] = (found[-1][0], row.size, row.winner)
+        if found and (found[-1][0].winner, found[-1][0].sure) == (row.winner, row.sure):
+            found[-1].append(row)
         else:
-            found.append((row.size, row.size, row.winner))
+            found.append([row])
     return found

@@ -19,9 +19,10 @@ from gc3.comm import programs
 from gc3.comm.selection import Spec
 from gc3.runtime.program import verify
 from gc3.runtime.scratch import ScratchLimit, share
-from gc3.sim import Platform
+from gc3.sim import Platform, trust
 from gc3.support.words import counted
 from gc3.synth import Result
+from gc3.tune import simulated
 from gc3.tune.guided import MOST, Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.search import Measured
@@ -244,7 +245,8 @@ class Best:
             took = dict(point.times_us)[served.spec]
             than = "" if point.default in (None, served.spec) else f" (library {point.default_us:.4g})"
             parts.append(f"{took:.4g} us{than} at {point.size} B")
-        return ", ".join(parts)
+        told = trust.told((p.size, simulated.worth(self.platform, p, way or served.spec)) for p in served.points)
+        return "; ".join([", ".join(parts), *told])
 
     def describe(self, spec: Spec) -> str:
         """Returns what a program is, for people."""

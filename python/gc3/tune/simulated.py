@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from gc3 import errors
 from gc3.sim.nccl import Nccl
+from gc3.sim.trust import NCCL, Expected, against, distinguishable, expected
 from gc3.support.at_once import at_once
 from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
+from gc3.tune.ranges import REFERENCE
 from gc3.tune.search import Goal, Measured, Tuner, places, rounds
 
 if TYPE_CHECKING:
@@ -159,6 +161,28 @@ class SimulatedTuner(Tuner):
         except errors.UserError:
             return None
         return None if nccl.graph.notes else nccl
+
+
+def worth(on: Platform, point: Measured, spec: Spec) -> Expected:
+    """Returns what the simulated time of a program at a point is worth; `REFERENCE`: that of NCCL."""
+    beyond = [f"{point.ranks} ranks"] if point.ranks < on.topology.rank_count else []
+    beyond += ["blocks of different lengths"] if point.skew > 1 else []
+    if spec == REFERENCE and point.reference is not None:
+        return expected(on, point.collective, NCCL, point.size, beyond, point.reference[0].partition(" ")[2])
+    return expected(on, point.collective, spec.protocol, point.size, beyond)
+
+
+def compared(on: Platform, point: Measured, other: Spec, name: str, other_us: float) -> str:
+    """Says how the best program of a point compares with another one, as far as both times can be told apart."""
+    spec, took = point.best
+    return against(took, name, other_us, worth(on, point, spec).error, worth(on, point, other).error)
+
+
+def tells(on: Platform, point: Measured) -> bool:
+    """Returns whether the best program of a point can be told from the reference."""
+    spec, took = min((each for each in point.times_us if each[0] != REFERENCE), key=lambda each: each[1])
+    errors = (worth(on, point, each).error for each in (spec, REFERENCE))
+    return point.reference is not None and distinguishable(took, point.reference[1], *errors)
 
 
 def _reference(nccl: Nccl, size: int) -> tuple[str, float] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,11 +16,9 @@ from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
 from gc3.sim.predict import UNDISTURBED, Disturbance, Prediction, Simulation
 from gc3.sim.sweep import Cell
-from gc3.sim.trust import Trust, changes, within
 
 SEND_RECEIVE = ("alltoall", "alltonext")
 _STEPS = 8  # of a FIFO
-_ALIKE = 0.1  # by which rings may differ from those that were measured
 _MOST_SLICES = 1 << 12  # of a message in the simulator
 
 
@@ -81,19 +78,6 @@ class Nccl:
         other = Nccl(on, self.collective, self.version, self.rates, self.graph)
         other._programs = self._programs
         return other
-
-    def trust(self, sizes: Sequence[int], changed: str = "") -> Trust:
-        """Returns what its times at sizes are worth, with changes of the machine, as in `gc3.sim.trust.trust`."""
-        topology, name = self.on.topology, self.collective
-        evidence, measured, rings = self.rates.compared(name, len(self.graph.nodes))
-        same = any(f"{version}.".startswith(f"{self.version}.") for version in measured)
-        asked = [(topology.rank_count, name, *rates.OWN_CHOICE, min(sizes), max(sizes))] if sizes else []
-        own = self.graph.channels * self.graph.rate
-        alike = abs(own - rings) < _ALIKE * rings
-        elsewhere = [*changes(changed), *([] if alike else [f"rings of {own:.0f} GB/s"])]
-        if self.graph.notes:
-            elsewhere.append("these GPUs")
-        return within(evidence, asked, elsewhere, () if same else (self.label,))
 
     @property
     def notes(self) -> tuple[str, ...]:
