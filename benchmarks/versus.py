@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from peers import PEERS, Plan, plot, record
+from peers import PEERS, Plan, record
 from peers.compare import compare
 from peers.points import COLLECTIVES, CONDITIONS, OURS, PATTERNS, REUSED
 
-from gc3.cli import files, options, output
+from gc3.cli import options, output
 from gc3.cli.main import Script
 from gc3.cli.sizes import Size
 from gc3.runtime import measure
@@ -35,7 +35,7 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
     examples=[
         "make bench-vs",
         "python benchmarks/versus.py",
-        "python benchmarks/versus.py --vs openmpi,gloo --collectives allreduce --ranks 2 -e 1MiB --plot vs.png",
+        "python benchmarks/versus.py --vs openmpi,gloo --collectives allreduce --ranks 2 -e 1MiB",
     ],
 )
 @click.option(
@@ -63,9 +63,6 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
     "--turns", "rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Turns of each at a point."
 )
 @click.option("--table", metavar="FILE", help="A selection table for gc3, before the default one.")
-@click.option(
-    "--plot", "drawing", type=files.Picture(files.DRAWN), metavar="FILE.png|.svg|.pdf", help="Draw the results."
-)
 @click.option("--minutes", type=click.FloatRange(min=0), help="Shorten the turns so that all is done in this time.")
 @click.option(
     "--patterns",
@@ -92,7 +89,6 @@ def versus(
     factor: int,
     rounds: int,
     table: str | None,
-    drawing: str | None,
     minutes: float | None,
     patterns: tuple[str, ...],
     conditions: str,
@@ -118,8 +114,6 @@ def versus(
     found = compare(plan, printing=not as_json, keep=keep)
     if as_json:
         output.emit(found)
-    if drawing is not None:
-        plot.plot(record.points(found), drawing)
     return int(any(name.startswith(f"{OURS} ") for name in found["failed"]))
 
 

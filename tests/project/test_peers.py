@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from peers import Contest, Plan, Point, Sample, contest, plot, record
+from peers import Contest, Plan, Point, Sample, contest, record
 from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Setting
 from peers.points import COLLECTIVES, OURS, PYTHON
@@ -23,7 +23,6 @@ from versus import versus
 
 import ranks
 from gc3 import errors
-from gc3.support import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -321,19 +320,15 @@ def test_a_setting_for_ranks_that_share_cores_runs_only_there(monkeypatch: pytes
     assert set(many.times) == {OURS, PYTHON, "quick", "crowded"}
 
 
-def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     toys(monkeypatch, quick="pass", bad="sys.exit(2)")
-    drawing = tmp_path / "vs.svg"
     base = ["--vs", "gloo", "--ranks", "2,3", "--collectives", "alltoall,allgather", "-b", "64B", "-e", "1KiB"]
-    run = CliRunner().invoke(
-        versus, [*base, "-f", "16", "--turns", "1", "--patterns", "reused", "--plot", str(drawing)]
-    )
+    run = CliRunner().invoke(versus, [*base, "-f", "16", "--turns", "1", "--patterns", "reused"])
     assert run.exit_code == 0, run.output
     assert "# toy: Toy 1, 2 settings, the best of which counts" in run.output
     assert "# allgather of float32, 3 ranks" in run.output
     assert "geometric mean over 8 points" in run.output
     assert "bad was left out: allgather of 64 B on 2 ranks: it ended with status 2" in run.output
-    assert drawing.read_text().count("<svg") == 1
 
 
 @pytest.mark.parametrize(
@@ -352,13 +347,6 @@ def test_invalid_options_are_refused(arguments: list[str], message: str) -> None
     run = CliRunner().invoke(versus, arguments)
     assert run.exit_code == 2
     assert message in run.output
-
-
-def test_a_drawing_that_cannot_be_made_is_refused_first(tmp_path: Path) -> None:
-    with pytest.raises(errors.UserError, match=r"GC3-L017.*\.png"):
-        drawing.check("vs.txt")
-    with pytest.raises(errors.UserError, match="GC3-I002"):
-        plot.plot([point("allreduce", 2, 1024, ours=1, mpich=2)], str(tmp_path / "no" / "vs.png"))
 
 
 def test_ctrl_c_ends_every_world(tmp_path: Path) -> None:
