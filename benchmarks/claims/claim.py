@@ -48,22 +48,29 @@ class Claim:
     """A claim of a paper.
 
     Attributes:
-        name: Unique, such as "002-7.1.1-ring".
-        paper: Its number: 000, 001, 002, 003, 004.
-        section: Its section.
+        name: Unique, such as "002-7.1.1-ring": the number of the paper, the section, and a word.
         kind: "A": counting and alpha-beta costs decide; "B": it takes rates, protocols, FIFOs and launches.
         text: What the paper says, with machine and sizes.
         check: Computes the result.
         why_not: Why it is not reproduced; only shown if it is not.
+        section: That of the paper, if not as in the name.
     """
 
     name: str
-    paper: str
-    section: str
     kind: str
     text: str
     check: Callable[[Bench], Outcome]
     why_not: str = ""
+    section: str = ""
+
+    def __post_init__(self) -> None:
+        """Takes the section of the name."""
+        object.__setattr__(self, "section", self.section or self.name.split("-")[1])
+
+    @property
+    def paper(self) -> str:
+        """The number of the paper: 000, 001, 002, 003, 004."""
+        return self.name.partition("-")[0]
 
 
 def speedup(expected: float, found: float, detail: str = "") -> Outcome:

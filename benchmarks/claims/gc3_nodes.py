@@ -282,109 +282,63 @@ _WHY_BOUND = (
 
 def claims() -> list[Claim]:
     """Returns the claims in the order of the papers' sections."""
-    make = Claim
     return [
-        make("000-6.1-bound", "000", "6.1", "A", "AllToAll reaches at most IB_bw N/(N-1)", _alltoall_bound),
-        make(
+        Claim("000-6.1-bound", "A", "AllToAll reaches at most IB_bw N/(N-1)", _alltoall_bound),
+        Claim(
             "000-6.1-near-bound",
-            "000",
-            "6.1",
             "B",
             "From 128 MB on the two-step AllToAll approaches that bound on 8, 16 and 32 nodes",
             _two_step_bound,
             _WHY_BOUND,
         ),
-        make(
+        Claim(
             "000-6.1-handwritten",
-            "000",
-            "6.1",
             "B",
             "32 nodes: up to 35 % more bandwidth than the hand-written two-step "
             "from 256 MB on (002 section 7.3: up to 1.3x)",
             _two_step_handwritten,
         ),
-        make(
+        Claim(
             "000-6.1-nccl",
-            "000",
-            "6.1",
             "B",
             "20 % more than NCCL's sends and receives at large sizes (002 section 7.3: above 512 MB)",
             _two_step_nccl,
             _WHY_NCCL,
         ),
-        make(
+        Claim(
             "002-7.3-handwritten-nccl",
-            "002",
-            "7.3",
             "B",
             "Above 512 MB the hand-written two-step is slower than NCCL",
             _handwritten_nccl,
         ),
-        make(
-            "000-6.3-ring",
-            "000",
-            "6.3",
-            "A",
-            "A ring of 16 GPUs on two nodes traverses InfiniBand 30 times",
-            _ring_crossings,
-        ),
-        make(
+        Claim("000-6.3-ring", "A", "A ring of 16 GPUs on two nodes traverses InfiniBand 30 times", _ring_crossings),
+        Claim(
             "000-6.3-hierarchical",
-            "000",
-            "6.3",
             "A",
             "The hierarchical AllReduce makes two InfiniBand sends",
             _hierarchical_crossings,
         ),
-        make("000-6.3-ndv2", "000", "6.3", "B", "2 NDv2: hierarchical AllReduce faster than NCCL (figure 9)", _ndv2),
-        make(
-            "000-6.4-nics",
-            "000",
-            "6.4",
-            "A",
-            "AllToNext uses all eight NICs of a node where a send uses one",
-            _alltonext_nics,
-        ),
-        make(
-            "000-6.4-speedup",
-            "000",
-            "6.4",
-            "B",
-            "3 nodes of 8 A100, 1 GB: AllToNext 14.5x NCCL's send and receive",
-            _alltonext,
-        ),
-        make("000-6.4-crossover", "000", "6.4", "B", "AllToNext is slower below 512 KB", _alltonext_crossover),
-        make(
+        Claim("000-6.3-ndv2", "B", "2 NDv2: hierarchical AllReduce faster than NCCL (figure 9)", _ndv2),
+        Claim("000-6.4-nics", "A", "AllToNext uses all eight NICs of a node where a send uses one", _alltonext_nics),
+        Claim("000-6.4-speedup", "B", "3 nodes of 8 A100, 1 GB: AllToNext 14.5x NCCL's send and receive", _alltonext),
+        Claim("000-6.4-crossover", "B", "AllToNext is slower below 512 KB", _alltonext_crossover),
+        Claim(
             "002-7.2-small",
-            "002",
-            "7.2",
             "B",
             "Several nodes (2 here): hierarchical AllReduce up to 1.4x NCCL at small sizes",
             _hierarchical_small,
             _WHY_SMALL,
         ),
-        make(
-            "002-7.2-large",
-            "002",
-            "7.2",
-            "B",
-            "Above 1 GB it is up to 11 % faster than NCCL",
-            _hierarchical_large,
-            _WHY_LARGE,
-        ),
-        make(
+        Claim("002-7.2-large", "B", "Above 1 GB it is up to 11 % faster than NCCL", _hierarchical_large, _WHY_LARGE),
+        Claim(
             "002-7.2-composed",
-            "002",
-            "7.2",
             "B",
             "The same algorithm composed of NCCL's collectives is slower than GC3's and NCCL's",
             _composed,
             _WHY_COMPOSED,
         ),
-        make(
+        Claim(
             "002-7.4-instances",
-            "002",
-            "7.4",
             "B",
             "AllToNext: the smaller the buffer, the fewer instances r are best",
             _alltonext_instances,

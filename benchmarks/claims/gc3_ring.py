@@ -162,104 +162,43 @@ def _tile(bench: Bench) -> Outcome:
 
 def claims() -> list[Claim]:
     """Returns the claims in the order of the papers' sections."""
-    make = Claim
     return [
-        make("000-4-tile", "000", "4", "A", "A connection buffers a tile of 4 MB in 4 slices", _tile),
-        make(
-            "000-4-threadblock",
-            "000",
-            "4",
-            "B",
-            "One threadblock cannot saturate a connection of an A100",
-            _one_threadblock,
-        ),
-        make(
-            "000-4-protocols",
-            "000",
-            "4",
-            "A",
-            "LL carries 50 % and LL128 94 % of what is sent as data",
-            _protocol_parts,
-        ),
-        make(
+        Claim("000-4-tile", "A", "A connection buffers a tile of 4 MB in 4 slices", _tile),
+        Claim("000-4-threadblock", "B", "One threadblock cannot saturate a connection of an A100", _one_threadblock),
+        Claim("000-4-protocols", "A", "LL carries 50 % and LL128 94 % of what is sent as data", _protocol_parts),
+        Claim(
             "000-6.2-ring",
-            "000",
-            "6.2",
             "B",
             "8 A100: ring of 8 threadblocks x 4 instances, LL128, up to 48 % faster "
             "than NCCL 2.8.4 between 128 KB and 32 MB",
             _ring_v1,
         ),
-        make(
-            "000-6.2-range",
-            "000",
-            "6.2",
-            "B",
-            "The same ring is faster than NCCL from 128 KB to 32 MB",
-            _ring_v1_range,
-            _WHY_RANGE,
+        Claim(
+            "000-6.2-range", "B", "The same ring is faster than NCCL from 128 KB to 32 MB", _ring_v1_range, _WHY_RANGE
         ),
-        make(
+        Claim(
             "000-6.2-threadblocks",
-            "000",
-            "6.2",
             "B",
             "8 threadblocks per ring x 4 instances outperform 1 threadblock per ring x 32",
             _many_threadblocks,
             _WHY_THREADBLOCKS,
         ),
-        make(
-            "000-6.2-channels",
-            "000",
-            "6.2",
-            "B",
-            "Forcing the schedule from 32 to 24 channels lowers performance",
-            _fewer_channels,
+        Claim(
+            "000-6.2-channels", "B", "Forcing the schedule from 32 to 24 channels lowers performance", _fewer_channels
         ),
-        make(
-            "000-6.2-nccl-channels",
-            "000",
-            "6.2",
-            "B",
-            "Forcing NCCL from 24 to more channels lowers performance",
-            _nccl_channels,
-        ),
-        make(
-            "000-6.2-plateau",
-            "000",
-            "6.2",
-            "B",
-            "Above 32 MB the LL128 ring levels out around 100 GB/s algbw",
-            _ll128_plateau,
-        ),
-        make("002-7.1.1-ring", "002", "7.1.1", "B", "8 A100: rings up to 1.9x NCCL's between 32 KB and 3 MB", _ring),
-        make("002-7.1.1-large", "002", "7.1.1", "B", "Above 32 MB the best rings match NCCL", _ring_beyond),
-        make(
-            "002-7.1.1-schedule",
-            "002",
-            "7.1.1",
-            "B",
-            "Above 32 MB the best ring has 1 channel x 24 instances",
-            _ring_parallel,
-        ),
-        make(
-            "002-7.1.2-steps",
-            "002",
-            "7.1.2",
-            "A",
-            "All Pairs takes 2 steps and a ring 2R-2, for the same volume",
-            _allpairs_steps,
-        ),
-        make(
-            "002-7.1.2-allpairs", "002", "7.1.2", "B", "8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB", _allpairs
-        ),
-        make(
+        Claim("000-6.2-nccl-channels", "B", "Forcing NCCL from 24 to more channels lowers performance", _nccl_channels),
+        Claim("000-6.2-plateau", "B", "Above 32 MB the LL128 ring levels out around 100 GB/s algbw", _ll128_plateau),
+        Claim("002-7.1.1-ring", "B", "8 A100: rings up to 1.9x NCCL's between 32 KB and 3 MB", _ring),
+        Claim("002-7.1.1-large", "B", "Above 32 MB the best rings match NCCL", _ring_beyond),
+        Claim("002-7.1.1-schedule", "B", "Above 32 MB the best ring has 1 channel x 24 instances", _ring_parallel),
+        Claim("002-7.1.2-steps", "A", "All Pairs takes 2 steps and a ring 2R-2, for the same volume", _allpairs_steps),
+        Claim("002-7.1.2-allpairs", "B", "8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB", _allpairs),
+        Claim(
             "003-allpairs-dgx2",
-            "003",
-            "results (002 figure 7)",
             "B",
             "16 V100 of a DGX-2: All Pairs up to 3.0x NCCL for small buffers",
             _allpairs_dgx2,
+            section="results (002 figure 7)",
         ),
     ]
 

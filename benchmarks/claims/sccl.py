@@ -347,112 +347,63 @@ _WHY_A2A_SMALL = (
 
 def claims() -> list[Claim]:
     """Returns the claims in the order of the paper's sections."""
-    make = Claim
     return [
-        make(
-            "001-2.4-nccl",
-            "001",
-            "2.4",
-            "A",
-            "NCCL's six rings on a DGX-1 gather in 7 alpha + 7/6 L beta",
-            _nccl_allgather,
-        ),
-        make(
+        Claim("001-2.4-nccl", "A", "NCCL's six rings on a DGX-1 gather in 7 alpha + 7/6 L beta", _nccl_allgather),
+        Claim(
             "001-2.5-synthesized",
-            "001",
-            "2.4, 2.5",
             "A",
             "Synthesized AllGathers take 3 alpha + 7/6 L beta and 2 alpha + 3/2 L beta",
             _synthesized_costs,
+            section="2.4, 2.5",
         ),
-        make("001-4-push", "001", "4", "B", "Pushing is up to 10 % faster than pulling, links used both ways", _push),
-        make("001-4-copies", "001", "4", "A", "Copy engines are about 10 % faster than kernels on NVLink", _copies),
-        make(
-            "001-5.3-broadcast", "001", "5.3", "A", "NCCL's broadcast takes (6+m) alpha + (6+m)/(6m) L beta", _broadcast
+        Claim("001-4-push", "B", "Pushing is up to 10 % faster than pulling, links used both ways", _push),
+        Claim("001-4-copies", "A", "Copy engines are about 10 % faster than kernels on NVLink", _copies),
+        Claim("001-5.3-broadcast", "A", "NCCL's broadcast takes (6+m) alpha + (6+m)/(6m) L beta", _broadcast),
+        Claim(
+            "001-5.4-rows", "A", "Every row of tables 3, 4 and 5 costs S alpha + R/C L beta", _rows, section="5.3, 5.4"
         ),
-        make(
-            "001-5.4-rows", "001", "5.3, 5.4", "A", "Every row of tables 3, 4 and 5 costs S alpha + R/C L beta", _rows
-        ),
-        make(
+        Claim(
             "001-5.4-programs",
-            "001",
-            "5.4",
             "A",
             "Synthesized programs of tables 4 and 5 cost that, simulated in the steps of their schedules",
             synthesized.programs,
         ),
-        make(
+        Claim(
             "001-5.4-latency",
-            "001",
-            "5.4",
             "A",
             "An AllGather of 2 steps and 1 chunk exists on a DGX-1 (table 4)",
             _two_step_allgather,
         ),
-        make(
-            "001-5.5-allgather-small",
-            "001",
-            "5.5",
-            "B",
-            "DGX-1: AllGather up to 2.2x NCCL (Simple) at small sizes",
-            _allgather_small,
+        Claim(
+            "001-5.5-allgather-small", "B", "DGX-1: AllGather up to 2.2x NCCL (Simple) at small sizes", _allgather_small
         ),
-        make(
+        Claim(
             "001-5.5-lowerings",
-            "001",
-            "5.5",
             "B",
             "DGX-1: AllGather (6,7,7) by cudaMemcpy loses to a kernel at small sizes and wins at large ones (figure 4)",
             _lowerings,
         ),
-        make(
-            "001-5.5-allgather-large",
-            "001",
-            "5.5",
-            "B",
-            "DGX-1: AllGather 1.14x NCCL (Simple) at large sizes",
-            _allgather_large,
-        ),
-        make(
+        Claim("001-5.5-allgather-large", "B", "DGX-1: AllGather 1.14x NCCL (Simple) at large sizes", _allgather_large),
+        Claim(
             "001-5.5-allreduce-small",
-            "001",
-            "5.5",
             "B",
             "DGX-1: AllReduce of 8 chunks up to 1.8x NCCL (Simple) at small sizes",
             _allreduce_small,
             _WHY_AR_SMALL,
         ),
-        make(
+        Claim(
             "001-5.5-allreduce-large",
-            "001",
-            "5.5",
             "B",
             "DGX-1: AllReduce of 48 chunks 1.06x NCCL (Simple) at large sizes",
             _allreduce_large,
         ),
-        make(
+        Claim(
             "001-5.5-alltoall-small",
-            "001",
-            "5.5",
             "B",
             "DGX-1: AllToAll over 1.4x NCCL's sends at small sizes",
             _alltoall_small,
             _WHY_A2A_SMALL,
         ),
-        make(
-            "001-5.5-alltoall-large",
-            "001",
-            "5.5",
-            "B",
-            "DGX-1: AllToAll over 6.8x NCCL's sends at large sizes",
-            _alltoall_large,
-        ),
-        make(
-            "001-5.5-z52",
-            "001",
-            "5.5",
-            "A",
-            "Z52: AllGather (1,4,4) is better for small inputs, (2,7,7) for large",
-            _z52,
-        ),
+        Claim("001-5.5-alltoall-large", "B", "DGX-1: AllToAll over 6.8x NCCL's sends at large sizes", _alltoall_large),
+        Claim("001-5.5-z52", "A", "Z52: AllGather (1,4,4) is better for small inputs, (2,7,7) for large", _z52),
     ]
