@@ -73,7 +73,8 @@ def shown(text: str) -> str:
     >>> print(shown("a\x1b[2J"))
     a\x1b[2J
     """
-    return _core.shown(_whole(text))
+    # Nothing in such a text is escaped, and a name of a hostile file may be so long that no copy of it is wanted.
+    return text if text.isascii() and text.isprintable() else _core.shown(_whole(text))
 
 
 def _whole(text: str) -> str:

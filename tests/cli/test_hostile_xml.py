@@ -1,10 +1,9 @@
-"""`gc3 verify` on malformed and hostile MSCCL XML of 200 MB: an error, in bounded time and memory.
+"""`gc3 verify` on malformed and hostile MSCCL XML: an error, in bounded time and memory; by night files of 200 MB.
 
 A file that the reader refuses gives one error; one that only the verifier refuses may give several findings.
 
 Each file is read by a process of its own. Peak memory is that of the whole process, Python included; reading maps the
-file whole, so its own size is in it. With a number, files are of so many megabytes, and with words, only the kinds are
-tried whose names hold one of them: python benchmarks/hostile_xml.py 5 bomb nesting
+file whole, so its own size is in it.
 """
 
 from __future__ import annotations
@@ -12,11 +11,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
+
+import pytest
+
+from ranks import LOAD
+
+pytestmark = pytest.mark.python_only
 
 MB = 1_000_000
 # In addition to the file: the memory of Python, and of the program of a file whose steps are all valid but the last.
@@ -135,33 +139,25 @@ print(json.dumps({"code": done.returncode, "seconds": seconds, "peak": peak, "er
 """
 
 
-def main() -> int:
-    """Prints the table; fails if there is no error, too much output, or too much time or memory."""
-    size = MB * (int(sys.argv[1]) if len(sys.argv) > 1 else 200)
-    words = sys.argv[2:]
-    bad: list[str] = []
-    print(f"{'MSCCL XML':28}{'MB':>8}{'s':>8}{'peak MB':>9}  error")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, write in CASES.items():
-            if words and not any(word in name for word in words):
-                continue
-            path = Path(folder) / "hostile.xml"
-            with path.open("w", encoding="utf-8") as file:
-                write(file, size)
-            child = subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, capture_output=True, text=True)
-            row = json.loads(child.stdout)
-            first = row["errors"].split("\n")[0].replace(f"{path}:", "")
-            bytes_ = path.stat().st_size
-            print(f"{name:28}{bytes_ / MB:8.1f}{row['seconds']:8.2f}{row['peak'] / MB:9.0f}  {first[:120]}", flush=True)
-            found = row["errors"].count("error GC3-")
-            wrong = row["code"] != 1 or found == 0 or (found > 1 and "error GC3-I" in row["errors"])
-            too_much = row["peak"] > MOST_PEAK_PER_BYTE * bytes_ + MOST_PEAK_BESIDES or row["printed"] > MOST_PRINTED
-            if wrong or too_much or row["seconds"] > MOST_SECONDS_PER_MB * bytes_ / MB + 2:
-                bad.append(name)
-    if bad:
-        print(f"no error, too many, or too much taken: {', '.join(bad)}")
-    return 1 if bad else 0
+NIGHTLY = pytest.mark.nightly
+# By day those of which the reader, and the verifier, hold the most.
+SOME = ("entity bomb", "threadblocks that wait")
+SIZES = [pytest.param(name, 2 * MB, marks=() if name in SOME else NIGHTLY) for name in CASES]
+SIZES += [pytest.param(name, 200 * MB, marks=NIGHTLY) for name in CASES]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_a_hostile_file_is_an_error_in_bounded_time_and_memory(name: str, size: int, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.xml"
+    with path.open("w", encoding="utf-8") as file:
+        CASES[name](file, size)
+    child = subprocess.run([sys.executable, "-c", CHILD, str(path)], check=True, capture_output=True, text=True)
+    row = json.loads(child.stdout)
+    assert row["code"] == 1
+    found = row["errors"].count("error GC3-")
+    assert found == 1 or (found and "error GC3-I" not in row["errors"])
+    written = path.stat().st_size
+    path.unlink()
+    assert row["printed"] <= MOST_PRINTED
+    assert row["peak"] <= MOST_PEAK_PER_BYTE * written + MOST_PEAK_BESIDES
+    assert row["seconds"] <= MOST_SECONDS_PER_MB * written / MB + 2 + LOAD
