@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import errors
+from gc3.cli import what_if
 from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
-from gc3.sim.trust import NCCL, Expected, expected
+from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected
 from gc3.sim.trust import told as described
 
 if TYPE_CHECKING:
@@ -58,10 +59,11 @@ class Baseline:
     cell: Callable[[int], Cell | None]
 
 
-def of_nccl(nccl: Nccl, size: int, changed: str = "") -> Expected:
-    """Returns what NCCL's simulated time at a size is worth, on a machine with changes."""
-    beyond = [*(["changed parameters"] if changed else []), *(["these GPUs"] if nccl.graph.notes else [])]
-    return expected(nccl.on, nccl.collective, NCCL, size, beyond, nccl.version)
+def of_nccl(nccl: Nccl, size: int, beyond: Sequence[str] = ()) -> Expected:
+    """Returns what NCCL's simulated time at a size is worth, with what differs from any measurement."""
+    as_measured = [] if OTHER_LAUNCH in beyond and what_if.nccl_shift_s(nccl.on) else [OTHER_LAUNCH]
+    others = [*(each for each in beyond if each not in as_measured), *(["these GPUs"] if nccl.graph.notes else [])]
+    return expected(nccl.on, nccl.collective, NCCL, size, others, nccl.version)
 
 
 def make(
@@ -70,10 +72,10 @@ def make(
     programs: Sequence[_core.Program],
     asked: Sequence[int],
     disturbance: Disturbance,
-    changed: str,
+    beyond: Sequence[str] = (),
     log_path: str | None = None,
 ) -> Baseline:
-    """Returns the baseline that a spec names, for the collective of the programs at sizes, on a changed machine.
+    """Returns the baseline that a spec names, for the collective of the programs at sizes; `beyond`: see `of_nccl`.
 
     `log_path` is what NCCL logged of its graphs.
 
@@ -84,11 +86,11 @@ def make(
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
         nccl = _nccl(on, model.name, version or None, log_path)
-        worth = {size: of_nccl(nccl, size, changed) for size in asked}
+        shift = what_if.nccl_shift_s(on)
+        worth = {size: of_nccl(nccl, size, beyond) for size in asked}
 
         def cell(size: int) -> Cell:
-            own = worth[size] if size in worth else of_nccl(nccl, size, changed)
-            return replace(nccl(size, disturbance=disturbance), expected=own)
+            return replace(nccl(size, disturbance=disturbance).later(shift), expected=worth[size])
 
         about = "; ".join(("its own choice, simulated", *described(worth.items()), *nccl.notes))
         data = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}

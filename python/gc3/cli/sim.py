@@ -179,8 +179,7 @@ def predict(given: _Given) -> int:
     every = [use for each in uses.values() for use in each]
     changes.check_effect({use.program.protocol for use in every})
     how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
-    changed = changes.described()
-    beyond = "changed parameters" if changed else ""
+    beyond = changes.beyond()
     columns: list[Column] = [
         alpha_beta_column(label, Simulation(compiled[label], on, counts))
         if mode == "alphabeta"
@@ -190,16 +189,16 @@ def predict(given: _Given) -> int:
     programs = [use.program.core for use in every]
     copies.remark(program.protocol for program in programs)
     compared = [
-        baselining.make(text, on, programs, wanted, disturbance, changed, given.nccl_log) for text in given.baselines
+        baselining.make(text, on, programs, wanted, disturbance, beyond, given.nccl_log) for text in given.baselines
     ]
     columns += [b.cell for b in compared]
     in_switch.remark(on, programs)
     worth = [
-        (size, Simulation(use.program, on, counts).expected(size, beyond))
+        (size, Simulation(use.program, on, counts).expected(size, *beyond))
         for use in (every if mode != "alphabeta" else ())
         for size in use.sizes
     ]
-    remarks = [*([f"changed: {changed}"] if changed else []), *_choices(asked, uses)]
+    remarks = [*changes.told(), *_choices(asked, uses)]
     if not as_json:
         _print_head(on, mode, compared, [*trust.told(worth), *remarks])
     rows = _simulated(columns, wanted, compared, as_json=as_json)

@@ -106,12 +106,12 @@ def sim_step(
     asked = {(c.what, c.ranks, c.size) for c in found.calls}
     alone = {each: choose.alone_s(*each) if len(each[1]) > 1 else 0.0 for each in asked}
     rows = _rows(found, alone)
-    changed = changes.described()
+    beyond = changes.beyond()
     if as_json:
-        worth = [*choose.trusted(found, changed), *choose.trusted_nccl(found, changed)]
+        worth = [*choose.trusted(found, beyond), *choose.trusted_nccl(found, beyond)]
         output.emit(_data(on, found, rows) | {"expected": worth} | changes.data())
         return 0
-    _print_head(on, choose, found, changed)
+    _print_head(on, choose, found, changes)
     _print(found, rows)
     return 0
 
@@ -149,7 +149,7 @@ class _Chooser:
         try:
             if (what, ranks) not in self._nccl:
                 self._nccl[what, ranks] = Nccl(replace(self.on, topology=_part(self.on.topology, ranks)), what)
-            cell = self._nccl[what, ranks](size)
+            cell = self._nccl[what, ranks](size).later(what_if.nccl_shift_s(self._nccl[what, ranks].on))
         except errors.UserError as problem:
             raise errors.error(
                 "BadTrace",
@@ -163,25 +163,25 @@ class _Chooser:
         chosen = self(what, ranks, size)
         return chosen.time_s if chosen.simulation is None else chosen.simulation.run(size).time_s
 
-    def trusted_nccl(self, found: Step, changed: str) -> list[str]:
+    def trusted_nccl(self, found: Step, beyond: Sequence[str]) -> list[str]:
         """Returns what NCCL's times are worth, by collective and number of ranks."""
         told: dict[str, None] = {}
         for (what, ranks), nccl in self._nccl.items():
             asked = {c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)}
             call = f"{what} on {counted(len(ranks), 'rank')}"
-            for text in trust.told((size, of_nccl(nccl, size, changed)) for size in sorted(asked)):
+            for text in trust.told((size, of_nccl(nccl, size, beyond)) for size in sorted(asked)):
                 told["; ".join((f"{call}: {nccl.label}, simulated; {text}", *nccl.notes))] = None
         return list(told)
 
-    def trusted(self, found: Step, changed: str) -> list[str]:
+    def trusted(self, found: Step, beyond: Sequence[str]) -> list[str]:
         """Returns what the times of programs are worth."""
-        beyond = ["a step", *(["changed parameters"] if changed else [])]
+        more = ["a step", *beyond]
         simulations = {
             (c.size, id(s)): s
             for c in found.calls
             if len(c.ranks) > 1 and (s := self(c.what, c.ranks, c.size).simulation)
         }
-        return trust.told((size, s.expected(size, *beyond)) for (size, _), s in sorted(simulations.items()))
+        return trust.told((size, s.expected(size, *more)) for (size, _), s in sorted(simulations.items()))
 
     @property
     def programs(self) -> list[Any]:
@@ -246,16 +246,15 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _print_head(on: Platform, choose: _Chooser, found: Step, changed: str) -> None:
+def _print_head(on: Platform, choose: _Chooser, found: Step, changes: what_if.Changes) -> None:
+    beyond = changes.beyond()
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if choose.programs:
         click.echo(trust.preset(on))
     else:
         click.echo("collectives take the times of gc3 sim --baseline nccl")
-    for text in (*choose.trusted(found, changed), *choose.trusted_nccl(found, changed)):
+    for text in (*choose.trusted(found, beyond), *choose.trusted_nccl(found, beyond), *changes.told()):
         click.echo(f"# {text}")
-    if changed:
-        click.echo(f"# changed: {changed}")
 
 
 def _print(found: Step, rows: Sequence[dict[str, Any]]) -> None:

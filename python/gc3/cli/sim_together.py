@@ -78,11 +78,10 @@ def together(
     calls = _calls(specs, on.topology)
     simulations = [_simulation(call, on) for call in calls]
     changes.check_effect({s.program.protocol for s in simulations})
-    changed = changes.described()
-    beyond = ["several programs at once", *(["changed parameters"] if changed else [])]
+    beyond = ["several programs at once", *changes.beyond()]
     if not as_json:
         asked = [(s, size) for call, s in zip(calls, simulations, strict=True) for size in _sizes(call, wanted)]
-        _print_head(on, trust.told((size, s.expected(size, *beyond)) for s, size in asked), changed)
+        _print_head(on, trust.told((size, s.expected(size, *beyond)) for s, size in asked), changes.told())
     rows: list[tuple[int, Together]] = []
     for size in wanted:
         parts = [
@@ -144,9 +143,9 @@ def _sizes(call: _Call, wanted: Sequence[int]) -> Sequence[int]:
     return wanted if call.size is None else [call.size]
 
 
-def _print_head(on: Platform, told: Sequence[str], changed: str) -> None:
+def _print_head(on: Platform, told: Sequence[str], changed: Sequence[str]) -> None:
     first = f"{on.topology.name}: {on.topology.rank_count} ranks, {trust.preset(on)}"
-    for text in (first, *told, *([f"changed: {changed}"] if changed else [])):
+    for text in (first, *told, *changed):
         click.echo(output.fitted(f"# {text}", "#   "))
     click.echo(f"# {'size':>10}  {'start':>10} {'alone':>10} {'together':>10} {'longer':>7}")
     click.echo(f"# {'(B)':>10}  {'(us)':>10} {'(us)':>10} {'(us)':>10} {'(x)':>7}  program")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,7 @@ from gc3 import datatypes
 from gc3.cli import output
 from gc3.cli import sizes as formatting
 from gc3.cli.variants import load_platform
-from gc3.sim import Disturbance, background, beside, degrade, settings
+from gc3.sim import Disturbance, background, beside, degrade, presets, settings, trust
 from gc3.sim.degrade import Traffic
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gc3.sim.sensitivity import Sensitivity
 
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_LAUNCH = "gc3.launch"  # in the context of a command
 _MOST_LATE = 8  # ranks that are listed
 _SHOWN = 0.005  # the table leaves out elasticities below this
 _RATE = re.compile(rf"(\d+(?:\.\d*)?|\.\d+)({'|'.join(map(re.escape, settings.RATES))})?")
@@ -40,6 +41,7 @@ class Changes:
         jitter: Seconds up to which ranks start late; see `on`.
         seed: Of the jitter.
         disturbance: Late and slow ranks.
+        preset: That of the machine; see `on`.
     """
 
     parameters: Sequence[settings.Setting]
@@ -49,6 +51,7 @@ class Changes:
     jitter: float
     seed: int
     disturbance: Disturbance
+    preset: str = ""
 
     def on(self, machine: str) -> tuple[Platform, Changes]:
         """Returns the machine that --topology names with its changes, and these, with the jitter drawn.
@@ -57,9 +60,12 @@ class Changes:
             gc3.UserError: There is no such machine, parameter or part, or nothing is left of a part.
         """
         whole = load_platform(machine)
+        if by := launch_by():
+            shift = presets.launched(whole.parameters, by).shift_s(by)
+            whole = replace(whole, parameters=replace(whole.parameters, launch_s=whole.parameters.launch_s + shift))
         changed = degrade(settings.apply(whole, self.parameters), self.slower)
         on = beside(background(changed, self.traffic), self.computing)
-        return on, self._jittered(whole.topology.rank_count)
+        return on, replace(self._jittered(whole.topology.rank_count), preset=whole.parameters.name)
 
     def _jittered(self, ranks: int) -> Changes:
         """Returns the changes with the jitter drawn: all ranks also start late by random times."""
@@ -85,9 +91,25 @@ class Changes:
         parts += [f"rank {r} takes {f:g} times as long" for r, f in self.disturbance.slowdown.items()]
         return ", ".join(parts)
 
+    def told(self) -> list[str]:
+        """Returns what is told of the differences, and of the launch if it is not as measured."""
+        found = [f"changed: {text}"] if (text := self.described()) else []
+        by, known = launch_by(), presets.LAUNCHES.get(self.preset)
+        if by and known and (shift := known.shift_s(by)):
+            found.append(f"launched by a {by}, {1e6 * shift:+.2g} us: {known.source}")
+        return found
+
+    def beyond(self) -> list[str]:
+        """Returns what of them no measurement has: see `trust.expected`."""
+        by, known = launch_by(), presets.LAUNCHES.get(self.preset)
+        moved = bool(by and known and known.shift_s(by))
+        return [trust.CHANGED] * bool(self.described()) + [trust.OTHER_LAUNCH] * moved
+
     def data(self) -> dict[str, Any]:
         """Returns the differences as plain data in seconds, bytes per second, bytes, or plain numbers."""
+        launch = presets.LAUNCHES.get(self.preset)
         return {
+            "launch": {"by": launch_by() or (launch and launch.by), "measured": launch and asdict(launch)},
             "degraded": dict(self.slower),
             "compute": self.computing,
             "background": [{"name": t.where, "amount": t.amount, "relative": t.relative} for t in self.traffic],
@@ -196,7 +218,37 @@ def time(text: str) -> float:
     return float(match[1]) * _TIMES[match[2]]
 
 
-option = click.option(
+def launch_by() -> str | None:
+    """Returns what --launch of the current command says; None: nothing."""
+    return click.get_current_context().meta.get(_LAUNCH)
+
+
+def nccl_shift_s(on: Platform) -> float:
+    """Returns by how many seconds NCCL's times change with the launch that the current command asks for."""
+    by = launch_by()
+    return 0.0 if by is None else presets.launched(on.parameters, by).shift_s(by, nccl_nodes=on.topology.node_count > 1)
+
+
+def _keep_launch(ctx: click.Context, _param: click.Parameter, given: str | None) -> None:
+    ctx.meta[_LAUNCH] = given
+
+
+_launch_option = click.option(
+    "--launch",
+    type=click.Choice(("graph", "stream")),
+    expose_value=False,
+    callback=_keep_launch,
+    help="How calls are launched: by a CUDA graph, or one by one into a stream.  [default: as in the measurements "
+    "behind the preset, which the first line tells]",
+)
+
+
+def option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --what-if and --launch."""
+    return _what_if_option(_launch_option(command))
+
+
+_what_if_option = click.option(
     "--what-if",
     "changes",
     metavar="CHANGE=VALUE",

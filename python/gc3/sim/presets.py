@@ -8,7 +8,7 @@ evidence names. All others are estimated from the assumptions of NCCL's own tuni
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -290,6 +290,65 @@ _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
 PRESETS: Mapping[str, Parameters] = MappingProxyType(
     {p.name: p for p in (*_OF_PROCESSOR.values(), _CPU_PROCESSES, _MVAPICH2_GDR)}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the calls were launched to which a preset, and NCCL's rates on the same GPUs, were fitted.
+
+    Attributes:
+        by: "graph" (CUDA graphs) or "stream", on one node.
+        nccl_nodes: The same of NCCL's rates on several nodes.
+        stream_s: Seconds that a launch by a stream takes longer; 0: not known.
+        source: Of that.
+    """
+
+    by: str
+    nccl_nodes: str
+    stream_s: float = 0.0
+    source: str = ""
+
+    def shift_s(self, by: str, *, nccl_nodes: bool = False) -> float:
+        """Returns by how many seconds calls that are launched so take longer than those that were measured."""
+        measured = self.nccl_nodes if nccl_nodes else self.by
+        return 0.0 if by == measured else self.stream_s if by == "stream" else -self.stream_s
+
+
+LAUNCHES: Mapping[str, Launch] = MappingProxyType(
+    {
+        "v100": Launch("stream", "stream"),
+        "a100": Launch(
+            "stream",
+            "stream",
+            6.6e-6,
+            "one kernel with and without CUDA graphs on 8 A100, 4 to 256 KiB, median (microsoft/mscclpp issue 531)",
+        ),
+        "h100": Launch(
+            "graph",
+            "stream",
+            3.7e-6,
+            "AllReduce by NCCL, 1 to 16 MiB, median: without CUDA graphs on 8 H200 (Azure/AI-benchmarking-guide), with "
+            "them on 8 H100 (Azure/msccl)",
+        ),
+    }
+)
+
+
+def launched(parameters: Parameters, by: str) -> Launch:
+    """Returns how the calls behind a preset were launched, if it is known what a launch `by` a graph or stream takes.
+
+    Raises:
+        gc3.UserError: It is not.
+    """
+    found = LAUNCHES.get(parameters.name)
+    if found is not None and (found.stream_s or by == found.by):
+        return found
+    known = ", ".join(name for name, launch in LAUNCHES.items() if launch.stream_s)
+    raise errors.error(
+        "BadSimulation",
+        f"what a launch by a {by} takes with preset '{parameters.name}' is not known; it is for {known}: leave out "
+        "--launch, or give --what-if launch=TIME",
+    )
 
 
 def kept_name(engine: str) -> str:

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
@@ -52,6 +52,11 @@ class Cell:
     share: float = 0.0
     chosen: str = ""
     expected: Expected | None = None
+
+    def later(self, shift_s: float) -> Cell:
+        """Returns the cell of a call that takes so many seconds longer."""
+        part = self.time_s / (self.time_s + shift_s)
+        return replace(self, time_s=self.time_s + shift_s, algbw=part * self.algbw, busbw=part * self.busbw)
 
     @property
     def error(self) -> float:
@@ -128,7 +133,7 @@ def column(
     sharing: str = "serial",
     disturbance: Disturbance = UNDISTURBED,
     chosen: str = "",
-    beyond: str = "",
+    beyond: Sequence[str] = (),
 ) -> Column:
     """Returns a function that simulates a program at a size; see `Cell.chosen` and `Simulation.expected`."""
 
@@ -139,7 +144,7 @@ def column(
         if p.explanation is not None:
             cause, share = p.explanation.cause, max(p.explanation.causes.values(), default=0.0) / (p.time_s or 1.0)
         numbers = (p.size, p.time_s, p.algbw, p.busbw, p.bound_s)
-        return Cell(label, *numbers, p.bound_by, cause, share, chosen, simulation.expected(size, beyond))
+        return Cell(label, *numbers, p.bound_by, cause, share, chosen, simulation.expected(size, *beyond))
 
     return cell
 

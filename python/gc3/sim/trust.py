@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gc3.sim.presets import PRESETS
+from gc3.sim.presets import LAUNCHES, PRESETS
 from gc3.support.sizes import format_size
 from gc3.topologies.processors import PROCESSORS
 
@@ -32,6 +32,7 @@ def counts_on_switches(on: Platform, program: _core.Program) -> bool:
 
 
 IN_SAMPLE, HELD_OUT, NOT_MEASURED, LINKS = "in sample", "held out", "not measured", "links only"
+CHANGED, OTHER_LAUNCH = "changed parameters", "launched otherwise than measured"  # what is beyond measurements
 NCCL = "NCCL"  # in place of a protocol: what it chooses itself
 EVIDENCE = Path(__file__).parent / "evidence.json"  # written by `make evidence`
 KEYS = ("generation", "machine", "nodes", "collective", "way", "sizes")  # of a class of measured calls
@@ -43,6 +44,7 @@ _SENDS = ("alltoall", "alltonext", "sendrecv")
 # How far a class of measured calls is from what is asked: what differs most between their errors counts most.
 _OTHER_WAY, _ONE_OR_SEVERAL, _OTHER_GENERATION, _OTHER_KIND, _OTHER_COLLECTIVE = 1000.0, 16.0, 8.0, 6.0, 4.0
 _FITTED, _OTHER_PROTOCOL, _OTHER_NODES, _OTHER_MACHINE, _OTHER_SIZES = 3.0, 2.0, 2.0, 1.5, 1.0
+_OTHER_VERSION = 0.5
 
 
 def nodes_class(nodes: int) -> str:
@@ -157,16 +159,19 @@ def expected(
         "way": way,
         "sizes": size_class(size),
     }
-    nearest = min(classes(), key=lambda c: (_distance(asked, c), -c["p90"]))
+    nearest = min(classes(), key=lambda c: (_distance(asked, c) + _OTHER_VERSION * _unlike(version, c), -c["p90"]))
     other = [key for key in KEYS if nearest[key] != asked[key]]
-    far = [*filter(None, beyond), *(_told(key, asked[key]) for key in other if key not in _NEAR)]
+    given = [*filter(None, beyond)]
+    far = [
+        *(each for each in given if each != OTHER_LAUNCH),
+        *(_told(key, asked[key]) for key in other if key not in _NEAR),
+    ]
     far += [f"preset {parameters.name}"] if parameters.name != processor.name and not own else []
-    near = [asked[key] for key in other if key in _NEAR]
+    near = [each for each in given if each == OTHER_LAUNCH] + [asked[key] for key in other if key in _NEAR]
     least, most = nearest["least"], nearest["most"]
     if "sizes" not in other and not least < 2 * size < 4 * most:
         near.append(f"below {format_size(least)}" if size < least else f"above {format_size(most)}")
-    versions = nearest["versions"]
-    if version and versions and not any(f"{each}.".startswith(f"{version}.") for each in versions):
+    if _unlike(version, nearest):
         near.append(f"{NCCL} {version}")
     missing = [*far, *near]
     judged = math.log(_ELSEWHERE) if far else math.log(_OTHER) if near else 0.0
@@ -176,6 +181,12 @@ def expected(
     where = f"{_told('nodes', nearest['nodes'])} of {nearest['machine']}, {nearest['sizes']}"
     of = f"{calls} by {nearest['way']}, {where}{fitted}"
     return Expected(scope, nearest["median"], nearest["p90"], of, ", ".join(missing), judged)
+
+
+def _unlike(version: str, known: Mapping[str, Any]) -> bool:
+    """Whether a class of measured calls is of other versions of NCCL, as far as both are known."""
+    versions = known["versions"]
+    return bool(version and versions) and not any(f"{each}.".startswith(f"{version}.") for each in versions)
 
 
 def _told(key: str, value: str) -> str:
@@ -236,7 +247,9 @@ def span(sizes: Iterable[int]) -> str:
 
 def preset(on: Platform) -> str:
     """Returns the preset of a machine for people, with its source."""
-    return f"preset {on.parameters.name} ({on.parameters.evidence.status}: {on.parameters.evidence.source})"
+    evidence, launch = on.parameters.evidence, LAUNCHES.get(on.parameters.name)
+    by = "" if launch is None else f"; launched by a {launch.by}"
+    return f"preset {on.parameters.name} ({evidence.status}: {evidence.source}{by})"
 
 
 def distinguishable(first_s: float, second_s: float, *errors: float) -> bool:
