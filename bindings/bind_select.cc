@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/comm/communicator.h"
+#include "gc3/compiler/direct/lower.h"
 #include "gc3/runtime/select/program_folder.h"
 
 namespace nb = nanobind;
@@ -49,7 +50,8 @@ Diagnostic problem_of(nb::python_error& raised) {
 
 // `compile`(ranks, root, in_place, hosts, order of ranks) is called when a call first needs the program.
 std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
-                                          std::uint64_t slot_bytes, const ThresholdList& thresholds, bool renames) {
+                                          std::uint64_t slot_bytes, const ThresholdList& thresholds, bool renames,
+                                          bool direct) {
   const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
     const nb::gil_scoped_acquire acquire;
     try {
@@ -59,8 +61,10 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
       return problem_of(raised);
     }
   };
+  std::function<Result<ir::direct::Program>(const ir::Program&)> lower;
+  if (direct) lower = [](const ir::Program& program) { return compiler::direct::lower(program); };
   return std::make_shared<const Recipe>(
-      Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds), renames});
+      Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds), renames, lower});
 }
 
 TransportKind transport_of(std::string_view name) {
@@ -98,7 +102,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
 void bind_select(nb::module_& m) {
   nb::class_<Recipe>(m, "Recipe", "How to make a program, and the sizes of its FIFOs.")
       .def(nb::new_(&make_recipe), "compile"_a, "text"_a, "slots"_a = 0, "slot_bytes"_a = 0,
-           "thresholds"_a = ThresholdList(), "renames"_a = false);
+           "thresholds"_a = ThresholdList(), "renames"_a = false, "direct"_a = false);
   m.def(
       "check_threshold",
       [](const std::string& name, std::optional<std::uint64_t> value) {

@@ -1082,7 +1082,7 @@ class MemoryBound:
 class Recipe:
     """How to make a program, and the sizes of its FIFOs."""
 
-    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = [], renames: bool = False) -> None: ...
+    def __init__(self, compile: object, text: str, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = [], renames: bool = False, direct: bool = False) -> None: ...
 
 def check_threshold(name: str, value: int | None) -> str:
     """

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+import gc3
 import ranks
+from gc3.comm.selection import parse
 
 PART = 9  # of the library, so many parts of which the usual run tests one for each number of ranks
 
@@ -20,8 +25,26 @@ def test_all_library_programs_compute_what_numpy_does(size: int) -> None:
     ranks.run(ranks.program("one_sided"), size, arguments=[1, 0])
 
 
-def test_they_run_among_other_calls() -> None:
-    for text in ranks.run(ranks.program("one_sided_calls"), 3):
+def test_they_run_among_other_calls(tmp_path: Path) -> None:
+    row = {
+        "collective": "allreduce",
+        "size": [1024, None],
+        "program": {"algorithm": "direct_allreduce", "memory": "direct"},
+    }
+    table = tmp_path / "mine.json"
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    for text in ranks.run(ranks.program("one_sided_calls"), 3, arguments=[table]):
         assert "GC3-R010 the ranks make different calls" in text
         assert "allreduce of 5 float32" in text
         assert "allreduce of 6 float32" in text
+
+
+def test_a_row_keeps_its_memory() -> None:
+    program = {"algorithm": "ring_allreduce", "memory": "direct"}
+    data = {"format": "gc3-selection-1", "rows": [{"collective": "allreduce", "program": program}]}
+    (row,) = parse(json.dumps(data), "mine.json")
+    assert row.data()["program"]["memory"] == "direct"
+    for wrong in ({"memory": "shared"}, {"protocol": "LL"}):
+        data["rows"] = [{"collective": "allreduce", "program": program | wrong}]
+        with pytest.raises(gc3.UserError, match="expected 'fifo', or 'direct', which needs the protocol Simple"):
+            parse(json.dumps(data), "mine.json")

@@ -180,9 +180,16 @@ MUTANTS = (
         ("tests/comm/test_selection.py",),
     ),
     Mutant(
+        "direct-keeps-the-buffers-of-the-last-call",
+        "cpp/gc3/runtime/direct/process_job.cc",
+        "  said_.clear();  // this rank's buffers may be others\n",
+        "",
+        ("gc3_runtime_direct_test",),
+    ),
+    Mutant(
         "comm-asks-a-recipe-for-every-call",
         "cpp/gc3/comm/communicator.cc",
-        "  if (found == nullptr) {\n    GC3_ASSIGN(const ir::Program",
+        "  if (found.program == nullptr) {\n    GC3_ASSIGN(const ir::Program",
         "  if (true) {\n    GC3_ASSIGN(const ir::Program",
         ("gc3_comm_test",),
     ),

@@ -1,4 +1,9 @@
-"""One-sided programs among other calls: buffers in turn, memory that is not registered, calls that differ."""
+"""One-sided programs among other calls: buffers in turn, memory that is not registered, a row of a table, differences.
+
+Argument: a table with a row of direct_allreduce, one-sided.
+"""
+
+import sys
 
 import numpy as np
 from here import RANK, SIZE, error_of
@@ -9,7 +14,7 @@ from gc3.runtime.direct import DirectProgram
 
 DIRECT = gc3.compile(algorithms.load("ring_allreduce"), R=SIZE, memory="direct", in_place=False)
 
-with gc3.init() as comm:
+with gc3.init(table=sys.argv[1]) as comm:
 
     def said() -> str:
         """How the last call was served."""
@@ -42,5 +47,15 @@ with gc3.init() as comm:
     y = comm.register(x)
     assert comm.register(y) is y
     assert (comm.run(alone, y) == sum(range(SIZE))).all()
+
+    # A row of the table.
+    for given in (comm.register(np.full(1000, RANK)), np.full(1000, RANK)):
+        out = comm.empty(1000, "int64")
+        for result in (comm.all_reduce(given, out=out), comm.all_reduce_async(given, out=out).wait()):
+            assert (result == sum(range(SIZE))).all()
+        why = "the input of rank 0 is not registered memory"
+        how = "" if comm.register(given) is given else f" (by messages in the last call: {why})"
+        assert f"direct_allreduce{how}" in said().split("; "), said()
+    assert str(comm.explain("allreduce", 1000)).splitlines()[0].endswith(", direct on registered memory")
 
     print(error_of(lambda: comm.run(DIRECT, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))

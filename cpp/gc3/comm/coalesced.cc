@@ -170,7 +170,7 @@ Status Communicator::run_now(const Planned& planned, const Interrupted& interrup
   const auto limit = std::visit([](const auto& call) { return call.timeout_s; }, planned.call);
   return run_found(planned.found, interrupted, limit, [&](ProcessProgram& program, const auto& turn) {
     if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
-      return program.run(turn, *call, interrupted);
+      return serve(planned.found, program, *call, turn, interrupted);
     }
     const VCall& call = std::get<VCall>(planned.call);
     Status status = program.run_v(turn, call.buffers(), interrupted);

@@ -301,24 +301,27 @@ Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
             (shape.in_place ? 1U << 31U : 0U) ^ std::bit_cast<std::uint64_t>(shape.skew));
   const std::lock_guard lock(mutex_);
   Remembered& remembered = remembered_[hash % remembered_.size()];
-  if (remembered.program != nullptr && remembered.shape == shape && remembered.v == v) {
-    return Found{remembered.program, remembered.learned};
-  }
+  if (remembered.found.program != nullptr && remembered.shape == shape && remembered.v == v) return remembered.found;
   const select::Row* const row = selection_.find(shape);
   if (row == nullptr) {
     GC3_CHECK(selection_.explain(shape));
   }
-  Ready& found = ready_[{row->recipe, shape.root, shape.in_place}];
-  if (found == nullptr) {
+  Prepared& found = ready_[{row->recipe, shape.root, shape.in_place}];
+  if (found.program == nullptr) {
     GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
     // Slots of rows for one host are those that suit shared memory.
     const bool chosen = row->first_nodes > 1 || !placement().several();
-    GC3_ASSIGN(found,
+    GC3_ASSIGN(const Ready ready,
                core_->prepare(program, chosen ? recipe.slots : 0, chosen ? recipe.slot_bytes : 0, recipe.thresholds));
+    GC3_ASSIGN(found.one_sided, lowered(recipe, program, ready));
+    found.program = ready;
   }
-  remembered = {shape, v, found.get(), adaptation_.find(shape, v, *row, found, selection_)};
-  return Found{found.get(), remembered.learned};
+  direct::ProcessJob* const one_sided = v ? nullptr : found.one_sided;
+  Adaptation::Class* const learned =
+      one_sided != nullptr ? nullptr : adaptation_.find(shape, v, *row, found.program, selection_);
+  remembered = {shape, v, {found.program.get(), learned, one_sided}};
+  return remembered.found;
 }
 
 Status Communicator::run(const Call& call, const Interrupted& interrupted) {
@@ -327,7 +330,7 @@ Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const Found found, find(key, false));
   return in_turn(interrupted, [&] {
     return run_found(found, interrupted, call.timeout_s, [&](ProcessProgram& program, const auto& turn) {
-      return program.run(turn, call.buffers(), interrupted);
+      return serve(found, program, call.buffers(), turn, interrupted);
     });
   });
 }
@@ -469,7 +472,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };
   row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
   const std::lock_guard lock(mutex_);
-  ready_[{row.recipe, does.root(), does.in_place()}] = ready;
+  ready_[{row.recipe, does.root(), does.in_place()}] = {ready};
   remembered_ = {};
   checked_ = {};
   selection_.put_first(std::move(row));

@@ -207,20 +207,27 @@ class Communicator {
   void close(const Interrupted& interrupted = {});
 
  private:
-  struct Remembered {
-    select::CallShape shape;
-    bool v = false;
-    ProcessProgram* program = nullptr;
-    Adaptation::Class* learned = nullptr;
-  };
-  // The program of the table for a call, or the class of calls whose program is learned.
+  // The program of the table for a call, with its one-sided form if the row has it, or the class of calls whose program
+  // is learned.
   struct Found {
     ProcessProgram* program = nullptr;
     Adaptation::Class* learned = nullptr;
+    direct::ProcessJob* one_sided = nullptr;
+  };
+  struct Remembered {
+    select::CallShape shape;
+    bool v = false;
+    Found found;
   };
 
   Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
                std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt);
+  // A program of a row, and its one-sided form.
+  struct Prepared {
+    Ready program;
+    direct::ProcessJob* one_sided = nullptr;
+  };
+
   // Collective: with what the ranks of a new group need.
   static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<cpu::Communicator> core,
                                                     select::Selection selection, AdaptOptions adapt,
@@ -246,6 +253,13 @@ class Communicator {
   Result<Found> find(const model::Collective& collective, const VCall& call, bool in_place);
   // `v`: for a call of the v-form, or of many arrays.
   Result<Found> find(const select::CallShape& shape, bool v);
+  // Within a call: runs one of equal blocks.
+  static Status serve(const Found& found, ProcessProgram& program, const cpu::RankCall& call,
+                      const cpu::Membership::Turn& turn, const Interrupted& interrupted);
+  // Proves the one-sided form of a program, and prepares it; null: the recipe has none, or there are several hosts.
+  Result<direct::ProcessJob*> lowered(const select::Recipe& recipe, const ir::Program& program, const Ready& messages);
+  // Keeps it, or returns the same that is kept.
+  const std::shared_ptr<direct::ProcessJob>& keep(std::shared_ptr<direct::ProcessJob> made);
   // Within the order of calls: runs a call, `work`, with the program that is its turn.
   template <class Work>
   Status run_found(const Found& found, const Interrupted& interrupted, std::optional<double> timeout_s, Work work) {
@@ -283,7 +297,8 @@ class Communicator {
   std::array<std::array<std::optional<Signature>, 2>, model::kCollectiveNames.size()> signatures_;
   mutable std::mutex mutex_;  // of the next six
   select::Selection selection_;
-  std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Ready> ready_;  // also by root, mode
+  std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Prepared>
+      ready_;                                                   // also by root, mode
   std::vector<std::shared_ptr<direct::ProcessJob>> one_sided_;  // those that were prepared
   std::array<Remembered, 64> remembered_;                       // the programs of recent calls, by a hash of their keys
   std::array<Checked, 4> checked_;                              // the last ones

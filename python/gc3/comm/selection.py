@@ -33,13 +33,12 @@ _ROW_KEYS = _PLACES.union(
 )
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
-_SPEC_KEYS = _FILE_KEYS - {"file"} | {"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"}
+_COMPILED = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks", "order", "memory"})
+_SPEC_KEYS = _FILE_KEYS - {"file"} | _COMPILED
 # Where the programs of a table were timed, and what the notes of its rows say about it.
 ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
 _PAIR = 2
-_MOST_RANKS = 2**32 - 1  # and slots, and instances
-_MOST_BYTES = 2**63 - 1
-_MOST_BLOCKS = 2**64
+_MOST_RANKS, _MOST_BYTES, _MOST_BLOCKS = 2**32 - 1, 2**63 - 1, 2**64  # the first also of slots, and instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,7 @@ class Spec:
         threadblocks: Most of a rank, as `gc3.compile` takes it: those that only send are joined with ones that only
             receive, if there are more; 0: no limit.
         order: The ranks of each node in the order in which the algorithm has them; empty: that of their numbers.
+        memory: "direct": calls on registered memory run it as one-sided moves. "fifo": by messages.
     """
 
     algorithm: str
@@ -68,6 +68,7 @@ class Spec:
     thresholds: tuple[tuple[str, int | None], ...] = ()
     threadblocks: int = 0
     order: tuple[int, ...] = ()
+    memory: str = "fifo"
 
     def compile(
         self,
@@ -131,7 +132,8 @@ class Spec:
         def compiled(ranks: int, root: int, in_place: bool, nodes: int, order: list[int]) -> _core.Program:
             return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes, order=order).core
 
-        return _core.Recipe(compiled, str(self), self.slots, self.slot_bytes, self.thresholds, not self.is_file)
+        fifos, direct = (self.slots, self.slot_bytes, self.thresholds), self.memory == "direct"
+        return _core.Recipe(compiled, str(self), *fifos, not self.is_file, direct)
 
     def __str__(self) -> str:
         """Describes it in one line."""
@@ -143,18 +145,18 @@ class Spec:
         given = "".join(f" {name}={value}" for name, value in self.parameters)
         instances = f", {self.instances} instances" if self.instances > 1 else ""
         told += f", order {' '.join(map(str, self.order))}" if self.order else ""
+        told += "" if self.memory == "fifo" else ", direct on registered memory"
         return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
 
     def data(self) -> dict[str, Any]:
         """Returns it as a row of a table has it; a file by its place beside the table."""
-        data: dict[str, Any]
         if self.is_file:
-            data = {"file": programs.place(self.algorithm)}
+            data: dict[str, Any] = {"file": programs.place(self.algorithm)}
         else:
-            data = {"algorithm": self.algorithm, "parameters": dict(self.parameters)}
-            data |= {"instances": self.instances, "protocol": self.protocol}
-            data |= {"threadblocks": self.threadblocks} if self.threadblocks else {}
+            data = {"algorithm": self.algorithm, "parameters": dict(self.parameters), "instances": self.instances}
+            data |= {"protocol": self.protocol} | ({"threadblocks": self.threadblocks} if self.threadblocks else {})
             data |= {"order": list(self.order)} if self.order else {}
+            data |= {} if self.memory == "fifo" else {"memory": self.memory}
         data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
         return data | ({"thresholds": dict(self.thresholds)} if self.thresholds else {})
 
@@ -377,9 +379,7 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
         raise _bad(where, f"{what} must be [first, last]; null as the last is no limit")
     first, last = cast("list[Any]", value)
     low = _number(first, least, most, what, where)
-    if last is None:
-        return low, None
-    return low, _number(last, low, most, what, where)
+    return low, None if last is None else _number(last, low, most, what, where)
 
 
 def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Row:
@@ -448,6 +448,9 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
     protocol = spec.get("protocol", "Simple")
     if protocol not in PROTOCOLS:
         raise _bad(where, f"protocol must be one of {', '.join(PROTOCOLS)}")
+    memory = spec.get("memory", "fifo")
+    if memory not in (("fifo", "direct") if protocol == "Simple" else ("fifo",)):
+        raise _bad(where, f"memory is {memory!r}; expected 'fifo', or 'direct', which needs the protocol Simple")
     return Spec(
         spec["algorithm"],
         tuple(cast("dict[str, int | str]", parameters).items()),
@@ -457,6 +460,7 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
         _thresholds(spec.get("thresholds", {}), where),
         _number(spec.get("threadblocks", 0), 0, _MOST_RANKS, "threadblocks", where),
         _ranks_in_order(spec.get("order", []), where),
+        memory,
     )
 
 
@@ -471,9 +475,8 @@ def _of_file(value: dict[str, Any], where: str, folder: Path) -> Spec:
     file = spec["file"]
     if not isinstance(file, str) or not programs.is_place(file):
         raise _bad(where, f"file is {file!r}, not FOLDER/HASH.gc3 with a folder beside the table and a SHA-256")
-    slots, slot_bytes = _fifos(spec, where)
     told = _thresholds(spec.get("thresholds", {}), where)
-    return Spec(str(folder / file), (), slots=slots, slot_bytes=slot_bytes, thresholds=told)
+    return Spec(str(folder / file), (), 1, "Simple", *_fifos(spec, where), told)
 
 
 def _fifos(spec: dict[str, Any], where: str) -> tuple[int, int]:

@@ -176,7 +176,7 @@ Status ProcessJob::find_buffers(const std::vector<Payload>& said) {
 
 Status ProcessJob::run(const cpu::RankCall& call, const core::Interrupted& interrupted) {
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
-  return run_locked(turn, call, interrupted);
+  return run(turn, call, interrupted);
 }
 
 Result<std::vector<double>> ProcessJob::times(const cpu::RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
@@ -186,7 +186,7 @@ Result<std::vector<double>> ProcessJob::times(const cpu::RankCall& call, std::ui
   for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
     GC3_CHECK(members_->barrier(interrupted));
     const auto start = std::chrono::steady_clock::now();
-    GC3_CHECK(run_locked(turn, call, interrupted));
+    GC3_CHECK(run(turn, call, interrupted));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     if (i >= warmup) seconds[i - warmup] = took.count();
   }
@@ -199,7 +199,7 @@ Status ProcessJob::run_messages(const Turn& turn, const cpu::RankCall& call, con
                                               "' was not compiled here, so there are no messages in its place");
 }
 
-Status ProcessJob::run_locked(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted) {
+Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted) {
   if (members_->links != nullptr) {
     why_messages_ = "the ranks are on several hosts";
     return run_messages(turn, call, interrupted);

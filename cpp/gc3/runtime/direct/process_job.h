@@ -28,6 +28,8 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
 
   // Collective.
   Status run(const cpu::RankCall& call, const core::Interrupted& interrupted = {}) override;
+  // The same within a call that has begun.
+  Status run(const cpu::Membership::Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted);
   void abort() override { members_->abort(); }
 
   const interp::Plan& plan() const override { return plan_; }
@@ -50,7 +52,6 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   void find_uses();
   Result<std::vector<double>> times(const cpu::RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const core::Interrupted& interrupted) override;
-  Status run_locked(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted);
   Status run_messages(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted);
   Status bind(const cpu::RankCall& call);
   // Within a call: makes counters and scratch where they are missing.

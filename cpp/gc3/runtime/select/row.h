@@ -12,6 +12,7 @@
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/base/transport_kind.h"
+#include "gc3/ir/direct/program.h"
 #include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
 
@@ -47,6 +48,8 @@ struct Recipe {
   std::uint64_t slot_bytes = 0;
   ThresholdChanges thresholds = {};  // none: those of the job
   bool renames = false;              // `make` renames the ranks of a program of a symmetric collective by call.order
+  // Makes the one-sided form of a program that `make` has made; none: calls are served by messages.
+  std::function<Result<ir::direct::Program>(const ir::Program& program)> lower = {};
 };
 
 struct Row {
