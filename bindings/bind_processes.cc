@@ -283,7 +283,7 @@ void bind_processes(nb::module_& m) {
           [](Joined& j, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,
              std::uint32_t root) {
             const select::CallShape shape = shape_of(j, name, count, dtype, in_place, root);
-            return without_gil([&] { return j.body().program(shape); });
+            return without_gil([&] { return j.body().engine(shape); });
           },
           nb::rv_policy::reference_internal, "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a,
           "The program that serves a call.")

@@ -1325,7 +1325,7 @@ class Joined:
     def check_users(self) -> None:
         """Raises an error if the process of a rank is no longer of this user."""
 
-    def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> ProcessProgram:
+    def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> RankEngine:
         """The program that serves a call."""
 
     def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: object | None = None, arrays: int = 0) -> Explanation: ...

@@ -56,6 +56,8 @@ with gc3.init(table=sys.argv[1]) as comm:
         why = "the input of rank 0 is not registered memory"
         how = "" if comm.register(given) is given else f" (by messages in the last call: {why})"
         assert f"direct_allreduce{how}" in said().split("; "), said()
+    assert len(comm.time("allreduce", 1000, buffers=(comm.empty(1000), comm.empty(1000)), iterations=3)) == 3
+    assert "direct_allreduce" in said().split("; "), said()
     assert str(comm.explain("allreduce", 1000)).splitlines()[0].endswith(", direct on registered memory")
 
     print(error_of(lambda: comm.run(DIRECT, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))

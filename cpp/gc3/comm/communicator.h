@@ -96,6 +96,9 @@ class Communicator {
 
   // The program that serves calls with a key. It is compiled, verified and prepared on the first request.
   Result<ProcessProgram*> program(const select::CallShape& shape);
+  // What runs calls with a key; the program itself, or its one-sided form if the row has it.
+  using RankEngine = interp::Engine<cpu::RankCall>;
+  Result<RankEngine*> engine(const select::CallShape& shape);
   // The same for another engine, which prepares the program itself: the recipe, and `make` for the verified program.
   struct Recipe {
     std::shared_ptr<const select::Recipe> recipe;
@@ -125,7 +128,6 @@ class Communicator {
   Result<VCounts> agree(const VKnown& known, const Interrupted& interrupted = {});
   // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
   Result<model::Collective> v_collective(CollectiveKind kind, std::uint32_t root) const;
-  using RankEngine = interp::Engine<cpu::RankCall>;
   Status run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::vector<double>> time(RankEngine& program, const cpu::RankCall& call, std::uint32_t warmup,

@@ -30,6 +30,11 @@ Result<direct::ProcessJob*> Communicator::lowered(const select::Recipe& recipe, 
   return keep(std::move(job)).get();
 }
 
+Result<Communicator::RankEngine*> Communicator::engine(const select::CallShape& shape) {
+  GC3_ASSIGN(const Found found, find(shape, false));
+  return found.one_sided != nullptr ? static_cast<RankEngine*>(found.one_sided) : found.program;
+}
+
 Status Communicator::serve(const Found& found, ProcessProgram& program, const cpu::RankCall& call,
                            const cpu::Membership::Turn& turn, const Interrupted& interrupted) {
   return found.one_sided != nullptr ? found.one_sided->run(turn, call, interrupted)
