@@ -9,6 +9,7 @@
 
 #include "gc3/sim/execution.h"
 #include "gc3/sim/in_switch.h"
+#include "gc3/sim/links.h"
 #include "gc3/sim/simulator.h"
 
 namespace gc3::sim {
@@ -19,13 +20,11 @@ class Serial : public Execution<Serial> {
   Serial(const Simulator& simulator, const Call& call, const Options& options, std::span<Time> free)
       : Execution(simulator, call, options),
         free_(free),
+        links_(simulator.machine().data(), free, outcome_.use),
         in_switch_(simulator.wiring()),
         submit_(picoseconds(simulator.machine().data().submit_s)),
         submitted_(simulator.program().ranks.size()) {
     const MachineData& machine = simulator.machine().data();
-    for (const Resource& r : machine.resources) {
-      resources_.push_back({per_byte(r.bytes_per_s), picoseconds(r.message_s)});
-    }
     for (const LinkClass& c : machine.classes) {
       const double rate = c.connection_bytes_per_s;
       classes_.push_back({per_byte(rate), picoseconds(c.connection_message_s), rate > 0 || c.connection_message_s > 0,
@@ -60,7 +59,7 @@ class Serial : public Execution<Serial> {
       const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(rest)];
       const auto moved = static_cast<std::uint64_t>(static_cast<double>(bytes) * traffic + 0.5);
       Time done = end;
-      use(wiring_.memory[b.rank], start, moved, done, bottleneck);
+      links_.use(wiring_.memory[b.rank], start, moved, done, bottleneck);
       if (done > end) {
         end = done;
         bound = Cause::link;
@@ -129,10 +128,6 @@ class Serial : public Execution<Serial> {
   void on_alarm(Time) {}  // none is ever set
 
  private:
-  struct Rate {
-    PerByte rate;
-    Time message = 0;
-  };
   struct Class {
     PerByte rate;
     Time message = 0;
@@ -192,35 +187,24 @@ class Serial : public Execution<Serial> {
     submitted_[rank] += submit_;
     const Time asked = sent;
     const Time begin = std::max({free_[engine], sent, submitted_[rank]});
-    const Time start = sent = begin + resources_[engine].message;
+    const Time start = sent = begin + links_.message(engine);
     take(c.out, start, bytes, sent, slowest);
     take(c.into, start, bytes, sent, slowest);
     if (start - asked >= sent - start) slowest = engine;
     free_[engine] = sent;
-    outcome_.use[engine].busy += resources_[engine].message;  // what it needs in any order of the links' work
+    outcome_.use[engine].busy += links_.message(engine);  // what it needs in any order of the links' work
     outcome_.use[engine].bytes += bytes;
   }
 
   void take(Slice way, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
     for (std::uint32_t k = way.first; k != way.first + way.count; ++k) {
-      use(wiring_.resources[k], start, bytes, sent, bottleneck);
-    }
-  }
-  void use(std::uint32_t r, Time start, std::uint64_t bytes, Time& sent, std::uint32_t& bottleneck) {
-    const Time takes = resources_[r].message + resources_[r].rate.of(bytes);
-    Time& free = free_[r];
-    free = std::max(free, start) + takes;
-    outcome_.use[r].busy += takes;
-    outcome_.use[r].bytes += bytes;
-    if (free > sent) {
-      sent = free;
-      bottleneck = r;
+      links_.use(wiring_.resources[k], start, bytes, sent, bottleneck);
     }
   }
 
   std::span<Time> free_;
+  Links links_;
   InSwitch in_switch_;
-  std::vector<Rate> resources_;
   std::vector<Class> classes_;
   const Time submit_;
   std::vector<Time> submitted_;  // by rank: when its last copy so far was; 0: it has none

@@ -118,9 +118,7 @@ Status check(const ProtocolTiming& p) {
   return {};
 }
 
-Status check(const Options& options, const Call& call, std::uint32_t ranks) {
-  GC3_CHECK(check(options.protocol));
-  const Start& start = options.start;
+Status check(const Start& start, std::uint64_t chunk_bytes, std::uint32_t ranks) {
   if (!is_time(start.launch_s)) return bad_simulation("the time of a launch is" + kTimes);
   if (!start.delay_s.empty() && start.delay_s.size() != ranks)
     return bad_simulation("expected one delay per rank, or none");
@@ -130,10 +128,16 @@ Status check(const Options& options, const Call& call, std::uint32_t ranks) {
   const auto sensible = [](double x) { return std::isfinite(x) && x > 0 && x <= kLongestSeconds; };
   if (!std::ranges::all_of(start.slowdown, sensible))
     return bad_simulation("a slowdown is a factor above 0, 1000000 at most");
+  if (chunk_bytes > std::uint64_t{1} << 50U) return bad_simulation("a chunk of more than 2^50 bytes");
+  return {};
+}
+
+Status check(const Options& options, const Call& call, std::uint32_t ranks) {
+  GC3_CHECK(check(options.protocol));
+  GC3_CHECK(check(options.start, call.chunk_bytes, ranks));
   if (call.elem_bytes == 0 || call.elem_bytes > kLine) return bad_simulation("an element has from 1 to 64 bytes");
   if (!call.copied.empty() && call.copied.size() != ranks)
     return bad_simulation("expected what each rank copies, or nothing");
-  if (call.chunk_bytes > std::uint64_t{1} << 50U) return bad_simulation("a chunk of more than 2^50 bytes");
   return {};
 }
 

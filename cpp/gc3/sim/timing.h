@@ -117,6 +117,7 @@ Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_co
 
 // Refuse numbers out of range.
 Status check(const ProtocolTiming& protocol);
+Status check(const Start& start, std::uint64_t chunk_bytes, std::uint32_t ranks);
 Status check(const Options& options, const Call& call, std::uint32_t ranks);
 
 }  // namespace gc3::sim

@@ -19,11 +19,7 @@ class Builder {
       : program_(program), machine_(machine), places_(places) {}
 
   Result<Wiring> run() {
-    if (program_.ranks.size() > machine_.ranks()) {
-      return Diagnostic(ErrorCode::TooFewRanks, "'" + program_.name + "' has " + std::to_string(program_.ranks.size()) +
-                                                    " ranks, the machine " + std::to_string(machine_.ranks()));
-    }
-    GC3_CHECK(check_places());
+    GC3_CHECK(check_places(places_, program_.name, program_.ranks.size(), machine_));
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     const std::size_t tbs = program_.threadblocks.size();
     out_.rank_of.resize(tbs);
@@ -51,24 +47,6 @@ class Builder {
   }
 
  private:
-  Status check_places() const {
-    if (places_.empty()) return {};
-    const auto bad = [](const std::string& what) { return Diagnostic(ErrorCode::BadSimulation, what); };
-    if (places_.size() != program_.ranks.size()) {
-      return bad("'" + program_.name + "' has " + std::to_string(program_.ranks.size()) + " ranks; " +
-                 std::to_string(places_.size()) + " ranks of the machine are named for them");
-    }
-    std::vector<bool> taken(machine_.ranks());
-    for (const std::uint32_t p : places_) {
-      if (p >= taken.size()) {
-        return bad("rank " + std::to_string(p) + " of the machine does not exist; it has " +
-                   std::to_string(taken.size()));
-      }
-      if (taken[p]) return bad("rank " + std::to_string(p) + " of the machine is named twice");
-      taken[p] = true;
-    }
-    return {};
-  }
   std::uint32_t place(std::uint32_t rank) const { return places_.empty() ? rank : places_[rank]; }
 
   Status add(const ir::Connection& c) {
@@ -183,6 +161,26 @@ class Builder {
 };
 
 }  // namespace
+
+Status check_places(const std::vector<std::uint32_t>& places, const std::string& name, std::size_t ranks,
+                    const Machine& machine) {
+  const auto of = [&] { return "'" + name + "' has " + std::to_string(ranks) + " ranks"; };
+  if (ranks > machine.ranks())
+    return Diagnostic(ErrorCode::TooFewRanks, of() + ", the machine " + std::to_string(machine.ranks()));
+  if (places.empty()) return {};
+  if (places.size() != ranks)
+    return bad_simulation(of() + "; " + std::to_string(places.size()) + " ranks of the machine are named for them");
+  std::vector<bool> taken(machine.ranks());
+  for (const std::uint32_t p : places) {
+    if (p >= taken.size()) {
+      return bad_simulation("rank " + std::to_string(p) + " of the machine does not exist; it has " +
+                            std::to_string(taken.size()));
+    }
+    if (taken[p]) return bad_simulation("rank " + std::to_string(p) + " of the machine is named twice");
+    taken[p] = true;
+  }
+  return {};
+}
 
 Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places) {
   return Builder(program, machine, places).run();

@@ -57,6 +57,10 @@ struct Wiring {
 // could run (see ir/connections.h), ranks that the machine does not have, and a pair of ranks without a path.
 Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places);
 
+// Refuses places of a program's ranks that the machine does not have, or fewer or more of them than ranks.
+Status check_places(const std::vector<std::uint32_t>& places, const std::string& name, std::size_t ranks,
+                    const Machine& machine);
+
 // "rank 1 threadblock 0 step 3 (rrc)".
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step);
 
