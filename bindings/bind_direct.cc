@@ -18,6 +18,9 @@ void bind_direct(nb::module_& m) {
                       "A one-sided program: ranks load from and store into each other's registered buffers.")
       .def_ro("name", &Program::name)
       .def_ro("collective", &Program::collective)
+      .def_prop_ro(
+          "protocol", [](const Program&) { return "Direct"; },
+          "By which the simulator finds the rates of such programs.")
       .def_prop_ro("rank_count", [](const Program& p) { return p.ranks.size(); })
       .def_prop_ro("threadblock_count", [](const Program& p) { return p.threadblocks.size(); })
       .def_prop_ro("step_count", [](const Program& p) { return p.steps.size(); })

@@ -12,6 +12,7 @@
 
 #include "convert.h"
 #include "gc3/sim/alpha_beta.h"
+#include "gc3/sim/direct/simulator.h"
 #include "gc3/sim/explain.h"
 #include "gc3/sim/simulator.h"
 #include "gc3/sim/together.h"
@@ -167,6 +168,42 @@ void bind_together(nb::module_& m) {
       .def_prop_ro("slice_ops", &sim::Together::slice_ops, "Of calls that have ended.");
 }
 
+void bind_one_sided(nb::module_& m) {
+  namespace direct = sim::direct;
+  nb::class_<direct::Timing>(m, "SimDirectTiming", "The rates of one-sided programs: see gc3/sim/direct/simulator.h.")
+      .def(
+          "__init__",
+          [](direct::Timing* self, double op_s, double bytes_per_s, std::uint64_t in_flight, double local_s,
+             double release_s, double proxy_s, std::uint32_t processors) {
+            new (self) direct::Timing{op_s, bytes_per_s, in_flight, local_s, release_s, proxy_s, processors};
+          },
+          "op_s"_a, "bytes_per_s"_a, "in_flight"_a, "local_s"_a, "release_s"_a, "proxy_s"_a, "processors"_a);
+  nb::class_<direct::Simulator>(m, "DirectSimulator", "A one-sided program on a machine; see Simulator.")
+      .def(
+          "__init__",
+          [](direct::Simulator* self, const ir::direct::Program& program, const sim::Machine& machine,
+             const Indices& places) {
+            new (self) direct::Simulator(
+                unwrap(long_work([&] { return direct::Simulator::create(program, machine, places); })));
+          },
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a, "places"_a = Indices())
+      .def(
+          "run",
+          [](const direct::Simulator& simulator, std::uint64_t chunk_bytes, const direct::Timing& timing,
+             double launch_s, std::vector<double> delay_s, std::vector<double> slowdown, bool record) {
+            const direct::Options options{timing, {launch_s, std::move(delay_s), std::move(slowdown)}, record};
+            return unwrap(long_work([&] { return simulator.run(chunk_bytes, options); }));
+          },
+          "chunk_bytes"_a, "timing"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
+          "slowdown"_a = std::vector<double>(), "record"_a = false, "Simulates a call with chunks of `chunk_bytes`.")
+      .def("work", &direct::Simulator::work, "chunk_bytes"_a, "timing"_a, "The approximate number of pieces of a run.")
+      .def("step_name", &direct::Simulator::step_name, "tb"_a, "step"_a)
+      .def("rank_of", &direct::Simulator::rank_of)
+      .def(
+          "route", [](const direct::Simulator&, std::uint32_t) { return Indices(); }, "tb"_a,
+          "Empty: each move of a threadblock has its own way.");
+}
+
 }  // namespace
 
 void bind_sim(nb::module_& m) {
@@ -279,6 +316,7 @@ void bind_sim(nb::module_& m) {
           "round_bytes_per_s"_a, "step_of"_a,
           "The same with given steps: for each threadblock, the step in which it sends; 0 if it does not send.");
   bind_together(m);
+  bind_one_sided(m);
   m.def(
       "sim_causes", [] { return std::vector<std::string>(sim::kCauseNames, sim::kCauseNames + sim::kCauseCount); },
       "Names of the causes, in the order of the numbers in records.");

@@ -637,6 +637,10 @@ class DirectProgram:
     def collective(self) -> Collective: ...
 
     @property
+    def protocol(self) -> str:
+        """By which the simulator finds the rates of such programs."""
+
+    @property
     def rank_count(self) -> int: ...
 
     @property
@@ -967,6 +971,29 @@ class SimTogether:
     @property
     def slice_ops(self) -> int:
         """Of calls that have ended."""
+
+class SimDirectTiming:
+    """The rates of one-sided programs: see gc3/sim/direct/simulator.h."""
+
+    def __init__(self, op_s: float, bytes_per_s: float, in_flight: int, local_s: float, release_s: float, proxy_s: float, processors: int) -> None: ...
+
+class DirectSimulator:
+    """A one-sided program on a machine; see Simulator."""
+
+    def __init__(self, program: DirectProgram, machine: SimMachine, places: Sequence[int] = []) -> None: ...
+
+    def run(self, chunk_bytes: int, timing: SimDirectTiming, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], record: bool = False) -> SimOutcome:
+        """Simulates a call with chunks of `chunk_bytes`."""
+
+    def work(self, chunk_bytes: int, timing: SimDirectTiming) -> int:
+        """The approximate number of pieces of a run."""
+
+    def step_name(self, tb: int, step: int) -> str: ...
+
+    def rank_of(self) -> list[int]: ...
+
+    def route(self, tb: int) -> list[int]:
+        """Empty: each move of a threadblock has its own way."""
 
 def sim_causes() -> list[str]:
     """Names of the causes, in the order of the numbers in records."""

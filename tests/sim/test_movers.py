@@ -18,6 +18,7 @@ from gc3.cli.main import main
 from gc3.comm.selection import read_rows
 from gc3.runtime.program import Program
 from gc3.sim import preset_file, presets, settings
+from gc3.sim.parameters import DIRECT
 from gc3.topologies.processors import PROCESSORS
 from gc3.tune import Best, Search
 
@@ -169,7 +170,7 @@ def test_programs_of_a_network_are_sent_by_its_nics() -> None:
 def test_presets_and_their_files(tmp_path: Path) -> None:
     for name in ("v100", "a100", "h100", "gb200"):
         preset = presets.get(name)
-        assert preset.protocols.keys() == set(datatypes.PROTOCOLS)
+        assert preset.protocols.keys() == {*datatypes.PROTOCOLS, DIRECT}
         assert preset.protocols["Copy"].copy_engines == PROCESSORS[name].copy_engines > 0
     assert presets.get("cpu-processes").protocols["Pull"].lend_bytes == 4096
     for name in ("mi300x", "cpu-threads", "ideal"):

@@ -164,7 +164,7 @@ def test_a_setting_of_several_protocols() -> None:
 def test_a_star_is_every_protocol() -> None:
     on = sim.platform("ndv4")
     slower = settings.apply(on, [settings.parse("*.hop=*3"), settings.parse("*.recv=0.5")])
-    assert len(on.parameters.protocols) == 5
+    assert len(on.parameters.protocols) == 6
     for protocol, before in on.parameters.protocols.items():
         after = slower.parameters.protocols[protocol]
         assert after.hop_s == pytest.approx(3 * before.hop_s)

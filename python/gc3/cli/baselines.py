@@ -18,9 +18,9 @@ from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected
 from gc3.sim.trust import told as described
 
 if TYPE_CHECKING:
-    from gc3 import _core
     from gc3.sim import Disturbance, Platform
     from gc3.sim.sweep import Cell
+    from gc3.sim.trust import Core
 
 option = click.option(
     "--baseline",
@@ -69,7 +69,7 @@ def of_nccl(nccl: Nccl, size: int, beyond: Sequence[str] = ()) -> Expected:
 def make(
     spec: str,
     on: Platform,
-    programs: Sequence[_core.Program],
+    programs: Sequence[Core],
     asked: Sequence[int],
     disturbance: Disturbance,
     beyond: Sequence[str] = (),
@@ -113,7 +113,7 @@ def make(
 
 
 def show(
-    on: Platform, programs: Sequence[_core.Program], asked: Sequence[int], version: str, log_path: str | None
+    on: Platform, programs: Sequence[Core], asked: Sequence[int], version: str, log_path: str | None
 ) -> dict[str, Any]:
     """Returns what NCCL finds on a machine, and its choices at sizes, as plain data with the lines of its log."""
     name = _only(programs).name
@@ -134,7 +134,7 @@ def show(
     }
 
 
-def _only(programs: Sequence[_core.Program]) -> Any:
+def _only(programs: Sequence[Core]) -> Any:
     """The collective of all programs."""
     model = programs[0].collective
     others = sorted({p.collective.name for p in programs} - {model.name})

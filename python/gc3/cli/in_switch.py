@@ -9,10 +9,10 @@ from gc3 import _core, errors
 from gc3.cli import output
 from gc3.comm.selection import Spec
 from gc3.sim import Platform
-from gc3.sim.trust import counts_on_switches
+from gc3.sim.trust import Core, counts_on_switches
 
 
-def remark(on: Platform, programs: Iterable[_core.Program]) -> bool:
+def remark(on: Platform, programs: Iterable[Core]) -> bool:
     """Says which programs the switches of a machine serve in the simulator, and not in an engine; whether any."""
     names = list(dict.fromkeys(p.name for p in programs if counts_on_switches(on, p)))
     if names:

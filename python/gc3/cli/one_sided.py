@@ -44,6 +44,16 @@ class OneSided:
     tiles: int
 
     @property
+    def core(self) -> _core.DirectProgram:
+        """The program, for what takes any compiled one."""
+        return self.program
+
+    @property
+    def collective(self) -> _core.Collective:
+        """The collective that it implements."""
+        return self.program.collective
+
+    @property
     def looped(self) -> bool:
         """Whether it has pipelines."""
         return self.plan is not None and self.plan.unit_bytes is not None
@@ -88,6 +98,16 @@ class OneSided:
             f"proven{some}: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
             f"no signal left over{half if self.alone else ''}"
         )
+
+    def prove(self, spec: Asked) -> None:
+        """Proves it for its number of tiles, unless `spec` says otherwise.
+
+        Raises:
+            gc3.UserError: The findings.
+        """
+        if spec.how.prove:
+            with output.working("proving"):
+                DirectProgram(self.program).verify()
 
     def findings(self, most: int) -> Sequence[_core.Diagnostic]:
         """Returns why it is not proven: at most `most` of the verifier, and what prevents a plan from running."""

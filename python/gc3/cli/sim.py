@@ -16,11 +16,13 @@ from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
+from gc3.cli.one_sided import OneSided
 from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
 from gc3.report.advice import advised
+from gc3.runtime.program import Program
 from gc3.sim import Simulation, trust, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
@@ -29,9 +31,8 @@ from gc3.support.files import write_text
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
-    from gc3 import _core
-    from gc3.runtime.program import Program
     from gc3.sim import Platform
+    from gc3.sim.predict import Compiled
 
 _MODES = ("slot", "explain", "alphabeta", "nccl")
 _STEPS_SHOWN = 12
@@ -88,7 +89,7 @@ class _Use:
     """A program and the sizes at which a column has it; its name has the settings that were chosen."""
 
     name: str
-    program: Program
+    program: Compiled
     sizes: list[int]
 
 
@@ -111,6 +112,7 @@ class _Use:
         "gc3 sim ring_allreduce -t mi300x:without=5 -b 1MiB -e 1MiB --what-if degrade=0-1:0.5 --what-if jitter=5us",
         "gc3 sim ring_allreduce -t ndv4 -b 64MiB -e 64MiB --what-if background=0-1:20GB/s",
         "gc3 sim ring_allreduce:instances=24 -t ndv4 -b 64MiB -e 64MiB --what-if compute=0.5",
+        "gc3 sim direct_allreduce:memory=direct,instances=8 direct_allreduce -t ndv5 -b 1KiB -e 16MiB",
     ],
 )
 @options.program_argument("specs", "PROGRAM", many=True, unproven=True)
@@ -151,8 +153,9 @@ class _Use:
 def predict(given: _Given) -> int:
     """Predict the time of each PROGRAM on a machine over a range of sizes, and what bounds it.
 
-    A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml). An
-    algorithm may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
+    A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml); or a
+    one-sided one: an algorithm with memory=direct, its text form, or an execution plan of MSCCL++ (.json). An algorithm
+    may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
     machine unless given. If it names neither protocol, instances, channels nor chunks, the fastest of up to 24
     settings is taken for each size, and told; NAME:instances=1 is the plain form.
 
@@ -175,13 +178,13 @@ def predict(given: _Given) -> int:
     if mode == "nccl":
         return _show_nccl(given, on, [p.core for p in compiled.values()], wanted)
     wanted = _size_of(counts, compiled, dtype) or wanted
-    uses = {label: _uses(label, asked[label], program, on, wanted, mode) for label, program in compiled.items()}
+    uses = {label: _uses(label, asked[label], program, on, wanted, given) for label, program in compiled.items()}
     every = [use for each in uses.values() for use in each]
-    changes.check_effect({use.program.protocol for use in every})
+    changes.check_effect({use.program.core.protocol for use in every})
     how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
     beyond = changes.beyond()
     columns: list[Column] = [
-        alpha_beta_column(label, Simulation(compiled[label], on, counts))
+        alpha_beta_column(label, Simulation(each[0].program, on, counts))
         if mode == "alphabeta"
         else _column(label, each, on, counts, {**how, "beyond": beyond})
         for label, each in uses.items()
@@ -212,7 +215,7 @@ def predict(given: _Given) -> int:
         reasons[label] = reason = {"program": use.name} | _explain(Simulation(use.program, on, counts), wanted[-1], how)
         # Changes are tried in calls of equal blocks on ranks that are alike; of settings that were chosen they were.
         plain = counts is None and not disturbed and given.sharing == SHARING[0] and use.name == label
-        reason |= _advice(asked[label], use.program, on, reason) if plain else {}
+        reason |= _advice(asked[label], use.program, on, reason) if plain and isinstance(use.program, Program) else {}
     slopes: dict[_Use, list[Sensitivity]] = {}
     for use in every if given.sensitivity else ():
         with output.working(f"varying parameters for {use.name}"):
@@ -245,7 +248,7 @@ def _check(given: _Given, *, disturbed: bool) -> None:
         raise click.UsageError("--nccl-log goes with --baseline nccl or --mode nccl")
 
 
-def _show_nccl(given: _Given, on: Platform, programs: Sequence[_core.Program], wanted: Sequence[int]) -> int:
+def _show_nccl(given: _Given, on: Platform, programs: Sequence[trust.Core], wanted: Sequence[int]) -> int:
     """Prints what NCCL finds and chooses."""
     version = given.baselines[0].partition(":")[2] if given.baselines else ""
     found = baselining.show(on, programs, wanted, version, given.nccl_log)
@@ -284,7 +287,7 @@ def _counts(given: _Given) -> list[int] | None:
     return v_counts.read(given.counts_path)
 
 
-def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str) -> list[int]:
+def _size_of(counts: list[int] | None, programs: dict[str, Program | OneSided], dtype: str) -> list[int]:
     """The size that counts have by themselves; none if the command line names sizes."""
     context = click.get_current_context()
     given = (context.get_parameter_source(name) for name in ("min_size", "max_size", "factor"))
@@ -293,11 +296,14 @@ def _size_of(counts: list[int] | None, programs: dict[str, Program], dtype: str)
     return [v_counts.size_of(next(iter(programs.values())).collective, counts, datatypes.dtype(dtype).itemsize)]
 
 
-def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str, counts: list[int] | None) -> dict[str, Program]:
+def _compiled(
+    asked: dict[str, options.Asked], on: Platform, mode: str, counts: list[int] | None
+) -> dict[str, Program | OneSided]:
     """Returns the programs by their labels; unless only steps count, a GPU of the machine holds their threadblocks."""
     timed = mode != "alphabeta"
     programs = {
-        label: variants.proven(variants.limited(spec, on) if timed else spec, on.topology)
+        label: variants.one_sided(spec, on)
+        or variants.proven(variants.limited(spec, on) if timed else spec, on.topology)
         for label, spec in asked.items()
     }
     for program in programs.values():
@@ -307,11 +313,33 @@ def _compiled(asked: dict[str, options.Asked], on: Platform, mode: str, counts: 
     return programs
 
 
+def _one_sided(label: str, spec: options.Asked, direct: OneSided, wanted: Sequence[int], given: _Given) -> list[_Use]:
+    """Returns what a column of a one-sided program has: each size may need another number of tiles of its pipelines."""
+    if given.mode == "alphabeta" or given.sharing != SHARING[0]:
+        raise click.UsageError("one-sided programs are simulated with --mode slot or explain, and --sharing serial")
+    found: dict[int, _Use] = {}
+    for size in wanted:
+        one = direct.for_size(spec, size, given.dtype)
+        if one.tiles not in found:
+            found[one.tiles] = _Use(label, one, [])
+            one.prove(spec)
+        found[one.tiles].sizes.append(size)
+    direct.remark()
+    return list(found.values())
+
+
 def _uses(
-    label: str, spec: options.Asked, program: Program, on: Platform, wanted: Sequence[int], mode: str
+    label: str,
+    spec: options.Asked,
+    program: Program | OneSided,
+    on: Platform,
+    wanted: Sequence[int],
+    given: _Given,
 ) -> list[_Use]:
     """Returns what a column has at the sizes: the program, or its fastest settings if the command line names none."""
-    if mode == "alphabeta" or not trials.leaves_open(spec):
+    if not isinstance(program, Program):
+        return _one_sided(label, spec, program, wanted, given)
+    if given.mode == "alphabeta" or not trials.leaves_open(spec):
         return [_Use(label, program, list(wanted))]
     found: dict[str, _Use] = {}
     for size, way in trials.chosen(spec, program, on, wanted).items():

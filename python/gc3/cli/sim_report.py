@@ -14,10 +14,10 @@ from gc3.sim import trust
 from gc3.support.files import write_text
 
 if TYPE_CHECKING:
-    from gc3 import _core
     from gc3.cli.baselines import Baseline
     from gc3.sim import Platform
     from gc3.sim.sweep import Row
+    from gc3.sim.trust import Core
 
 
 option = click.option(
@@ -35,7 +35,7 @@ def described(
     mode: str,
     rows: Sequence[Row],
     compared: Sequence[Baseline],
-    programs: Sequence[_core.Program],
+    programs: Sequence[Core],
     told: Sequence[str],
 ) -> Sweep:
     """Returns the table with the source of its numbers, what they are worth, and what else is told of them."""

@@ -134,7 +134,7 @@ def compiled(spec: str, options: CompileOptions, *, slots: int = 0, in_place: bo
         in_place: Overrides that of `options` if not None.
     """
     if options.memory == "direct":
-        told = "gc3 compile, export, show, verify and run do that"
+        told = "gc3 compile, export, run, show, sim, trace and verify do that"
         raise click.UsageError(f"'{spec}': memory=direct makes no program of messages, which is needed here: {told}")
     mode = options.in_place if in_place is None else in_place
     slots = slots or options.slots or 0

@@ -120,7 +120,14 @@ def trace(given: _Given) -> int:
 
 def _simulated(given: _Given, machine: str) -> tuple[Run, Expected]:
     on = variants.load_platform(machine)
-    simulation = Simulation(variants.proven(variants.limited(given.spec, on), on.topology), on)
+    direct = variants.one_sided(given.spec, on)
+    if direct is None:
+        simulation = Simulation(variants.proven(variants.limited(given.spec, on), on.topology), on)
+    else:
+        direct = direct.for_size(given.spec, given.size, given.dtype)
+        direct.prove(given.spec)
+        direct.remark(given.size)
+        simulation = Simulation(direct, on)
     with output.working("simulating"):
         found = simulation.run(given.size, dtype=given.dtype, explain=True)
         return run_timeline.simulated(simulation, found), simulation.expected(given.size)

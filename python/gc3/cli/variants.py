@@ -11,11 +11,12 @@ import click
 
 from gc3.cli import target
 from gc3.cli.machine import split_preset
+from gc3.cli.one_sided import OneSided, load
 from gc3.cli.options import KEYS, Asked
 from gc3.cli.output import working
 from gc3.runtime.program import Program, verify
 from gc3.sim import platform
-from gc3.topologies import load
+from gc3.topologies import load as load_topology
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def load_platform(spec: str) -> Platform:
     """Returns the machine that --topology names, to simulate on."""
     topology, preset = split_preset(spec)
-    return platform(load(topology), preset)
+    return platform(load_topology(topology), preset)
 
 
 def labels(specs: Sequence[str]) -> dict[str, str]:
@@ -57,11 +58,23 @@ def limited(asked: Asked, on: Platform) -> Asked:
     return asked.changed(max_threadblocks=on.parameters.threadblocks or None)
 
 
+def one_sided(asked: Asked, on: Platform) -> OneSided | None:
+    """Returns the one-sided program that is asked for, as `compiled` does; None: it is no such program."""
+    if asked.how.memory == "direct" and not (target.is_program(asked.name) or target.is_script(asked.name)):
+        asked = fitting(limited(asked, on), on.topology)
+    return load(asked, tiles=1)
+
+
 def compiled(asked: Asked, machine: Topology) -> Program:
     """Returns the program that is asked for, for as many ranks as the machine has unless a number is given."""
-    how = asked.how
     if target.is_program(asked.name):
-        return target.compiled(asked.name, how)
+        return target.compiled(asked.name, asked.how)
+    return target.compiled(asked.name, fitting(asked, machine).how)
+
+
+def fitting(asked: Asked, machine: Topology) -> Asked:
+    """Returns an algorithm with as many ranks as the machine has unless a number is given."""
+    how = asked.how
     wanted = {p.name: p.default for p in target.algorithm(asked.name).parameters}
     for key in how.parameters:
         if key not in wanted:
@@ -74,4 +87,4 @@ def compiled(asked: Asked, machine: Topology) -> Program:
     parameters |= how.parameters
     if "rails" in parameters:  # rings that share the NICs need to know the nodes
         parameters.setdefault("G", natural["G"])
-    return target.compiled(asked.name, replace(how, parameters=parameters))
+    return replace(asked, how=replace(how, parameters=parameters))

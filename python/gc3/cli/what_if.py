@@ -16,6 +16,7 @@ from gc3.cli import sizes as formatting
 from gc3.cli.variants import load_platform
 from gc3.sim import Disturbance, background, beside, degrade, presets, settings, trust
 from gc3.sim.degrade import Traffic
+from gc3.sim.parameters import DIRECT
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -124,7 +125,7 @@ class Changes:
         """Remarks on changes of protocols that no program uses."""
         for change in self.parameters:
             protocol = change.name.partition(".")[0]
-            if protocol in datatypes.PROTOCOLS and protocol not in protocols:
+            if protocol in (*datatypes.PROTOCOLS, DIRECT) and protocol not in protocols:
                 output.remark(f"{change.name} changes nothing: no program here uses {protocol}")
 
 

@@ -73,6 +73,27 @@ class Details:
         return "" if line is None else str(line)
 
 
+class OneSidedDetails(Details):
+    """The steps of a one-sided program, by the text form; their lines are not known."""
+
+    def __init__(self, core: _core.DirectSimulator) -> None:
+        """Takes the program on a machine."""
+        self.causes = _core.sim_causes()
+        self._names = core
+        self._ranks = core.rank_of()
+        self._first = [
+            self._ranks.index(rank) if rank in self._ranks else 0 for rank in range(max(self._ranks, default=0) + 1)
+        ]
+
+    def action(self, tb: int, step: int) -> str:
+        """Returns a step, as "signal 3 relaxed"."""
+        return self._names.step_name(tb, step).partition(" (")[2].removesuffix(")")
+
+    def line(self, tb: int, step: int) -> str:
+        """Returns nothing."""
+        return ""
+
+
 def place(at: tuple[str, int], count: int) -> str:
     """Names chunks of a buffer.
 

@@ -14,6 +14,7 @@ from gc3 import _core, errors
 
 _LEAST_SLOWDOWN = 1e-9  # rounding may leave nothing of a slowdown far below 1
 _MOST_ENGINES = 64  # far more than a GPU has
+DIRECT = "Direct"  # the protocol by whose name presets have the rates of one-sided programs
 _PLAIN = ("nop", "send")  # the opcodes whose rate is that of sending
 
 
@@ -56,7 +57,8 @@ class ProtocolParameters:
         slices: Slices of a message, which are sent as soon as they are ready.
         min_slice_bytes: Bytes of data in a slice at least.
         cut_through: Whether a receiver may start with the first line, or has to wait for the whole slice.
-        line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through.
+        line_bytes: Bytes of data that a threadblock moves at a time, where it is cut through. Of one-sided programs:
+            bytes of each source that it has asked for and not got.
         lend_bytes: Messages of at least this many bytes of data are not copied into a slot: the receiver reads them in
             place. 0: all are copied.
         lend_rate: Bytes per second at which it reads them.
@@ -69,8 +71,13 @@ class ProtocolParameters:
         request_part: Within a node, receivers load what lies with the sender: bytes of their requests on the wire for
             each byte of data. 0: senders store it.
         copy_engines: Engines of a rank that move all messages within a node; 0: threadblocks move them.
-        submit_s: Seconds that a rank's processor takes to submit a copy to them.
+        submit_s: Seconds that a rank's processor takes to submit a copy to them, or the proxy of a port channel.
         copy_s: Seconds from the time when an engine takes up a message until its first byte is on the way.
+        launch_s: Seconds until the threadblocks of a launched program begin; 0: those of the preset.
+        local_s: In one-sided programs, seconds of a load from the own memory, and until another threadblock of the rank
+            sees something.
+        release_s: Likewise of a release signal, once what it orders has arrived.
+        processors: Likewise multiprocessors, to which the threadblocks of a rank are dealt; each moves `rate`.
         factors: The rate of other work relative to sending, by opcode.
     """
 
@@ -96,6 +103,10 @@ class ProtocolParameters:
     copy_engines: int = 0
     submit_s: float = 0.0
     copy_s: float = 0.0
+    launch_s: float = 0.0
+    local_s: float = 0.0
+    release_s: float = 0.0
+    processors: int = 0
     factors: Mapping[str, float] = field(default_factory=opcode_factors)
 
     def __post_init__(self) -> None:
@@ -122,6 +133,12 @@ class ProtocolParameters:
             self.split,
             [self._memory_bytes(op) for op in _core.opcodes()],
             self.rendezvous_bytes,
+        )
+
+    def one_sided(self) -> _core.SimDirectTiming:
+        """Returns the form that the core takes for one-sided programs."""
+        return _core.SimDirectTiming(
+            self.op_s, self.rate, self.line_bytes, self.local_s, self.release_s, self.submit_s, self.processors
         )
 
     def _memory_bytes(self, op: _core.OpcodeInfo) -> float:
@@ -245,7 +262,12 @@ class Parameters:
         try:
             return self.protocols[name]
         except KeyError:
-            known = ", ".join(self.protocols)
+            known = ", ".join(each for each in self.protocols if each != DIRECT)
+            if name == DIRECT:
+                raise errors.error(
+                    "BadSimulation",
+                    f"preset '{self.name}' has no rates of one-sided programs (protocol {DIRECT}); it has {known}",
+                ) from None
             raise errors.error(
                 "BadSimulation", f"preset '{self.name}' has no protocol {name}; it has {known}"
             ) from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.sim import presets, trust, v_counts
@@ -24,10 +24,10 @@ SHARING = ("serial", "max-min")
 
 
 class Compiled(Protocol):
-    """A compiled program, such as `gc3.Program`."""
+    """A compiled program: `gc3.Program` or `gc3.DirectProgram`."""
 
     @property
-    def core(self) -> _core.Program:
+    def core(self) -> _core.Program | _core.DirectProgram:
         """The executable form."""
         ...
 
@@ -176,11 +176,36 @@ class Simulation:
                 does not serve such counts.
         """
         self.program = program.core
-        self._counts = None if counts is None else v_counts.checked(self.program, counts)
+        self._counts = None if counts is None else v_counts.checked(self.messages, counts)
         self.platform = on
         self._machine = on.machine(self.program.protocol)
         self.ranks = range(self.program.rank_count) if ranks is None else ranks
-        self.core = _core.Simulator(self.program, self._machine, [] if ranks is None else list(ranks))
+        places = [] if ranks is None else list(ranks)
+        if isinstance(self.program, _core.DirectProgram):
+            self.core = _core.DirectSimulator(self.program, self._machine, places)
+        else:
+            self.core = _core.Simulator(self.program, self._machine, places)
+
+    @property
+    def messages(self) -> _core.Program:
+        """The program, if its ranks send messages.
+
+        Raises:
+            gc3.UserError: It is a one-sided program.
+        """
+        if isinstance(self.program, _core.DirectProgram):
+            raise errors.error(
+                "BadSimulation",
+                f"'{errors.shown(self.program.name)}' is a one-sided program, for which this is not simulated: only "
+                "the time of one call with equal blocks is",
+            )
+        return self.program
+
+    @property
+    def fifo(self) -> _core.Simulator:
+        """The core, if the program's ranks send messages; see `messages`."""
+        _ = self.messages
+        return cast("_core.Simulator", self.core)
 
     @cached_property
     def _timing(self) -> ProtocolParameters:
@@ -190,10 +215,10 @@ class Simulation:
         shorter tiles of GC3's runtime cannot.
         """
         timing = self.platform.parameters.protocol(self.program.protocol)
-        if not timing.split or self.core.most_chunks == 1:
+        if not timing.split or self.fifo.most_chunks == 1:
             return timing
         try:
-            self.core.run(timing.slot_bytes, timing.core())
+            self.fifo.run(timing.slot_bytes, timing.core())
         except errors.Gc3Error as problem:
             if problem.diagnostics[0].name != "SimulatedDeadlock":
                 raise
@@ -207,7 +232,7 @@ class Simulation:
     @cached_property
     def _copied(self) -> tuple[list[int], list[int]]:
         """By rank, the blocks that the CPU engines copy besides the program's steps: if chunks are even, and if not."""
-        return _core.blocks_copied(self.program)
+        return _core.blocks_copied(self.messages)
 
     def _copied_bytes(self, count: int, itemsize: int) -> list[int]:
         """By rank, the bytes that the CPU engines copy before a call of `count` elements in a block."""
@@ -259,6 +284,8 @@ class Simulation:
 
     def work(self, size: int) -> int:
         """Returns about how many slice operations a simulation of this size takes."""
+        if isinstance(self.core, _core.DirectSimulator):
+            return self.core.work(self.fit(size)[1], self._timing.one_sided())
         return self.core.work(self.fit(size)[1], self._protocol)
 
     def call(self, size: int, dtype: str = "float32") -> Call:
@@ -270,7 +297,7 @@ class Simulation:
         copied = self._copied_bytes(collectives.count_for(self.program.collective, actual, itemsize), itemsize)
         if parameters.cache_bytes:
             buffers = collectives.footprint(self.program.collective, actual) + sum(copied)
-            protocol = self._timing.core(parameters.slowdown(buffers + self.core.slot_bytes(chunk_bytes, protocol)))
+            protocol = self._timing.core(parameters.slowdown(buffers + self.fifo.slot_bytes(chunk_bytes, protocol)))
         return Call(actual, chunk_bytes, itemsize, counts, protocol, copied)
 
     def run(
@@ -298,19 +325,27 @@ class Simulation:
         self.check_resident()
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
-        call = self.call(size, dtype)
-        actual = call.size
-        outcome = self.core.run(
-            call.chunk_bytes,
-            call.protocol,
-            self.platform.parameters.launch_s,
-            *disturbance.lists(self.program.rank_count),
-            sharing == "max-min",
-            explain,
-            call.itemsize,
-            call.counts,
-            call.copied,
-        )
+        launch_s = self._timing.launch_s or self.platform.parameters.launch_s
+        late = disturbance.lists(self.program.rank_count)
+        if isinstance(self.core, _core.DirectSimulator):
+            if sharing != SHARING[0]:
+                raise errors.error("BadSimulation", "one-sided programs are simulated with sharing serial")
+            actual, chunk_bytes = self.fit(size, dtype)
+            outcome = self.core.run(chunk_bytes, self._timing.one_sided(), launch_s, *late, explain)
+        else:
+            call = self.call(size, dtype)
+            actual = call.size
+            outcome = self.core.run(
+                call.chunk_bytes,
+                call.protocol,
+                launch_s,
+                *late,
+                sharing == "max-min",
+                explain,
+                call.itemsize,
+                call.counts,
+                call.copied,
+            )
         busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
         algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0
         found: Explanation | None = None
@@ -353,16 +388,16 @@ class Simulation:
         line = Platform(_lossless(self.platform.topology), presets.get("ideal"))
         machine = line.machine("Simple")
         topology = line.topology
-        used = {i for src, _, dst, channel, _ in self.program.sends() for i in _resources(topology, src, dst, channel)}
+        used = {i for src, _, dst, channel, _ in self.messages.sends() for i in _resources(topology, src, dst, channel)}
         lanes = [line.rate(topology.all_resources[i], ideal) / topology.all_resources[i].lanes for i in used]
         unit = round_bytes_per_s or min(lanes, default=1.0)
         model = self.program.collective
         chunks = collectives.size_blocks(model) * model.chunks
-        core = _core.Simulator(self.program, machine)
+        core = _core.Simulator(self.messages, machine)
         if step_channels:
-            first = list(accumulate(self.program.threadblocks_per_rank, initial=0))
-            step_of = [0] * self.program.threadblock_count
-            for rank, tb, _, channel, _ in self.program.sends():
+            first = list(accumulate(self.messages.threadblocks_per_rank, initial=0))
+            step_of = [0] * self.messages.threadblock_count
+            for rank, tb, _, channel, _ in self.messages.sends():
                 step_of[first[rank] + tb] = channel + 1
             count, rounds, latency = core.alpha_beta_by(unit, step_of)
             return AlphaBeta(count, rounds, chunks, latency, unit)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from gc3 import errors
 from gc3.runtime import kept_files
 from gc3.sim import preset_file
-from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
+from gc3.sim.parameters import DIRECT, Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.topologies.model import Topology
 from gc3.topologies.processors import CPU, CPU_ETHERNET, CPU_INFINIBAND, IDEAL, NCCL, PROCESSORS, Processor
 
@@ -170,6 +170,7 @@ _IDEAL = Parameters(
         "LL128": replace(
             _UNLIMITED, link_efficiency=0.9375, network_efficiency=0.9375, slot_bytes=576_000, slots=8, slices=1
         ),
+        DIRECT: replace(_UNLIMITED, line_bytes=1 << 30),
     },
     launch_s=0.0,
     evidence=Evidence("links only: software and threadblocks take no time"),
@@ -250,6 +251,58 @@ _REQUEST_PART = 16 / 128
 _SUBMIT = 2e-6  # of cudaMemcpyPeerAsync on the host: 1.8 to 2.2 us in NVIDIA/cuda-samples issue 230 ("CPU")
 
 
+# Of one-sided programs: launch, hop, release, part of a link's kernel rate, and rate of a multiprocessor, which stores
+# at half of it. Fitted by benchmarks/one_sided.py, with 0.6 us for a load from the own memory and 0.1 us for a step.
+_ONE_SIDED = {
+    "h100": (0.2e-6, 0.66e-6, 1.2e-6, 1.17, 69e9),
+    "gb200": (0.86e-6, 0.44e-6, 4.4e-6, 1.08, 31.5e9),
+}
+ESTIMATED_ONE_SIDED = Evidence("one-sided programs as on h100")
+
+
+def _measured(gpus: str, in_sample: float, held_out: float, ranks: int, **sizes: tuple[int, int]) -> Evidence:
+    source = f"one-sided kernels of vLLM, PyTorch and NCCL in CUDA graphs on {gpus} (benchmarks/one_sided.py)"
+    return Evidence(source, in_sample, held_out, Scope((ranks, 8), (DIRECT,), sizes))
+
+
+ONE_SIDED: Mapping[str, Evidence] = MappingProxyType(
+    {
+        "h100": _measured(
+            *("4, 6 and 8 H100", 0.055, 0.219, 4),
+            allreduce=(_KIB, 4 * _MIB),
+            allgather=(2 * _MIB, 128 * _MIB),
+            reducescatter=(2 * _MIB, 32 * _MIB),
+        ),
+        "gb200": _measured(
+            *("2 B200 and 8 B300", 0.082, 0.275, 2),
+            allreduce=(16 * _KIB, 128 * _MIB),
+            reducescatter=(_MIB, 16 * _MIB),
+        ),
+    }
+)
+_THREADS = 512  # of a threadblock of vLLM's and NCCL's symmetric kernels; each has 16 bytes of every source in flight
+
+
+def _one_sided(p: Parameters, on: Processor) -> Parameters:
+    """Returns the preset of a GPU with the rates of one-sided programs; those of other GPUs are estimated."""
+    launch_s, hop_s, release_s, link_efficiency, rate = _ONE_SIDED.get(p.name, _ONE_SIDED["h100"])
+    direct = replace(
+        _UNLIMITED,
+        rate=rate,
+        link_efficiency=link_efficiency,
+        op_s=0.1e-6,
+        hop_s=hop_s,
+        line_bytes=16 * _THREADS,
+        egress_rate=p.protocols["Simple"].egress_rate,
+        submit_s=_SUBMIT,
+        launch_s=launch_s,
+        local_s=0.6e-6,
+        release_s=release_s,
+        processors=on.multiprocessors,
+    )
+    return replace(p, protocols={**p.protocols, DIRECT: direct})
+
+
 def _moved(p: Parameters, on: Processor) -> Parameters:
     """Returns the preset of a GPU with NVLink, with messages that receivers pull or copy engines move.
 
@@ -281,8 +334,8 @@ _OF_PROCESSOR: Mapping[str, Parameters] = MappingProxyType(
     {
         p.name: replace(p, threadblocks=PROCESSORS[p.name].threadblocks(NCCL), memory_rate=PROCESSORS[p.name].memory)
         for p in (
-            *(_moved(p, PROCESSORS[p.name]) for p in (_A100, _H100, _V100, _GB200)),
-            *(_MI300X, _MI250, _MI50),
+            *(_one_sided(_moved(p, PROCESSORS[p.name]), PROCESSORS[p.name]) for p in (_A100, _H100, _V100, _GB200)),
+            *(_one_sided(p, PROCESSORS[p.name]) for p in (_MI300X, _MI250, _MI50)),
         )
     }
     | {CPU: _CPU_THREADS, CPU_ETHERNET: _CPU_ETHERNET, CPU_INFINIBAND: _CPU_INFINIBAND, IDEAL: _IDEAL}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from gc3 import errors
-from gc3.sim.details import Details
+from gc3 import _core, errors
+from gc3.sim.details import Details, OneSidedDetails
 from gc3.sim.explanation import Explanation, waited_for
 from gc3.sim.predict import Prediction, Simulation
 from gc3.sim.timeline import Arrow, Counter, Span, Timeline
@@ -62,6 +62,8 @@ class Run:
 def simulated(simulation: Simulation, prediction: Prediction) -> Run:
     """Returns the timeline of an explained run of the simulator.
 
+    That of a one-sided program has no rates of links.
+
     Raises:
         gc3.UserError: The run was not explained.
     """
@@ -69,9 +71,9 @@ def simulated(simulation: Simulation, prediction: Prediction) -> Run:
         raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
     topology = simulation.platform.topology
     title = f"{simulation.program.name} on {topology.name}, {format_size(prediction.size)}"
-    return Run(
-        title, simulation.core, [r.name for r in topology.ranks], prediction.explanation, Details(simulation.program)
-    )
+    core = simulation.core
+    details = OneSidedDetails(core) if isinstance(core, _core.DirectSimulator) else Details(simulation.messages)
+    return Run(title, core, [r.name for r in topology.ranks], prediction.explanation, details)
 
 
 def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_SPANS) -> Timeline:
@@ -122,7 +124,6 @@ def _spans(
         slices = sorted_[begins[k] : ends[k]]
         first, last = slices[0], slices[-1]
         rank, tb = place(int(first["tb"]))
-        done = details_of.instruction(int(first["tb"]), int(first["step"]))
         name = details_of.action(int(first["tb"]), int(first["step"]))
         waited = int(first["start"] - first["ready"])
         details: dict[str, Any] = {
@@ -132,8 +133,8 @@ def _spans(
             "bytes": int(slices["bytes"].sum()),
             "on the critical path": bool(marked[begins[k] : ends[k]].any()),
         }
-        if done.line is not None:
-            details["line"] = str(done.line)
+        if line := details_of.line(int(first["tb"]), int(first["step"])):
+            details["line"] = line
         if waited:
             details |= {"waited_us": waited * 1e-6, "waited_for": waited_for(first)}
         spans.append(Span(rank, tb, name, int(first["start"]) * _PICO, int(last["end"]) * _PICO, details))

@@ -16,6 +16,7 @@
     Pull.requests             bytes of requests for each byte that is pulled
     Copy.engines  Copy.start  copy engines of a rank, and the time until one moves the first byte of a message
     Copy.submit               time of a rank's processor for a copy
+    Direct.launch  Direct.local  Direct.release  of one-sided programs: see gc3.sim.ProtocolParameters
     LL.recv_reduce_copy       factors of the rate, by opcode
     nvlink3.bandwidth         of a lane; .latency .message .kernel_efficiency .dma_efficiency .multicast_efficiency
     nic.bandwidth             the same of every class that resources of a kind are made of
@@ -64,6 +65,9 @@ _OF_PROTOCOL = {
     "engines": ("copy_engines", "number"),
     "submit": ("submit_s", "time"),
     "start": ("copy_s", "time"),
+    "launch": ("launch_s", "time"),
+    "local": ("local_s", "time"),
+    "release": ("release_s", "time"),
 }
 _OF_CLASS = {
     "bandwidth": ("bandwidth_bytes_per_s", "rate"),

@@ -8,16 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gc3.sim.presets import LAUNCHES, PRESETS
+from gc3 import _core
+from gc3.sim.parameters import DIRECT
+from gc3.sim.presets import ESTIMATED_ONE_SIDED, LAUNCHES, ONE_SIDED, PRESETS
 from gc3.support.sizes import format_size
 from gc3.topologies.processors import PROCESSORS
 
 if TYPE_CHECKING:
-    from gc3 import _core
+    from gc3.sim.parameters import Evidence
     from gc3.sim.platform import Platform
     from gc3.topologies import Topology
+
+Core: TypeAlias = _core.Program | _core.DirectProgram
 
 # Rates of an H100 that were fitted to AllGather alone were 18 to 21 % off on AllReduce: so much for another collective,
 # protocol or size. For other machines there is no measurement, and the band is a judgement: NCCL's own model of its
@@ -26,8 +30,10 @@ _OTHER = 1.25
 _ELSEWHERE = 2.0
 
 
-def counts_on_switches(on: Platform, program: _core.Program) -> bool:
-    """Returns whether the times of a program are with switches that multicast and add up."""
+def counts_on_switches(on: Platform, program: Core) -> bool:
+    """Returns whether the times of messages are with switches that multicast and add up."""
+    if isinstance(program, _core.DirectProgram):
+        return False  # it has no other form
     return on.topology.multicasts and program.in_switch and program.protocol == "Simple"
 
 
@@ -145,7 +151,9 @@ def expected(
     software = parameters.launch_s > 0 or any(p.op_s > 0 for p in parameters.protocols.values())
     if not software and way != NCCL:
         return Expected(LINKS, None, None, evidence.source)
-    processor = PROCESSORS.get(topology.processor or "")
+    if way == DIRECT:  # such programs stay within a node or memory domain
+        known = ONE_SIDED.get(parameters.name, ESTIMATED_ONE_SIDED)
+        return _of_evidence(known, topology.rank_count, collective, way, size, [*filter(None, beyond)])
     processor = PROCESSORS.get(topology.processor or "")
     brought = PRESETS.get(parameters.name)
     own = parameters.name not in PROCESSORS or brought is None or brought.evidence != evidence
@@ -213,14 +221,19 @@ def _distance(asked: Mapping[str, str], known: Mapping[str, Any]) -> float:
 
 def _of_preset(on: Platform, collective: str, way: str, size: int, beyond: list[str]) -> Expected:
     """What a preset of the user's is worth by its own calibration, or of processors that gc3 has no measurements of."""
-    evidence, topology = on.parameters.evidence, on.topology
+    topology = on.topology
+    far = beyond + [f"{topology.node_count} nodes"] * (topology.node_count > 1)
+    return _of_evidence(on.parameters.evidence, topology.rank_count, collective, way, size, far)
+
+
+def _of_evidence(evidence: Evidence, ranks: int, collective: str, way: str, size: int, far: list[str]) -> Expected:
+    """What parameters are worth by what they were compared with; `far`: what differs from that."""
     source = f"{evidence.status}: {evidence.source}"
     if evidence.held_out is None:
-        return Expected(NOT_MEASURED, None, None, source, ", ".join(beyond), math.log(_ELSEWHERE))
-    far = beyond + [f"{topology.node_count} nodes"] * (topology.node_count > 1)
+        return Expected(NOT_MEASURED, None, None, source, ", ".join(far), math.log(_ELSEWHERE))
     near: list[str] = []
     if evidence.scope is not None:
-        far += filter(None, [evidence.scope.elsewhere(topology.rank_count)])
+        far = [*far, *filter(None, [evidence.scope.elsewhere(ranks)])]
         near = evidence.scope.outside(collective, way, size, size)
     if far or near:
         factor = _ELSEWHERE if far else _OTHER

@@ -383,7 +383,7 @@ class Search:
                 known = self._known.get(spec)
                 if known is None:
                     simulation = self._simulation(spec)
-                    known = self._known[spec] = Known() if simulation is None else _known(simulation.program)
+                    known = self._known[spec] = Known() if simulation is None else _known(simulation.messages)
         return known
 
     def _simulated(self, spec: Spec) -> Simulation | None:
@@ -443,7 +443,7 @@ class Search:
         if size not in known.times:
             simulation = self._simulation(spec)
             assert simulation is not None  # noqa: S101  the caller has looked
-            allowed = self._scratch is None or self._scratch.allows(simulation.program, size)
+            allowed = self._scratch is None or self._scratch.allows(simulation.messages, size)
             if not allowed or (self._one_of is not None and simulation.work(size) > self._one_of.work):
                 known.times[size] = math.inf
                 return math.inf
