@@ -8,6 +8,34 @@ _SYNTH = ("tests/synth/test_synth_parts.py",)
 
 MUTANTS = (
     Mutant(
+        "one-sided-loads-that-take-one-way",
+        "cpp/gc3/sim/direct/simulator.cc",
+        "way.remote ? 2 * way.hop : local_",
+        "way.remote ? way.hop : local_",
+        _SIM,
+    ),
+    Mutant(
+        "one-sided-release-before-the-data",
+        "cpp/gc3/sim/direct/simulator.cc",
+        "std::max(now, b.stored) + slowed",
+        "now + slowed",
+        _SIM,
+    ),
+    Mutant(
+        "one-sided-packets-without-flags",
+        "cpp/gc3/sim/direct/wiring.cc",
+        "if (is_packet(o.access)) way.carried *= 2;",
+        "if (is_packet(o.access)) way.carried *= 1;",
+        _SIM,
+    ),
+    Mutant(
+        "one-sided-sums-at-the-full-rate",
+        "cpp/gc3/sim/direct/wiring.cc",
+        "      way.carried = std::max(way.carried, 1 / kind.in_switch);\n",
+        "",
+        _SIM,
+    ),
+    Mutant(
         "in-switch-where-links-are-direct",
         "cpp/gc3/sim/wiring.cc",
         "if (group == kNone || way.count == 0) return",

@@ -53,6 +53,7 @@ def test_parameters_change_times() -> None:
     assert us("Direct.launch=5us") == pytest.approx(plain - 0.2 + 5, abs=1e-3)
     for change in ("hop=2us", "release=9us", "local=3us", "op=1us", "line_bytes=1KiB", "rate=1GB/s"):
         assert us(f"Direct.{change}") > plain + 0.5, change
+    assert us("Direct.link_efficiency=1.2") <= plain  # of the rate of NCCL's kernels
     assert us("Simple.hop=9us", "launch=9us") == plain
 
 
@@ -61,7 +62,9 @@ def test_commands_take_one_sided_programs(tmp_path: Path) -> None:
     direct(R=4).save(text)
     programs = ["direct_allreduce:memory=direct", str(text)]
     line = [*programs, "-t", "ndv5", "-b", "1KiB", "-e", "64KiB", "-f", "64", "--json"]
-    rows = json.loads(told("sim", *line))["rows"]
+    data = json.loads(told("sim", *line))
+    rows = data["rows"]
+    assert data["expected_error"] == data["preset"]["held_out"] == presets.ONE_SIDED["h100"].held_out
     times = [[p["time_us"] for p in row["programs"]] for row in rows]
     assert len(times) == 2
     assert all(2 < us < 50 for row in times for us in row)

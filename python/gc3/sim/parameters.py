@@ -47,7 +47,7 @@ class ProtocolParameters:
 
     Attributes:
         rate: Bytes of data per second of one threadblock that sends.
-        link_efficiency: The part of a link's rate (for kernels) that is data.
+        link_efficiency: The part of a link's rate (for kernels) that is data; one-sided programs may carry more.
         network_efficiency: The part of a NIC's and a PCIe link's rate (for DMA) that is data.
         op_s: Seconds of every slice of every instruction that moves data.
         hop_s: Seconds that a hop takes besides the latency of its wire.

@@ -289,7 +289,7 @@ def _one_sided(p: Parameters, on: Processor) -> Parameters:
     direct = replace(
         _UNLIMITED,
         rate=rate,
-        link_efficiency=link_efficiency,
+        link_efficiency=link_efficiency if "Pull" in p.protocols else 1.0,  # what NVLink carries beyond NCCL's rate
         op_s=0.1e-6,
         hop_s=hop_s,
         line_bytes=16 * _THREADS,

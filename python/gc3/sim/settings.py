@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gc3 import errors
-from gc3.sim.parameters import ProtocolParameters, opcode_factors
+from gc3.sim.parameters import DIRECT, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import KINDS, LinkClass
@@ -147,7 +147,7 @@ def parse(text: str) -> Setting:
         raise _bad(f"'{value}' in '{text}' is not a number") from None
     if not math.isfinite(number):
         raise _bad(f"'{value}' in '{text}' is too large a number")
-    if number > 1 and not relative and name.endswith("_efficiency"):
+    if number > 1 and not relative and name.endswith("_efficiency") and not name.startswith(DIRECT):
         raise _bad(f"'{value}' in '{text}': {name} is the part that is used, which is 1 at most")
     may_be_zero = (what == "time" and not relative) or name.endswith(".multicast_efficiency")  # 0: no such switch
     least = "0 or more" if may_be_zero else "above 0"

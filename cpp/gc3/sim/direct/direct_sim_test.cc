@@ -100,6 +100,19 @@ TEST_CASE("a proxy moves data, and its signals come after it") {
   CHECK(us(program, 8000, one_sided()) == doctest::Approx(5 + 1 + 7 + 8 + 7 + 2 + 2 + 1));
 }
 
+TEST_CASE("a sum in the switch takes the way of each rank once") {
+  MachineData data = line(2).data();
+  data.classes[0].in_switch = 0.5;
+  data.links.clear();
+  data.resources.assign(4, {1e9, 0});
+  data.fabrics = {{0, false, {{0, {0}, {1}}, {1, {2}, {3}}}}};
+  const Machine machine = std::move(Machine::create(std::move(data)).value());
+  const std::string text = "rank 0\n  tb 0\n    0 move g0:in[0] -> g0:in[0]\n" + kIdle;
+  const auto program = parsed(text, "group 0 ranks 0 1\n");
+  // Both ranks send what is added up at half of the rate; the sum goes the other way.
+  CHECK(us(program, 8000, one_sided(), machine) == doctest::Approx(5 + 1 + 16 + 4 + 16));
+}
+
 TEST_CASE("what cannot be simulated is refused") {
   const auto waits = parsed("rank 0\n  tb 0\n    0 wait 0\n" + kIdle, "channel 0 from 1 to 0\n");
   const Machine machine = line(2);
