@@ -21,7 +21,7 @@ with gc3.init(table=sys.argv[1]) as comm:
         return comm.explain("allreduce", 1).one_sided
 
     buffers = [(comm.empty(11 + k, "int64"), comm.empty(11 + k, "int64")) for k in range(3)]
-    for turn in range(3000):
+    for turn in range(2000):
         x, out = buffers[turn % 3]
         x[...] = turn + RANK
         comm.run(DIRECT, x, out)

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <span>
 #include <utility>
 
 #include "gc3/ir/index.h"
+#include "gc3/runtime/core/waiting/bells.h"
 
 namespace gc3::direct {
 namespace {
@@ -196,6 +199,28 @@ bool Machine::run_posted(const Rank& rank, std::uint32_t number) {
     moved = true;
   }
   return moved;
+}
+
+std::uint32_t Machine::awaited() const {
+  std::uint32_t ranks = 0;
+  bool goes_on = false;  // whether some threadblock has more to do than to wait
+  for (const Rank& rank : ranks_) {
+    for (const Task& task : rank.tasks) {
+      const ir::direct::Threadblock& tb = program_.threadblocks[task.tb];
+      const std::span<const Step> left =
+          std::span(decoded_.steps).subspan(tb.first_step, tb.step_count).subspan(task.step);
+      if (left.empty()) continue;
+      if (left.front().op != Op::wait) return core::Bells::kAnybody;
+      for (std::uint32_t k = task.object; k < left.front().sources; ++k) {
+        const std::uint32_t c = program_.objects[left.front().first + k];
+        const std::uint64_t ticket = k == task.object ? task.ticket : seen(counters_.waits(c)) + 1;
+        if (seen(counters_.signals(c)) < ticket) ranks |= core::Bells::bit(program_.channels[c].from);
+      }
+      goes_on |= std::ranges::any_of(left, [](const Step& step) { return step.op != Op::wait && step.op != Op::sync; });
+    }
+  }
+  if (ranks == 0) return core::Bells::kAnybody;
+  return goes_on && std::popcount(ranks) > 1 ? ranks | core::Bells::kAny : ranks;
 }
 
 std::string Machine::awaited(const Step& step, const Task& task) const {

@@ -47,6 +47,8 @@ class Machine {
   // Advances each threadblock; where none can advance, asynchronous moves. `progress` is called after each that
   // advanced. False: none did.
   bool sweep(const std::function<void()>& progress);
+  // The ranks whose signals can end the wait after a sweep in which none advanced, in the form of core::Bells.
+  std::uint32_t awaited() const;
   // Adds what each threadblock waits for.
   void report(Diagnostic& diagnostic) const;
 

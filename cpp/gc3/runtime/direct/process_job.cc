@@ -257,7 +257,7 @@ Status ProcessJob::execute(const core::Interrupted& interrupted) {
   while (!machine_->finished()) {
     if (machine_->sweep(progress)) {
       waiter.renew();
-    } else if (!waiter.rest([] { return core::Bells::kAnybody; })) {
+    } else if (!waiter.rest([&] { return machine_->awaited(); })) {
       return std::move(waiter.problem());
     }
   }
