@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -362,6 +363,19 @@ def test_what_nccl_has_not() -> None:
         with pytest.raises(gc3.UserError, match="GC3-S001") as caught:
             Nccl(sim.platform(machine), collective, version)
         assert says in str(caught.value)
+
+
+def test_nics_that_reach_nobody_are_told_before_the_search() -> None:
+    for spec, lost, says in (
+        ("dgx_h100:N=2", 3, "its NIC node0.nic3.out reaches no rank"),
+        ("hierarchical:N=2,G=4", 3, "rank 3 reaches no NIC of its node"),
+    ):
+        machine = topologies.load(spec)
+        cut = [
+            replace(f, ports=tuple(p for p in f.ports if p.rank != lost or not f.across_nodes)) for f in machine.fabrics
+        ]
+        with pytest.raises(gc3.UserError, match=says):
+            graphs.graph(replace(machine, fabrics=tuple(cut)))
 
 
 # --- on the command line

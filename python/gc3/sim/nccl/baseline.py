@@ -152,7 +152,11 @@ class Nccl:
         return replace(found, protocols={**found.protocols, "LL128": replace(ll128, slot_bytes=chunk)})
 
     def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
-        return Simulation(program, replace(self.on, parameters=parameters))
+        topology, post = self.on.topology, self.rates.post
+        across = self.on.network_classes if post != 1 else ()
+        classes = (replace(c, message_s=c.message_s * post) if c.name in across else c for c in topology.classes)
+        on = replace(self.on, topology=replace(topology, classes=tuple(classes))) if across else self.on
+        return Simulation(program, replace(on, parameters=parameters))
 
     def _message(self, size: int) -> tuple[int, int]:
         """The bytes of a message of a group of sends, and its parts."""
