@@ -189,8 +189,8 @@ _CDNA3 = replace(
     _BLACKWELL,
     launch_s=35e-6,
     evidence=Evidence(
-        "NCCL on H100, on the links of this machine; launch: between 46 us of 8 MI300X in one process (rccl issue 1562) "
-        "and 25 us of 16 MI250X with a process each (rccl pull request 929), both of which are whole calls"
+        "NCCL on H100, on the links of this machine; whole calls between 46 us on 8 MI300X in one process (rccl issue "
+        "1562) and 25 us on 16 MI250X with a process each (rccl pull request 929)"
     ),
 )
 

@@ -8,54 +8,39 @@ it tries channels that differ, worse classes, rings that leave by another NIC th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
-from gc3.sim.nccl.system import LOC, NET, NVL, PIX, PXN, SYS, Route, System
+from gc3.sim.nccl.system import LOC, NET, PIX, PXN, SYS, Route, System
 
 RING, SPLIT_TREE, BALANCED_TREE, TREE = 4, 2, 1, 3  # NCCL_TOPO_PATTERN_*
 _CROSS_NIC = 2  # NCCL_CROSS_NIC: as the search likes
-_HOPPER, _AMPERE, _BLACKWELL = 90, 80, 100
+_HOPPER, _AMPERE = 90, 80
 _WIDEST = 16  # channels for which each attempt has steps enough
 # Steps of a search, with equal channels, with others, and in all. NCCL takes up to 16 times as many; on the machines
 # that were tried, channels found after these were no better.
 _SAME, _OTHER, _ALL, _FIRST = 1 << 8, 1 << 11, 1 << 14, 1 << 10
 
-_LOW = (10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0)
 _LEAST = (2.4, 1.2, 0.24, 0.12)
-_LOW_90 = (20.0, 17.5, 15.0, 12.0, 6.0, 3.0, *_LEAST)
-_HIGH_90 = (45.0, 42.0, 40.0, 30.0, 24.0)
+_MID = (18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0)
+_OLD = (42.0, 30.0, 24.0, 21.0, *_MID, *_LEAST)
 _IN_90 = (40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0)
-_IN_100 = (90.0, 80.0, 70.0, 60.0, 50.0)
-_FIRST_LIST = (42.0, 30.0, 24.0, 21.0, 18.0, 15.0, 12.0, *_LOW, *_LEAST)
+_HIGH_90, _LOW_90 = (42.0, 40.0, 30.0, 24.0), (20.0, 17.5, 15.0, 12.0, 6.0, 3.0, *_LEAST)
+_IN_100, _IN_100_LOW = (90.0, 80.0, 70.0, 60.0, 50.0), (40.0, 30.0, 24.0, 20.0, 19.0, 18.0)
 # The rates that a search tries, in GB/s, inside a node and between nodes: from a capability and a version 2.x on.
 _SPEEDS: tuple[tuple[int, int, tuple[float, ...], tuple[float, ...]], ...] = (
-    (0, 0, _FIRST_LIST, _FIRST_LIST),
-    (0, 12, (44.0, 30.0, 22.0, 18.0, 15.0, 12.0, *_LOW), (48.0, 30.0, 24.0, 22.0, 18.0, 15.0, 12.0, *_LOW, *_LEAST)),
-    (
-        0,
-        17,
-        (44.0, 30.0, 22.0, 18.0, 15.0, 12.0, *_LOW),
-        (48.0, 30.0, 28.0, 24.0, 22.0, 18.0, 15.0, 12.0, *_LOW, *_LEAST),
-    ),
-    (
-        0,
-        18,
-        (40.0, 30.0, 20.0, 18.0, 15.0, 12.0, *_LOW),
-        (48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, *_LOW, *_LEAST),
-    ),
+    (0, 0, _OLD, _OLD),
+    (0, 12, (44.0, 30.0, 22.0, *_MID), (48.0, 30.0, 24.0, 22.0, *_MID, *_LEAST)),
+    (0, 17, (44.0, 30.0, 22.0, *_MID), (48.0, 30.0, 28.0, 24.0, 22.0, *_MID, *_LEAST)),
+    (0, 18, (40.0, 30.0, 20.0, *_MID), (48.0, 30.0, 28.0, 24.0, 20.0, *_MID, *_LEAST)),
     (90, 17, (66.0, 33.0, 24.0, 20.0, 15.0, 12.0, 6.0, 3.0), (48.0, 45.0, 30.0, 24.0, 15.0, 12.0, 6.0, 3.0, *_LEAST)),
-    (90, 18, (60.0, *_IN_90), (48.0, *_HIGH_90, *_LOW_90)),
-    (90, 20, (60.0, 50.0, *_IN_90), (48.0, *_HIGH_90, 22.0, *_LOW_90)),
-    (100, 26, (*_IN_100, 40.0, 30.0, 24.0, 20.0, 19.0, 18.0), (48.0, *_HIGH_90, 22.0, *_LOW_90)),
-    (100, 27, (*_IN_100, 40.0, 30.0, 24.0, 20.0, 19.0, 18.0), (47.9, *_HIGH_90, 22.0, *_LOW_90)),
-    (100, 28, (*_IN_100, 40.0, 30.0, 24.0, 20.0, 19.0, 18.0), (96.0, 48.0, 45.1, *_HIGH_90[1:], 22.0, *_LOW_90)),
-    (
-        100,
-        30,
-        (*_IN_100, 45.0, 40.0, 30.0, 24.0, 20.0, 19.0, 18.0),
-        (96.0, 86.0, 80.0, 48.0, 45.1, *_HIGH_90[1:], 22.0, *_LOW_90),
-    ),
+    (90, 18, (60.0, *_IN_90), (48.0, 45.0, *_HIGH_90, *_LOW_90)),
+    (90, 20, (60.0, 50.0, *_IN_90), (48.0, 45.0, *_HIGH_90, 22.0, *_LOW_90)),
+    (100, 26, (*_IN_100, *_IN_100_LOW), (48.0, 45.0, *_HIGH_90, 22.0, *_LOW_90)),
+    (100, 27, (*_IN_100, *_IN_100_LOW), (47.9, 45.0, *_HIGH_90, 22.0, *_LOW_90)),
+    (100, 28, (*_IN_100, *_IN_100_LOW), (96.0, 48.0, 45.1, *_HIGH_90, 22.0, *_LOW_90)),
+    (100, 30, (*_IN_100, 45.0, *_IN_100_LOW), (96.0, 86.0, 80.0, 48.0, 45.1, *_HIGH_90, 22.0, *_LOW_90)),
 )
 
 
@@ -118,18 +103,6 @@ def search(on: System, pattern: int, capability: int, minor: int, least: int, mo
     return _Search(on, pattern, capability, minor, least, most).run()
 
 
-@dataclass(slots=True)
-class _State:
-    """The channels that an attempt has so far, and what is left."""
-
-    left: list[float]
-    nics: list[float]
-    time: int = 0
-    hops: int = 0
-    orders: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    cards: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-
-
 class _Search:
     def __init__(self, on: System, pattern: int, capability: int, minor: int, least: int, most: int) -> None:
         self.on, self.capability, self.minor, self.least, self.most = on, capability, minor, least, most
@@ -138,8 +111,7 @@ class _Search:
         elif pattern == BALANCED_TREE and capability < _AMPERE:
             pattern = SPLIT_TREE
         self.best = Found(pattern)
-        self.now = Found(pattern)
-        self.state = _State([], [])
+        self._begin(Found(pattern), 0)
         self.known: dict[tuple[int, int], list[int]] = {}
 
     def run(self) -> Found:
@@ -173,7 +145,7 @@ class _Search:
             for attempt in self._attempts(rates[i]):
                 before = self.best
                 spent += self._try(attempt)
-                if self.state.time == -1 or self.best.channels * self.best.across >= total:
+                if self.time == -1 or self.best.channels * self.best.across >= total:
                     return
                 if before is not self.best:
                     spent = 0
@@ -183,22 +155,18 @@ class _Search:
     def _attempts(self, rate: float) -> Iterator[Found]:
         """What a rate is tried with."""
         pattern, several = self.best.pattern, self.on.several
-        for cross in (0, _CROSS_NIC) if self._crosses() else (0,):
+        simpler = pattern == BALANCED_TREE and self.capability >= _HOPPER
+        crosses = len(self.on.nics) > 1 and pattern in (RING, BALANCED_TREE)
+        for cross in (0, _CROSS_NIC) if crosses else (0,):
             for across in self.across:
                 if self.best.channels and several and across > self.best.type_across and across >= PXN:
                     break
                 for inside in self.inside:
-                    if (several and inside > max(across, self.inside[0])) or (
-                        self.best.channels and inside > self.best.type_inside
-                    ):
+                    most = self.best.type_inside if self.best.channels else SYS
+                    if inside > (min(most, max(across, self.inside[0])) if several else most):
                         break
-                    simpler = pattern == BALANCED_TREE and self.capability >= _HOPPER
-                    for shape in (pattern, TREE) if simpler else (pattern,):
-                        for same in (True, False):
-                            yield Found(shape, rate, rate, inside, across, cross, same)
-
-    def _crosses(self) -> bool:
-        return len(self.on.nics) > 1 and self.best.pattern in (RING, BALANCED_TREE)
+                    for shape, same in product((pattern, TREE) if simpler else (pattern,), (True, False)):
+                        yield Found(shape, rate, rate, inside, across, cross, same)
 
     def _double(self) -> None:
         """Two channels for each that is too fast for one."""
@@ -222,56 +190,61 @@ class _Search:
             tried = replace(tried, inside=rates[at], across=rates[at] if ring else tried.across)
             before = self.best
             self._try(tried)
-            if self.state.time == 0 or (before is self.best and (not ring or rates[at] > self.on.most)):
+            if self.time == 0 or (before is self.best and (not ring or rates[at] > self.on.most)):
                 return
 
     def _try(self, attempt: Found) -> int:
         """Searches once, and returns the steps it took."""
         walk = 2 * self.on.gpus * min(self.most, _WIDEST)
         most = (_SAME if attempt.same else _OTHER if attempt.pattern == RING else _OTHER // 4) + walk
-        self.now = attempt
-        self.state = _State(list(self.on.capacity), list(self.on.nics), most)
+        self._begin(attempt, most)
         self._more()
-        return most - max(self.state.time, 0)
+        return most - max(self.time, 0)
+
+    def _begin(self, attempt: Found, time: int) -> None:
+        """Leaves everything free, and no channel."""
+        self.now, self.time, self.hops = attempt, time, 0
+        self.left, self.nics = list(self.on.capacity), list(self.on.nics)
+        self.orders: list[tuple[int, ...]] = []
+        self.cards: list[tuple[int, int]] = []
 
     # --- channels
 
     def _more(self) -> None:
         """Adds a channel in every way, and others after it."""
-        state = self.state
         for card, gpu, order, limit in self._starts():
-            outer = state.time
+            outer = self.time
             if limit:
-                state.time = limit
+                self.time = limit
             for walked, end in self._walks(card, gpu, order):
                 self._keep(walked, (card, end))
-            if limit and state.time != -1:
-                state.time = outer
+            if limit and self.time != -1:
+                self.time = outer
             if card >= 0:
-                state.nics[card] += self.now.across
-            if state.time <= 0:
+                self.nics[card] += self.now.across
+            if self.time <= 0:
                 return
 
     def _keep(self, walked: tuple[int, ...], ends: tuple[int, int]) -> None:
-        state, now, best = self.state, self.now, self.best
-        state.orders.append(walked)
-        state.cards.append(ends)
-        count = len(state.orders)
+        now, best = self.now, self.best
+        self.orders.append(walked)
+        self.cards.append(ends)
+        count = len(self.orders)
         rate, least = count * now.inside, best.channels * best.inside
         alike = now.pattern == best.pattern and now.cross == best.cross
-        if count >= self.least and (rate > least or (rate == least and alike and state.hops < best.hops)):
-            self.best = replace(now, hops=state.hops, orders=tuple(state.orders), cards=tuple(state.cards))
+        if count >= self.least and (rate > least or (rate == least and alike and self.hops < best.hops)):
+            self.best = replace(now, hops=self.hops, orders=tuple(self.orders), cards=tuple(self.cards))
             if count == self.most:
-                state.time = -1
-        if count < self.most and state.time > 0:
+                self.time = -1
+        if count < self.most and self.time > 0:
             self._more()
-        state.orders.pop()
-        state.cards.pop()
+        self.orders.pop()
+        self.cards.pop()
 
     def _starts(self) -> Iterator[tuple[int, int, tuple[int, ...], int]]:
         """Where a channel can begin: NIC, GPU, the order to follow, and the steps that this may take."""
-        state, count = self.state, len(self.state.orders)
-        last = state.orders[-1] if count else tuple[int, ...]()
+        count = len(self.orders)
+        last = self.orders[-1] if count else tuple[int, ...]()
         if not self.on.several:
             order = last or tuple(range(self.on.gpus))
             yield -1, next(iter(order)), order, 0
@@ -281,20 +254,15 @@ class _Search:
         cards = self._cards()
         for i in range(len(cards)):
             card = cards[(count + i) % len(cards)]
-            if state.nics[card] < self.now.across or not self.on.entry[card]:
+            if self.nics[card] < self.now.across or not self.on.entry[card]:
                 continue
-            if self.now.pattern == RING and self.now.cross and count & 1 and card != state.cards[-1][1]:
+            if self.now.pattern == RING and self.now.cross and count & 1 and card != self.cards[-1][1]:
                 continue
-            if count and self.now.same:
-                ways = [(last[0], last, 0)]
-            else:
-                plain = (0, tuple(range(self.on.gpus)), _FIRST)
-                ways = [
-                    *([plain] if not count and not self.on.switched else []),
-                    *((g, (), 0) for g in self._near(card)),
-                ]
+            ways = [(last[0], last, 0)] if count and self.now.same else [(g, last[:0], 0) for g in self._near(card)]
+            if not count and not self.on.switched:
+                ways.insert(0, (0, tuple(range(self.on.gpus)), _FIRST))
             for gpu, order, limit in ways:
-                state.nics[card] -= self.now.across
+                self.nics[card] -= self.now.across
                 yield card, gpu, order, limit
 
     def _near(self, card: int) -> list[int]:
@@ -328,7 +296,7 @@ class _Search:
 
     def _walks(self, card: int, gpu: int, order: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int]]:
         """Yields each way of a channel, with what it needs taken until the next is asked for."""
-        plan, now, state = self._plan(), self.now, self.state
+        plan, now = self._plan(), self.now
         start = dict(self.on.entry[card]).get(gpu) if card >= 0 else None
         if card >= 0 and (start is None or not self._take(start, now.across, now.type_across)):
             return
@@ -351,12 +319,12 @@ class _Search:
                 walked.append(to)
             else:
                 end = to
-            state.time -= 1
+            self.time -= 1
             if len(held) == len(plan):
                 yield tuple(walked), end
-            elif state.time > 0:
+            elif self.time > 0:
                 options.append(self._options(plan, len(held), walked, card, end, order))
-            if state.time <= 0:
+            if self.time <= 0:
                 options.clear()
         for way, rate, _, _ in held:
             self._give(way, rate)
@@ -399,7 +367,7 @@ class _Search:
         if second:
             return card == end
         if self.now.pattern == RING and self.now.cross:
-            return not len(self.state.orders) & 1 or card == self.state.cards[-1][0]
+            return not len(self.orders) & 1 or card == self.cards[-1][0]
         return card == start if self.now.pattern == TREE or not self.now.cross else True
 
     def _next(self, here: int, walked: list[int], card: int) -> list[int]:
@@ -424,17 +392,15 @@ class _Search:
         return ranked[::-1] if alike else ranked
 
     def _take(self, way: Route, rate: float, worst: int) -> bool:
-        if way.kind > worst or (way.kind == NVL and worst < NVL):
-            return False
-        left = self.state.left
-        if any(left[i] < rate - 1e-3 for i in way.parts):
+        left = self.left
+        if way.kind > worst or any(left[i] < rate - 1e-3 for i in way.parts):
             return False
         for i in way.parts:
             left[i] -= rate
-        self.state.hops += len(way.parts)
+        self.hops += len(way.parts)
         return True
 
     def _give(self, way: Route, rate: float) -> None:
         for i in way.parts:
-            self.state.left[i] += rate
-        self.state.hops -= len(way.parts)
+            self.left[i] += rate
+        self.hops -= len(way.parts)
