@@ -231,6 +231,11 @@ def test_a_channel_serves_its_peers_in_turns() -> None:
     assert turns > 2.5 * together  # 22 GB/s a channel
 
 
+def test_messages_of_an_alltoall_may_be_longer_than_a_slot() -> None:
+    nccl = Nccl(sim.platform("ndv5:without=2+3+4+5+6+7"), "alltoall")
+    assert nccl(16 * GIB).time_s == pytest.approx(16 * nccl(GIB).time_s, rel=0.01)
+
+
 def test_messages_within_a_node_are_divided() -> None:
     sizes = (KIB, 512 * KIB, MIB, 2 * MIB, 8 * MIB, 9 * MIB, 64 * MIB)
     assert [sends.parts(size, 8, 1, 32) for size in sizes] == [1, 1, 2, 4, 4, 6, 16]

@@ -20,6 +20,7 @@ from gc3.sim.sweep import Cell
 SEND_RECEIVE = ("alltoall", "alltonext")
 _STEPS = 8  # of a FIFO
 _MOST_SLICES = 1 << 12  # of a message in the simulator
+_MOST_SLOT_BYTES = 1 << 30  # the same of a slot
 
 
 class Nccl:
@@ -143,6 +144,9 @@ class Nccl:
     def _parameters(self, choice: Choice, size: int) -> Parameters:
         """The preset for a choice: of a tree with LL128, messages are as short as NCCL makes them."""
         found = rates.parameters(self.on, self.rates, choice.channels)
+        # Of a ring's channels each has links of its own; RCCL on MI300X passes what programs send over all together.
+        free = {name: replace(timing, egress_rate=0.0) for name, timing in found.protocols.items()}
+        found = replace(found, protocols=free)
         if (choice.algorithm, choice.protocol) != (TREE, "LL128"):
             return found
         topology, ll128 = self.on.topology, found.protocol("LL128")
@@ -174,8 +178,8 @@ class Nccl:
     def sending(self, message: int) -> Platform:
         """Returns the machine for NCCL's sends of so many bytes each.
 
-        In an AllToAll, whose turns need that, a message is in one FIFO slot and travels in steps, and a NIC is busy
-        with each message besides its steps; this time is added to each step in equal parts.
+        In an AllToAll, whose turns need that, a message is in one FIFO slot, or in several of 1 GiB, and travels in
+        steps, and a NIC is busy with each message besides its steps; this time is added to each step in equal parts.
         """
         topology, own = self.on.topology, self.rates
         step = sends.step_bytes(len(self.graph.nodes))
@@ -184,7 +188,9 @@ class Nccl:
         if self.collective == "alltoall":
             step = max(step, -(-message // _MOST_SLICES))
             steps = max(-(-message // step), 1)
-            simple = replace(simple, slot_bytes=steps * step, slots=1, slices=steps, min_slice_bytes=step)
+            slots = -(-steps * step // _MOST_SLOT_BYTES)
+            each = -(-steps // slots)
+            simple = replace(simple, slot_bytes=each * step, slots=slots, slices=each, min_slice_bytes=step)
             busy = (own.peer_s + own.first_step_s * min(message / step, 1.0)) / steps
             across = self.on.network_classes
             classes = (replace(c, message_s=c.message_s + busy) if c.name in across else c for c in topology.classes)

@@ -258,7 +258,8 @@ class _Search:
                 continue
             if self.now.pattern == RING and self.now.cross and count & 1 and card != self.cards[-1][1]:
                 continue
-            ways = [(last[0], last, 0)] if count and self.now.same else [(g, last[:0], 0) for g in self._near(card)]
+            ways: list[tuple[int, tuple[int, ...], int]]
+            ways = [(last[0], last, 0)] if count and self.now.same else [(g, (), 0) for g in self._near(card)]
             if not count and not self.on.switched:
                 ways.insert(0, (0, tuple(range(self.on.gpus)), _FIRST))
             for gpu, order, limit in ways:
