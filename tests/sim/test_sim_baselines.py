@@ -371,16 +371,24 @@ def test_what_nccl_has_not() -> None:
 
 
 def test_nics_that_reach_nobody_are_told_before_the_search() -> None:
-    for spec, lost, says in (
-        ("dgx_h100:N=2", 3, "its NIC node0.nic3.out reaches no rank"),
-        ("hierarchical:N=2,G=4", 3, "rank 3 reaches no NIC of its node"),
-    ):
-        machine = topologies.load(spec)
-        cut = [
-            replace(f, ports=tuple(p for p in f.ports if p.rank != lost or not f.across_nodes)) for f in machine.fabrics
-        ]
+    machine = topologies.load("dgx_h100:N=2")
+    for lost, says in (((3,), "rank 3 reaches no NIC of its node"), (range(8), "join rank 0 to rank 8")):
+        kept = {f.name: tuple(p for p in f.ports if p.rank not in lost or not f.across_nodes) for f in machine.fabrics}
+        cut = [replace(f, ports=kept[f.name]) for f in machine.fabrics]
         with pytest.raises(gc3.UserError, match=says):
             graphs.graph(replace(machine, fabrics=tuple(cut)))
+    half = Nccl(sim.platform("dgx_h100:N=2,without=3+11"), "allreduce")
+    assert half.notes[-1] == "NICs that reach no rank are not used: node0.nic3.out, ..."
+    assert half(MIB).time_s > 0
+
+
+@pytest.mark.parametrize("version", ["2.8.4", "2.17.1", "2.20.3", "2.30"])
+def test_every_version_has_constants_for_every_gpu(version: str) -> None:
+    for machine in ("gb200_nvl72:N=2,G=8", "ndv5", "mi300x", "dgx1:N=2"):
+        nccl = Nccl(sim.platform(machine), "allreduce", version)
+        assert nccl(GIB).time_s > nccl(KIB).time_s > 0
+    told = Nccl(sim.platform("gb200_nvl72:N=2,G=8"), "allreduce", version).notes
+    assert any("no constants for blackwell: those of hopper" in text for text in told) == (version != "2.30")
 
 
 # --- on the command line

@@ -9,7 +9,7 @@ from gc3 import collectives, errors
 from gc3.runtime.program import Program
 from gc3.sim.nccl import graphs, in_switch, programs, rates, sends, tuning
 from gc3.sim.nccl.rates import Rates
-from gc3.sim.nccl.system import completed
+from gc3.sim.nccl.system import completed, idle
 from gc3.sim.nccl.tables import TREE, constants, said
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.parameters import Parameters
@@ -82,8 +82,9 @@ class Nccl:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not known of these GPUs and this version, and what is taken instead."""
-        return (*self.graph.notes, *said(self.version))
+        """What is not known of these GPUs and this version, what is taken instead, and which NICs are not used."""
+        unused = idle(self.on.topology) if len(self.graph.nodes) > 1 else ()
+        return (*self.graph.notes, *said(self.version), *unused)
 
     def choice(self, size: int) -> Choice | None:
         """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""

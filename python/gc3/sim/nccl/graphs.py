@@ -43,6 +43,7 @@ _GENERATIONS: Mapping[str, _Generation] = MappingProxyType(
 # Of GPUs that NCCL does not know: RCCL, a fork for AMD's GPUs, has rings and constants of its own.
 _NEAREST = MappingProxyType({"gcn": _VOLTA, "cdna2": _CDNA3})
 _MOST_HEADS = 32  # NCCL_MAX_NVLS_ARITY
+_FIRST_BLACKWELL = 26  # the first 2.x with its constants
 _WIDE = 25  # the first 2.x with 64 channels instead of 32
 
 
@@ -165,8 +166,10 @@ def graph(topology: Topology, version: str | None = None) -> Graph:
     tree = search.search(on, search.BALANCED_TREE, about.capability, minor, ring.channels, ring.channels)
     heads, rate = _heads(topology, members, on, about.capability, minor)
     running = _running(min(ring.channels, tree.channels), ring, about.capability, minor, most, len(members))
+    table = _HOPPER if gpu == _CDNA3 or (gpu == _BLACKWELL and minor < _FIRST_BLACKWELL) else gpu
+    if gpu == _BLACKWELL != table:
+        told = told or f"NCCL {version} has no constants for {gpu}: those of {table} are used"
     notes = (told,) if told else ()
-    table = _HOPPER if gpu == _CDNA3 else gpu
     return Graph(table, gpu, about.amd, members, ring, tree, running, heads, rate, version, notes)
 
 

@@ -105,10 +105,6 @@ def nodes(topology: Topology) -> Nodes:
     if len({len(group) for group in groups}) > 1:
         raise _refused(topology, "its nodes differ in their GPUs, which is not modelled: give a log of nccl-tests")
     if len(groups) > 1:
-        used = {name for f in topology.fabrics if f.across_nodes for p in f.ports for name in (*p.out, *p.into)}
-        idle = next((r.name for r in topology.resources if r.kind == "nic" and r.name not in used), None)
-        if idle:
-            raise _refused(topology, f"its NIC {idle} reaches no rank")
         without = sorted(set(range(topology.rank_count)).difference(*wide))
         if without:
             raise _refused(topology, f"rank {without[0]} reaches no NIC of its node")
@@ -116,6 +112,13 @@ def nodes(topology: Topology) -> Nodes:
     if gpus > _MOST_GPUS:
         raise _refused(topology, f"a node has {gpus} GPUs; NCCL has at most {_MOST_GPUS}")
     return groups
+
+
+def idle(topology: Topology) -> tuple[str, ...]:
+    """Returns what is said about NICs that no rank has, as those of GPUs that are left out."""
+    used = {name for f in topology.fabrics if f.across_nodes for p in f.ports for name in (*p.out, *p.into)}
+    lost = [r.name for r in topology.resources if r.kind == "nic" and r.name not in used]
+    return (f"NICs that reach no rank are not used: {lost[0]}" + (", ..." if lost[1:] else ""),) if lost else ()
 
 
 def _refused(topology: Topology, why: str) -> errors.Gc3Error:
