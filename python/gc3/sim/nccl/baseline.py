@@ -118,7 +118,7 @@ class Nccl:
         if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
             return None
         program = self._program(choice.algorithm, choice.protocol, choice.channels)
-        return self._simulation(program, self._parameters(choice, size)).run(size, disturbance=disturbance)
+        return self._simulation(program, choice, size).run(size, disturbance=disturbance)
 
     def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
         """Returns the cell of a table."""
@@ -156,12 +156,12 @@ class Nccl:
         )
         return replace(found, protocols={**found.protocols, "LL128": replace(ll128, slot_bytes=chunk)})
 
-    def _simulation(self, program: Program, parameters: Parameters) -> Simulation:
-        topology, post = self.on.topology, self.rates.post
+    def _simulation(self, program: Program, choice: Choice, size: int) -> Simulation:
+        topology, post = self.on.topology, 1.0 if choice.protocol == "Simple" else self.rates.post
         across = self.on.network_classes if post != 1 else ()
         classes = (replace(c, message_s=c.message_s * post) if c.name in across else c for c in topology.classes)
         on = replace(self.on, topology=replace(topology, classes=tuple(classes))) if across else self.on
-        return Simulation(program, replace(on, parameters=parameters))
+        return Simulation(program, replace(on, parameters=self._parameters(choice, size)))
 
     def _message(self, size: int) -> tuple[int, int]:
         """The bytes of a message of a group of sends, and its parts."""

@@ -50,7 +50,7 @@ class Rates:
         evidence: The source of these numbers, which is on one node.
         versions: Of NCCL that were measured there.
         rings: GB/s of all rings together there.
-        post: The part of a NIC's time for a message that one of a ring or tree takes.
+        post: The part of a NIC's time for a message that one of a ring or tree with LL or LL128 takes.
         across_s: Seconds that a hop through NICs takes in addition to the machine's, by protocol.
         across: What was measured on several, by collective.
     """
