@@ -26,6 +26,7 @@ from gc3.cli.files import OutputFile
 from gc3.cli.main import Script
 from gc3.sim import Platform, Simulation, platform, trust
 from gc3.sim.nccl import Nccl, tuning
+from gc3.sim.presets import LAUNCHES
 from gc3.support.files import write_text
 from gc3.topologies.processors import PROCESSORS
 
@@ -95,6 +96,12 @@ def _time(
     return prediction.time_s if prediction else best.time_s
 
 
+def _shift(place: tuple[str, int, int], launch: str, *, nccl: bool) -> float:
+    """Seconds that calls launched so take longer than those that the parameters were fitted to, as far as known."""
+    known = LAUNCHES.get(_on(*place).parameters.name)
+    return known.shift_s(launch, nccl_nodes=nccl and place[1] > 1) if known else 0.0
+
+
 def predicted(point: Point) -> Predicted:
     """Returns a measurement with its prediction, or with why there is none."""
     place = (point.machine, point.nodes, point.gpus)
@@ -105,21 +112,17 @@ def predicted(point: Point) -> Predicted:
         return Predicted(point, generation, way, None, "no time")
     how = (point.collective, point.library, point.version, point.program, point.channels)
     try:
-        return Predicted(point, generation, way, _time(place, *how, point.size))
+        shift = _shift(place, point.launch, nccl=not point.program)
+        return Predicted(point, generation, way, _time(place, *how, point.size) + shift)
     except errors.UserError as refusal:
         return Predicted(point, generation, way, None, refusal.diagnostics[0].message)
 
 
 def spread(found: Iterable[float]) -> dict[str, Any]:
     """Returns the number, the median and the 90 % quantile of the absolute errors."""
-    misses = sorted(abs(x) for x in found)
-    if not misses:
-        return {"points": 0, "median": None, "p90": None}
-    return {
-        "points": len(misses),
-        "median": round(statistics.median(misses), 4),
-        "p90": round(misses[math.ceil(0.9 * len(misses)) - 1], 4),
-    }
+    misses = [abs(x) for x in found]
+    median, p90 = (round(x, 4) for x in trust.spread(misses)) if misses else (None, None)
+    return {"points": len(misses), "median": median, "p90": p90}
 
 
 def order(some: Sequence[Predicted]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 A file has the columns of `COLUMNS`, or is a table of sizes ("bytes") whose columns of microseconds machines.json
 describes in the same words. machines.json also has the machines, as presets of topologies or in numbers, and which
-files may be fitted ("fit") or only compared with ("check"). Lines that begin with # name the source.
+files may be fitted ("fit") or only compared with ("check"), and which were. Lines that begin with # name the source.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Point:
         time_s: Seconds; 0: not known, or what is known says too little.
         program: The program of GC3 for it, as on the command line; empty: the library's own choice.
         channels: Of a forced algorithm, the least number; 0: the library's own.
+        launch: "stream", as of nccl-tests unless its option -G is given, or "graph".
     """
 
     file: str
@@ -66,6 +67,7 @@ class Point:
     time_s: float
     program: str = ""
     channels: int = 0
+    launch: str = "stream"
 
 
 @cache
@@ -95,21 +97,21 @@ def _rows(name: str, about: Mapping[str, Any]) -> Iterator[Point]:
             time_s = 0.0  # the file's head says why these are in doubt
         version = "" if row["version"] == "unknown" else row["version"]
         call = (row["machine"], nodes, gpus, row["collective"], row["algo_or_lib"], version)
-        yield Point(Path(name).stem, about["use"], about.get("fitted", False), *call, size, time_s)
+        least, most = about.get("fitted_bytes", (1, 0))
+        yield Point(Path(name).stem, about["use"], least <= size <= most, *call, size, time_s)
 
 
 def _table(name: str, about: Mapping[str, Any], columns: Mapping[str, Any]) -> Iterator[Point]:
     """The columns of a table of sizes."""
-    for column, more in columns.items():
-        said = {"algo_or_lib": "NCCL", "gpus_per_node": 8, "fitted": False, **about, **more}
+    for column, own in columns.items():
+        said = {"algo_or_lib": "NCCL", "gpus_per_node": 8, "fitted": False, **about, **own}
         for size, time_s in calibrate.read_csv(str(DATA / name), column):
             if not said.get("least_bytes", 0) <= size <= said.get("most_bytes", math.inf):
                 continue
             program = next((spec for most, spec in said.get("programs", {}).items() if size <= int(most)), "")
             call = [said[key] for key in COLUMNS[:6]]
-            yield Point(
-                Path(name).stem, said["use"], said["fitted"], *call, size, time_s, program, said.get("channels", 0)
-            )
+            more = (program, said.get("channels", 0), said.get("launch", "stream"))
+            yield Point(Path(name).stem, said["use"], said["fitted"], *call, size, time_s, *more)
 
 
 @cache

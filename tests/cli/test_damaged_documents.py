@@ -221,7 +221,7 @@ EITHER = {
     "table": r"\.(ranks|size|nodes|skew|ranks_per_node|in_place|root|transport|adapt|R)(\[\])?$",
     "record": r"machine\.|\.(default|reference|within)$",
     "topology": r"\.(position|bounds|bandwidth_bytes_per_s|latency_s)$",
-    "preset": r"gc3_sim_preset|\.(in_sample|held_out|scope)$|scope\.(ranks|sizes)",
+    "preset": r"gc3_sim_preset|\.(in_sample|held_out|scope|median|p90)$|scope\.(ranks|sizes)",
     "algorithm": r"name$|msccl_type|instance|rounds|^\.topology$",
     "collective": r"^\.name$|root$",
     "operators": r"outputs\.types|attrs\[\]\.value|inputs\.values\[\]",

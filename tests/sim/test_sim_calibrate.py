@@ -385,12 +385,12 @@ def test_the_error_held_out_is_of_what_was_not_fitted(monkeypatch: pytest.Monkey
         fitted.append(given)
         return on
 
-    def error(_on: sim.Platform, given: list[calibrate.Case]) -> float:
+    def misses(_on: sim.Platform, given: list[calibrate.Case]) -> list[float]:
         judged.append(given)
-        return float(len(judged))
+        return [float(len(judged))]
 
     monkeypatch.setattr(calibrate, "fit_once", fit_once)
-    monkeypatch.setattr(calibrate, "error", error)
+    monkeypatch.setattr(calibrate, "misses", misses)
     found = calibrate.fit(sim.platform("ndv4"), data, ["launch"], source="a test", splits=5)
     assert [len(half) for half in fitted] == [3] * 5 + [7]
     for half, rest in zip(fitted[:5], judged[:5], strict=True):
@@ -398,7 +398,8 @@ def test_the_error_held_out_is_of_what_was_not_fitted(monkeypatch: pytest.Monkey
     assert judged[5] == data
     assert found.held_out == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert found.in_sample == 6.0
-    assert found.platform.parameters.evidence.held_out == 3.0
+    evidence = found.platform.parameters.evidence
+    assert (evidence.held_out, evidence.median, evidence.p90) == (3.0, 3.0, 5.0)
 
 
 def test_a_number_of_nodes_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +412,7 @@ def test_a_number_of_nodes_is_left_out_whole(monkeypatch: pytest.MonkeyPatch) ->
         return on
 
     monkeypatch.setattr(calibrate, "fit_once", fit_once)
-    monkeypatch.setattr(calibrate, "error", lambda _on, given: given[0].machine.node_count)
+    monkeypatch.setattr(calibrate, "misses", lambda _on, given: [given[0].machine.node_count])
     found = calibrate.fit(sim.platform(machines[2]), data, ["launch"], source="a test")
     assert fitted == [data[2:], [*data[:2], *data[4:]], data[:4], data]
     assert found.left_out == found.held_out == (1, 2, 4)

@@ -239,7 +239,7 @@ def test_by_itself_a_calibration_of_this_machine_is_used(cache: Path, monkeypatc
     assert not list(cache.glob("measured-*"))
     after = command(*line).output
     assert "preset here-threads (calibrated: " in after
-    assert ": held out; mean error " in after
+    assert ": held out; median error " in after
     assert "not measured (6 ranks); taken as 100%" in command(*line[:2], "cpu:R=6", *line[3:]).output
     assert "not measured (allreduce above " in command(*line[:-1], "64MiB").output
     assert "not measured (broadcast); taken as 25%" in command("chain_broadcast", *line[1:]).output

@@ -190,12 +190,16 @@ class Evidence:
             nothing was fitted.
         held_out: The same on data left out of the fit.
         scope: What the data covers; None: not known.
+        median: The median of the same as `held_out`; None: not known.
+        p90: What nine of ten of them stay within.
     """
 
     source: str
     in_sample: float | None = None
     held_out: float | None = None
     scope: Scope | None = None
+    median: float | None = None
+    p90: float | None = None
 
     @property
     def status(self) -> str:

@@ -71,6 +71,7 @@ class Prediction:
         slice_ops: Slices of instructions that were simulated.
         explanation: The explanation of the time; None unless requested.
         use: The busy seconds and the carried bytes of each resource of the machine that was used, if explained.
+        expected: What the time is worth, if explained; else `Simulation.expected` tells it.
     """
 
     size: int
@@ -82,6 +83,7 @@ class Prediction:
     slice_ops: int
     explanation: Explanation | None = None
     use: Mapping[str, tuple[float, int]] = field(default_factory=dict[str, "tuple[float, int]"])
+    expected: trust.Expected | None = None
 
     @property
     def time_us(self) -> float:
@@ -97,6 +99,7 @@ class Prediction:
             ("busbw", f"{self.busbw:.4g} GB/s"),
         ]
         rows += [("at least", f"{1e6 * self.bound_s:.2f} us ({self.bound_by})")] if self.bound_s else []
+        rows += [("error", self.expected.text)] if self.expected else []
         return notebook.card("prediction", rows, None if self.explanation is None else self.explanation.causes)
 
 
@@ -363,6 +366,7 @@ class Simulation:
             outcome.slice_ops,
             found,
             {name: use for name, use in zip(self._names, outcome.use, strict=False) if use[1]} if explain else {},
+            self.expected(size, *([trust.CHANGED] if disturbance != UNDISTURBED else [])) if explain else None,
         )
 
     def alpha_beta(

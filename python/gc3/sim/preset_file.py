@@ -106,7 +106,7 @@ def parse(text: str, path: str) -> Parameters:
         scope = _scope(about.pop("scope", None))
         evidence, name = Evidence(scope=scope, **about), data.pop("name")
         _check_fields(Parameters, data)
-        for key in ("in_sample", "held_out"):
+        for key in ("in_sample", "held_out", "median", "p90"):
             if about.get(key) is not None:
                 _check_number(key, about[key])
         words = (

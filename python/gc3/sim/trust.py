@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -238,7 +239,17 @@ def _of_evidence(evidence: Evidence, ranks: int, collective: str, way: str, size
     if far or near:
         factor = _ELSEWHERE if far else _OTHER
         return Expected(NOT_MEASURED, None, None, source, ", ".join([*far, *near]), math.log(factor))
-    return Expected(HELD_OUT, evidence.held_out, None, source)
+    return Expected(HELD_OUT, evidence.held_out if evidence.median is None else evidence.median, evidence.p90, source)
+
+
+def spread(misses: Iterable[float]) -> tuple[float, float]:
+    """Returns the median of absolute errors, and what nine of ten stay within.
+
+    >>> spread([0.1, 0.3, 0.2])
+    (0.2, 0.3)
+    """
+    found = sorted(misses)
+    return statistics.median(found), found[math.ceil(0.9 * len(found)) - 1]
 
 
 def told(found: Iterable[tuple[int, Expected]], *, short: bool = False) -> list[str]:

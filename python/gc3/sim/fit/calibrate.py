@@ -17,6 +17,7 @@ from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence
 from gc3.sim.platform import Platform
 from gc3.sim.predict import Compiled, Simulation
+from gc3.sim.trust import spread
 from gc3.support import files
 from gc3.topologies.model import Topology
 
@@ -147,10 +148,14 @@ def _placed(on: Platform, machine: Topology | None) -> Platform:
     return replace(on, topology=replace(machine, classes=classes))
 
 
+def misses(on: Platform, cases: Sequence[Case]) -> list[float]:
+    """Returns the absolute logarithm of predicted over measured time of each case: 0.1 is about 10 %."""
+    return [abs(math.log(t / c.seconds)) for t, c in zip(predictions(on, cases), cases, strict=True)]
+
+
 def error(on: Platform, cases: Sequence[Case]) -> float:
-    """Returns the mean absolute logarithm of predicted over measured time: 0.1 is about 10 %."""
-    times = predictions(on, cases)
-    return statistics.fmean(abs(math.log(t / c.seconds)) for t, c in zip(times, cases, strict=True))
+    """Returns the mean of `misses`."""
+    return statistics.fmean(misses(on, cases))
 
 
 def fit_once(
@@ -224,6 +229,7 @@ def fit(
     left_out = tuple(sorted(set(nodes))) if len(set(nodes)) > 1 else ()
     draw = random.Random(seed)  # noqa: S311  not a secret
     held_out: list[float] = []
+    every: list[float] = []
     seen: dict[str, list[float]] = {name: [] for name in names}
     for split in left_out or range(splits):
         if left_out:
@@ -233,12 +239,13 @@ def fit(
         half = [c for i, c in enumerate(cases) if i in chosen]
         rest = [c for i, c in enumerate(cases) if i not in chosen]
         fitted = fit_once(on, half, names, evaluations=evaluations, restarts=restarts)
-        held_out.append(error(fitted, rest))
+        every += (found := misses(fitted, rest))
+        held_out.append(statistics.fmean(found))
         for name in names:
             seen[name].append(settings.get(fitted, name))
     final = fit_once(on, cases, names, evaluations=evaluations, restarts=restarts)
     in_sample = error(final, cases)
-    evidence = Evidence(source, in_sample, statistics.fmean(held_out))
+    evidence = Evidence(source, in_sample, statistics.fmean(held_out), None, *spread(every))
     return Fit(
         replace(final, parameters=replace(final.parameters, evidence=evidence)),
         error(on, cases),

@@ -24,6 +24,7 @@ from gc3.sim.nccl.baseline import Nccl
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, Scope, opcode_factors
 from gc3.sim.platform import Platform
 from gc3.sim.presets import kept_name
+from gc3.sim.trust import spread
 
 ENGINES = ("threads", "processes")
 # The fitted parameters; the layout of the FIFOs is the engine's own.
@@ -179,9 +180,9 @@ def fit(
         f"{engine} on {about['cores']} cores of {about['cpu']}, gc3 {_core.VERSION}, measured "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     )
-    evidence = Evidence(
-        source, calibrate.error(fitted, trained), calibrate.error(fitted, unseen), scope_of([*trained, *unseen])
-    )
+    found_unseen = calibrate.misses(fitted, unseen)
+    errors = calibrate.error(fitted, trained), statistics.fmean(found_unseen)
+    evidence = Evidence(source, *errors, scope_of([*trained, *unseen]), *spread(found_unseen))
     result = replace(fitted.parameters, name=kept_name(engine), evidence=evidence)
     return CpuFit(result, tuple(trained), tuple(unseen), quality(shipped, unseen), quality(result, unseen))
 
