@@ -192,8 +192,8 @@ MUTANTS = (
     Mutant(
         "calibrate-held-out-on-what-was-fitted",
         "python/gc3/sim/fit/calibrate.py",
-        "held_out.append(error(fitted, rest))",
-        "held_out.append(error(fitted, half if rest else rest))",
+        "every += (found := misses(fitted, rest))",
+        "every += (found := misses(fitted, half if rest else rest))",
         ("tests/sim/test_sim_calibrate.py -k held_out",),
     ),
     Mutant(
