@@ -12,6 +12,7 @@ import click
 
 from gc3 import algorithms, collectives, datatypes, errors
 from gc3.cli import blamed, completion
+from gc3.cli.parsed import Parsed
 from gc3.lang.build import MOST
 from gc3.runtime.program import EngineOptions
 from gc3.support.sizes import parse_size
@@ -24,16 +25,8 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from gc3 import _core
 
-    _NamesType = click.ParamType[tuple[str, ...]]
-    _CountsType = click.ParamType[tuple[int, ...]]
-    _SkewsType = click.ParamType[tuple[float, ...]]
-    _AskedType = click.ParamType["Asked"]
-    _EngineType = click.ParamType["Engine"]
-else:  # older versions of click have no type argument
-    _NamesType = _CountsType = _SkewsType = _AskedType = _EngineType = click.ParamType
 
-
-class Names(_NamesType):
+class Names(Parsed):
     """A list of names out of some, separated by commas; "all" for all of them."""
 
     name = "list"
@@ -42,18 +35,16 @@ class Names(_NamesType):
         """Takes the known names."""
         self._known = known
 
-    def convert(
-        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
+    def parse(self, text: str) -> tuple[str, ...]:
         """Returns the names in the order in which they are known."""
-        given = value.split(",") if isinstance(value, str) else value
+        given = text.split(",")
         for name in given:
             if name not in (*self._known, "all"):
-                self.fail(f"'{name}' is unknown; expected {', '.join(self._known)} or all", param, ctx)
+                raise ValueError(f"'{name}' is unknown; expected {', '.join(self._known)} or all")
         return self._known if "all" in given else tuple(name for name in self._known if name in given)
 
 
-class Counts(_CountsType):
+class Counts(Parsed):
     """A list of numbers of ranks, separated by commas."""
 
     name = "list"
@@ -62,35 +53,27 @@ class Counts(_CountsType):
         """Takes the smallest number allowed."""
         self._least = least
 
-    def convert(
-        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Returns the numbers, in ascending order."""
-        if not isinstance(value, str):
-            return value
-        numbers = [text.strip() for text in value.split(",")]
-        if not all(text.isdecimal() and int(text) >= self._least for text in numbers):
-            self.fail(f"'{value}' is not a list of numbers from {self._least}, such as 2,4,8", param, ctx)
-        return tuple(dict.fromkeys(int(text) for text in numbers))
+    def parse(self, text: str) -> tuple[int, ...]:
+        """Returns the numbers in their order."""
+        numbers = [part.strip() for part in text.split(",")]
+        if not all(part.isdecimal() and int(part) >= self._least for part in numbers):
+            raise ValueError(f"'{text}' is not a list of numbers from {self._least}, such as 2,4,8")
+        return tuple(dict.fromkeys(map(int, numbers)))
 
 
-class Skews(_SkewsType):
+class Skews(Parsed):
     """A list of numbers above 1, separated by commas."""
 
     name = "list"
 
-    def convert(
-        self, value: str | tuple[float, ...], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, ...]:
+    def parse(self, text: str) -> tuple[float, ...]:
         """Returns the numbers."""
-        if not isinstance(value, str):
-            return value
         try:
-            skews = tuple(float(text) for text in value.split(","))
+            skews = tuple(float(part) for part in text.split(","))
         except ValueError:
             skews = ()
         if not skews or not all(1 < skew < math.inf for skew in skews):
-            self.fail(f"'{value}' is not a list of numbers above 1, such as 2,8", param, ctx)
+            raise ValueError(f"'{text}' is not a list of numbers above 1, such as 2,8")
         return skews
 
 
@@ -232,7 +215,14 @@ class Asked:
         return f"{label or self.text}{':' if self.text == self.name else ','}{settings}"
 
 
-class Program(_AskedType):
+def _split(text: str, example: str) -> tuple[str, dict[str, str]]:
+    try:
+        return split_values(text)
+    except ValueError as part:
+        raise ValueError(f"'{part}' of '{text}' is not key=value, as in {example}") from None
+
+
+class Program(Parsed):
     """A program on the command line."""
 
     name = "program"
@@ -242,31 +232,26 @@ class Program(_AskedType):
         self._own = own
         self._unproven = unproven
 
-    def convert(self, value: str | Asked, param: click.Parameter | None, ctx: click.Context | None) -> Asked:
+    def parse(self, text: str) -> Asked:
         """Returns what the text names."""
-        if isinstance(value, Asked):
-            return value
-        try:
-            name, values = split_values(value)
-        except ValueError as part:
-            self.fail(f"'{part}' of '{value}' is not key=value, as in ring_allreduce:R=8,protocol=LL", param, ctx)
+        name, values = _split(text, "ring_allreduce:R=8,protocol=LL")
         own = {key: values.pop(key) for key in self._own if key in values}
         parameters: dict[str, int] = {}
         known: dict[str, Any] = {}
-        for key, text in values.items():
+        for key, value in values.items():
             try:
                 if key in KEYS:
-                    known[key] = KEYS[key](text)
+                    known[key] = KEYS[key](value)
                 else:
-                    parameters[key] = int(text, 0)
+                    parameters[key] = int(value, 0)
             except errors.Gc3Error:  # of the file of a collective
                 raise
             except ValueError as expected:
                 what = expected if key in KEYS else f"a whole number for a parameter, or one of {', '.join(KEYS)}"
-                self.fail(f"'{key}={text}' of '{value}': expected {what}", param, ctx)
+                raise ValueError(f"'{key}={value}' of '{text}': expected {what}") from None
         if not known.get("prove", True) and not self._unproven:
-            self.fail(f"'prove=no' of '{value}': this command proves every program", param, ctx)
-        return Asked(value, name, CompileOptions(parameters, **known), own)
+            raise ValueError(f"'prove=no' of '{text}': this command proves every program")
+        return Asked(text, name, CompileOptions(parameters, **known), own)
 
 
 ENGINES = ("threads", "processes")  # of the CPU
@@ -280,7 +265,7 @@ class Engine:
     options: EngineOptions
 
 
-class _EngineSpec(_EngineType):
+class _EngineSpec(Parsed):
     """An engine on the command line: NAME, or NAME:key=value,..."""
 
     name = "engine"
@@ -289,30 +274,25 @@ class _EngineSpec(_EngineType):
         """Takes the names of the engines that the command knows."""
         self._names = names
 
-    def convert(self, value: str | Engine, param: click.Parameter | None, ctx: click.Context | None) -> Engine:
+    def parse(self, text: str) -> Engine:
         """Returns the engine."""
-        if isinstance(value, Engine):
-            return value
-        try:
-            name, values = split_values(value)
-        except ValueError as part:
-            self.fail(f"'{part}' of '{value}' is not key=value, as in threads:slots=2", param, ctx)
+        name, values = _split(text, "threads:slots=2")
         if name not in self._names:
-            self.fail(f"'{name}' is not one of {', '.join(self._names)}.", param, ctx)
+            raise ValueError(f"'{name}' is not one of {', '.join(self._names)}.")
         if "devices" in values and name != "cuda":
-            self.fail(f"'devices={values['devices']}' is for cuda", param, ctx)
+            raise ValueError(f"'devices={values['devices']}' is for cuda")
         known: dict[str, Any] = {}
-        for key, text in values.items():
+        for key, value in values.items():
             if key not in _ENGINE_KEYS:
-                self.fail(f"'{key}' of '{value}' is not known; expected {', '.join(_ENGINE_KEYS)}", param, ctx)
+                raise ValueError(f"'{key}' of '{text}' is not known; expected {', '.join(_ENGINE_KEYS)}")
             try:
-                known[key] = _ENGINE_KEYS[key](text)
+                known[key] = _ENGINE_KEYS[key](value)
             except ValueError as expected:
-                self.fail(f"'{key}={text}' of '{value}': expected {expected}", param, ctx)
+                raise ValueError(f"'{key}={value}' of '{text}': expected {expected}") from None
         try:
             return Engine(name, EngineOptions(**known))
         except errors.UserError as problem:
-            self.fail(problem.message, param, ctx)
+            raise ValueError(problem.message) from None
 
 
 def _seconds(text: str) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import collectives, datatypes
+from gc3.cli.parsed import Parsed
 from gc3.runtime import measure
 from gc3.runtime.scratch import ScratchLimit, parse_limit
 from gc3.support.sizes import format_size, parse_size
@@ -18,14 +19,8 @@ __all__ = ["Scratch", "Size", "fit", "format_size", "in_range", "parse_size", "r
 if TYPE_CHECKING:
     from gc3 import _core
 
-    _SizeType = click.ParamType[int]
-    _ScratchType = click.ParamType[ScratchLimit]
-else:  # older versions of click have no type argument
-    _SizeType = click.ParamType
-    _ScratchType = click.ParamType
 
-
-class Size(_SizeType):
+class Size(Parsed):
     """A size on the command line."""
 
     name = "size"
@@ -34,34 +29,22 @@ class Size(_SizeType):
         """Takes the smallest size allowed, in bytes."""
         self._least = least
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def parse(self, text: str) -> int:
         """Returns the bytes."""
-        if isinstance(value, int):
-            return value
-        try:
-            size = parse_size(value)
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
+        size = parse_size(text)
         if size < self._least:
-            self.fail(f"'{value}' is below {self._least} B", param, ctx)
+            raise ValueError(f"'{text}' is below {self._least} B")
         return size
 
 
-class Scratch(_ScratchType):
+class Scratch(Parsed):
     """A limit on scratch memory on the command line."""
 
     name = "limit"
 
-    def convert(
-        self, value: str | ScratchLimit, param: click.Parameter | None, ctx: click.Context | None
-    ) -> ScratchLimit:
+    def parse(self, text: str) -> ScratchLimit:
         """Returns the limit."""
-        if isinstance(value, ScratchLimit):
-            return value
-        try:
-            return parse_limit(value)
-        except ValueError as problem:
-            self.fail(str(problem), param, ctx)
+        return parse_limit(text)
 
 
 def range_options(largest: str = "1GiB") -> Callable[[Callable[..., Any]], Callable[..., Any]]:

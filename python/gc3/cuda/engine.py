@@ -73,13 +73,7 @@ class Engine:
     ) -> list[Array | None]:
         """Like `Program.run`, on device copies of host arrays."""
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        self._core.run(
-            bound.inputs,
-            bound.outputs,
-            bound.count,
-            bound.dtype,
-            operation(op, self.program.collective, bound.dtype),
-        )
+        self._core.run(*bound.call(op))
         return bound.finish()
 
     def time(
@@ -98,19 +92,8 @@ class Engine:
 
         With `graph`, all iterations are one CUDA graph on one device, and each gets an equal share of its time.
         """
-        errors.whole(warmup, "warmup")
-        errors.whole(iterations, "iterations", 1)
         bound = bind(self.program.collective, inputs, outputs, count, dtype)
-        settings = (
-            bound.count,
-            bound.dtype,
-            operation(op, self.program.collective, bound.dtype),
-            warmup,
-            iterations,
-        )
-        times = (self._core.time_graph if graph else self._core.time)(bound.inputs, bound.outputs, *settings)
-        bound.finish()
-        return times
+        return bound.timed(self._core.time_graph if graph else self._core.time, op, warmup, iterations)
 
     def enqueue(self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], *, op: datatypes.Op = "sum") -> None:
         """Puts the program on the current streams of the arrays' library, and returns.

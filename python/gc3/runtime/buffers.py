@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
@@ -47,6 +47,14 @@ class Bound:
     def call(self, op: datatypes.Op) -> Call:
         """Returns what an engine that has all ranks takes."""
         return self.inputs, self.outputs, self.count, self.dtype, operation(op, self.model, self.dtype)
+
+    def timed(self, time: Callable[..., list[float]], op: datatypes.Op, warmup: int, iterations: int) -> list[float]:
+        """Returns the seconds of each iteration by the `time` of an engine."""
+        errors.whole(warmup, "warmup")
+        errors.whole(iterations, "iterations", 1)
+        times = time(*self.call(op), warmup, iterations)
+        self.finish()
+        return times
 
     def finish(self) -> list[Array | None]:
         """Copies the results to the caller's outputs."""

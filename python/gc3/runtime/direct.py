@@ -134,12 +134,8 @@ class DirectProgram:
         options: EngineOptions = DEFAULT_OPTIONS,
     ) -> list[float]:
         """Runs `warmup` + `iterations` times and returns the seconds of each timed run; see `gc3.Program.time`."""
-        errors.whole(warmup, "warmup")
-        errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        times = self._engine(options).time(*bound.call(op), warmup, iterations)
-        bound.finish()
-        return times
+        return bound.timed(self._engine(options).time, op, warmup, iterations)
 
     def _engine(self, options: EngineOptions) -> _core.DirectEngine:
         engine = self._engines.get(options)

@@ -340,13 +340,8 @@ class Program:
 
         Buffers are set up once: in place, each iteration works on the data that the previous one left.
         """
-        errors.whole(warmup, "warmup")
-        errors.whole(iterations, "iterations", 1)
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        engine = self._engine(options)
-        times = engine.time(*bound.call(op), warmup, iterations)
-        bound.finish()
-        return times
+        return bound.timed(self._engine(options).time, op, warmup, iterations)
 
     def record(
         self,
