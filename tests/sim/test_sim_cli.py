@@ -200,6 +200,24 @@ def test_settings_that_are_not_named_are_the_fastest_for_each_size() -> None:
         assert "settings" not in gc3_sim(f"ring_allreduce:{one} -t ndv4 -b 1KiB -e 1KiB").stdout
 
 
+def test_settings_are_searched_as_the_tuner_searches_programs() -> None:
+    """Among 27 settings of powers of two the best one took 430 us."""
+    told = json.loads(gc3_sim("chain_broadcast -t ndv4 -b 64MiB -e 64MiB --json").stdout)
+    assert told["rows"][0]["programs"][0]["time_us"] < 360
+
+
+def test_what_an_algorithm_prints_stays_apart_while_settings_are_searched() -> None:
+    """Programs are compiled in threads, which share standard output."""
+    Path("mine.py").write_text(
+        "import gc3\n\n@gc3.algorithm('allgather', ranks=lambda R: R)\ndef mine(R: int, chunks: int = 1) -> None:\n"
+        "    print('traced')\n    for r in range(R):\n        for to in range(R):\n"
+        "            gc3.chunk(r, 'in', 0).copy(to, 'out', r)\n"
+    )
+    told = gc3_sim("mine.py:mine -t ndv4 -b 1KiB -e 1MiB -f 32 --json")
+    assert len(json.loads(told.stdout)["rows"]) == 3
+    assert "traced" in told.stderr
+
+
 def test_chosen_settings_are_explained_and_drawn() -> None:
     line = "ring_allreduce direct_allgather -t ndv4 -b 64KiB -e 2MiB -f 32"
     told = json.loads(gc3_sim(f"{line} --mode explain --sensitivity --json").stdout)
