@@ -92,11 +92,11 @@ bool Machine::sweep(const std::function<void()>& progress) {
   for (std::uint32_t k = 0; k < ranks_.size(); ++k) {
     Rank& rank = ranks_[k];
     if (rank.call == calls_) continue;
-    // Earlier threadblocks first, whose data are still in a cache.
-    for (std::size_t t = 0; t < rank.tasks.size();) {
+    for (std::size_t t = 0; t < rank.tasks.size(); ++t) {
       const bool advanced = advance(rank, first_ + k, rank.tasks[t]);
       note(advanced);
-      t = advanced && t != 0 ? 0 : t + 1;
+      // What the one before has moved is still in a cache.
+      if (advanced && t != 0) note(advance(rank, first_ + k, rank.tasks[t - 1]));
     }
     note(end(rank, first_ + k));
   }
