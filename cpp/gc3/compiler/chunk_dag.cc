@@ -39,35 +39,41 @@ class Builder {
   };
 
   void add(std::uint32_t id, const ChunkOp& op) {
+    if (op.kind == OpKind::apply) {
+      const Applied& applied = trace_.applied[op.applied];
+      for (const Range& range : applied.reads) read(id, End::source, slots_.slot(range));
+      for (const Range& range : applied.writes) write(id, slots_.slot(range), false);
+      return;
+    }
     const std::uint64_t src = slots_.slot(op.src);
     const std::uint64_t dst = slots_.slot(op.dst);
-    for (std::uint32_t i = 0; i < op.count; ++i) {
-      if (const std::uint32_t w = writer_[src + i]; w != kNone) edge(id, End::source, w, End::destination, true);
-      readers_.push_back({id, last_reader_[src + i], End::source});
-      last_reader_[src + i] = static_cast<std::uint32_t>(readers_.size() - 1);
-    }
+    for (std::uint32_t i = 0; i < op.count; ++i) read(id, End::source, src + i);
     const bool in_dst = op.kind == OpKind::reduce && op.local == op.dst;
     if (op.kind == OpKind::reduce && !in_dst) {
       const std::uint64_t local = slots_.slot(op.local);
-      for (std::uint32_t i = 0; i < op.count; ++i) {
-        if (const std::uint32_t w = writer_[local + i]; w != kNone)
-          edge(id, End::destination, w, End::destination, true);
-        readers_.push_back({id, last_reader_[local + i], End::destination});
-        last_reader_[local + i] = static_cast<std::uint32_t>(readers_.size() - 1);
-      }
+      for (std::uint32_t i = 0; i < op.count; ++i) read(id, End::destination, local + i);
     }
-    for (std::uint32_t i = 0; i < op.count; ++i) {
-      const std::uint32_t w = writer_[dst + i];
-      if (w != kNone && in_dst) edge(id, End::destination, w, End::destination, true);
-      std::uint32_t reader = last_reader_[dst + i];
-      if (reader == kNone && w != kNone) edge(id, End::destination, w, End::destination, false);
-      for (; reader != kNone; reader = readers_[reader].next) {
-        if (readers_[reader].op == id) continue;
-        edge(id, End::destination, readers_[reader].op, readers_[reader].end, false);
-      }
-      last_reader_[dst + i] = kNone;
-      writer_[dst + i] = id;
+    for (std::uint32_t i = 0; i < op.count; ++i) write(id, dst + i, in_dst);
+  }
+
+  void read(std::uint32_t id, End end, std::uint64_t slot) {
+    if (const std::uint32_t w = writer_[slot]; w != kNone) edge(id, end, w, End::destination, true);
+    readers_.push_back({id, last_reader_[slot], end});
+    last_reader_[slot] = static_cast<std::uint32_t>(readers_.size() - 1);
+  }
+
+  // `adds`: to what is there.
+  void write(std::uint32_t id, std::uint64_t slot, bool adds) {
+    const std::uint32_t w = writer_[slot];
+    if (w != kNone && adds) edge(id, End::destination, w, End::destination, true);
+    std::uint32_t reader = last_reader_[slot];
+    if (reader == kNone && w != kNone) edge(id, End::destination, w, End::destination, false);
+    for (; reader != kNone; reader = readers_[reader].next) {
+      if (readers_[reader].op == id) continue;
+      edge(id, End::destination, readers_[reader].op, readers_[reader].end, false);
     }
+    last_reader_[slot] = kNone;
+    writer_[slot] = id;
   }
 
   // The edges of one end of one operation are added consecutively, so one stamp per predecessor end detects
@@ -109,8 +115,7 @@ std::string to_text(const Trace& trace, const ChunkDag& dag) {
   std::string out = "chunk DAG of " + trace.name + "\n";
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const ChunkOp& op = trace.ops[i];
-    out += std::to_string(i) + ": " + (op.kind == OpKind::copy ? "copy " : "reduce ") +
-           describe(trace.buffer_names, op.src, op.count) + " -> " + describe(trace.buffer_names, op.dst, op.count);
+    out += std::to_string(i) + ": " + describe(trace, op);
     if (op.factor != 1) out += " lane=" + std::to_string(op.lane) + "/" + std::to_string(op.factor);
     const char* separator = "  after ";
     for (const ChunkEdge& e : dag.edges_of(i)) {

@@ -10,7 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -27,6 +30,10 @@ class Fingerprint {
 
   bool operator==(const Fingerprint& other) const {
     return forms_[0] % kModulus == other.forms_[0] % kModulus && forms_[1] % kModulus == other.forms_[1] % kModulus;
+  }
+  bool operator<(const Fingerprint& other) const {
+    return std::pair(forms_[0] % kModulus, forms_[1] % kModulus) <
+           std::pair(other.forms_[0] % kModulus, other.forms_[1] % kModulus);
   }
   Fingerprint operator+(const Fingerprint& other) const {
     Fingerprint sum;
@@ -51,13 +58,28 @@ class Fingerprints {
   Fingerprints(const model::Collective& collective, std::span<const std::uint64_t> words);
   static std::size_t words_of(const model::Collective& collective);
 
+  // What a compute operation makes of arguments, each with the number of its terms: random words, which are drawn when
+  // they are first asked for.
+  struct Argument {
+    std::uint32_t terms = 0;
+    Fingerprint value;
+    bool operator<(const Argument& other) const {
+      return terms != other.terms ? terms < other.terms : value < other.value;
+    }
+  };
+  Result<Fingerprint> result(std::uint32_t operation, std::uint32_t result, std::vector<Argument> arguments);
+
   const Fingerprint& input(std::uint32_t rank, std::uint32_t index) const { return inputs_[first_[rank] + index]; }
   Fingerprint sum(const model::Demand& demand) const;
 
  private:
   std::vector<std::size_t> first_;  // by rank: where its inputs begin
   std::vector<Fingerprint> inputs_;
+  const Fingerprint& of_term(const model::InputChunk& term) const;
+
   std::vector<Fingerprint> over_ranks_;  // by index: summed over all ranks that have it
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::vector<Argument>>, Fingerprint> results_;
+  std::vector<Fingerprint> of_calls_;  // in the postcondition
 };
 
 }  // namespace gc3::compiler

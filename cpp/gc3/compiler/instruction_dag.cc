@@ -32,7 +32,8 @@ InstructionDag lower(const Trace& trace, const ChunkDag& dag) {
       out.nodes[send_node(i)] = {Opcode::send, i};
       out.nodes[recv_node(i)] = {copy ? Opcode::recv : Opcode::recv_reduce_copy, kNone};
     } else {
-      out.nodes[recv_node(i)] = {copy ? Opcode::copy : Opcode::reduce, kNone};
+      const Opcode local = op.kind == OpKind::apply ? Opcode::apply : copy ? Opcode::copy : Opcode::reduce;
+      out.nodes[recv_node(i)] = {local, kNone};
     }
     for (const std::uint32_t node : {send_node(i), recv_node(i)}) {
       out.pred_begin.push_back(static_cast<std::uint32_t>(out.preds.size()));

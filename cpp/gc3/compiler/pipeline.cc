@@ -115,7 +115,11 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
   const ChunkDag chunks = build_chunk_dag(parts);
   GC3_ASSIGN(const Scheduled s, schedule(parts, chunks, options));
   ir::Program program = synchronize(parts, s.dag, s.channels, s.threadblocks, s.order);
-  if (options.window != 0) program = wait_for_windows(program, s.threadblocks, s.order, options.window);
+  if (options.window != 0) {
+    ir::Compute compute = std::move(program.compute);
+    program = wait_for_windows(program, s.threadblocks, s.order, options.window);
+    program.compute = std::move(compute);
+  }
   std::uint64_t scratch = 0;
   for (const ir::RankProgram& r : program.ranks) scratch += r.scratch_chunks;
   if (scratch > ir::kMaxScratchChunks) {

@@ -9,6 +9,19 @@ std::string describe(const std::vector<std::string>& buffer_names, const Range& 
   return out + "]";
 }
 
+std::string describe(const Trace& trace, const ChunkOp& op) {
+  if (op.kind != OpKind::apply) {
+    return (op.kind == OpKind::copy ? "copy " : "reduce ") + describe(trace.buffer_names, op.src, op.count) + " -> " +
+           describe(trace.buffer_names, op.dst, op.count);
+  }
+  const Applied& applied = trace.applied[op.applied];
+  std::string out = "apply " + trace.collective.custom_data()->operations[applied.operation];
+  for (const Range& range : applied.reads) out += " " + describe(trace.buffer_names, range, 1);
+  out += " ->";
+  for (const Range& range : applied.writes) out += " " + describe(trace.buffer_names, range, 1);
+  return out;
+}
+
 SlotMap::SlotMap(const std::vector<std::vector<std::uint32_t>>& extents) {
   for (const auto& per_rank : extents) {
     auto& base = base_.emplace_back();
@@ -25,8 +38,7 @@ std::string to_text(const Trace& trace) {
                     (trace.collective.in_place() ? ", in place" : "") + "\n";
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const ChunkOp& op = trace.ops[i];
-    out += std::to_string(i) + ": " + (op.kind == OpKind::copy ? "copy " : "reduce ") +
-           describe(trace.buffer_names, op.src, op.count) + " -> " + describe(trace.buffer_names, op.dst, op.count);
+    out += std::to_string(i) + ": " + describe(trace, op);
     if (op.channel != kAuto) out += " ch=" + std::to_string(op.channel);
     if (op.send_tb != kAuto) out += " sendtb=" + std::to_string(op.send_tb);
     if (op.recv_tb != kAuto) out += " recvtb=" + std::to_string(op.recv_tb);

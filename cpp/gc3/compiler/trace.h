@@ -28,10 +28,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-enum class OpKind : std::uint8_t { copy, reduce };
+enum class OpKind : std::uint8_t { copy, reduce, apply };
 
 // copy: dst = src. reduce: dst = local + src, where local is dst unless a pass has found the value at another location
-// of its rank. All cover `count` chunks.
+// of its rank. All cover `count` chunks. apply: see Applied; src and dst are the first chunks that it reads and writes.
 struct ChunkOp {
   OpKind kind = OpKind::copy;
   Range src;
@@ -45,10 +45,19 @@ struct ChunkOp {
   std::uint32_t lane = 0;    // the index of this part; lanes use disjoint channels
   std::uint32_t step = 0;    // what the author orders: instructions of lower steps come first
   LocationId where;
-  std::uint32_t group = kNone;  // of its lane: the multicast of a copy, the in-switch sum of a reduction
-  bool adapts = false;          // a copy that the user did not write: it adapts an algorithm to the other mode
+  std::uint32_t group = kNone;    // of its lane: the multicast of a copy, the in-switch sum of a reduction
+  std::uint32_t applied = kNone;  // of apply: in Trace::applied
+  bool adapts = false;            // a copy that the user did not write: it adapts an algorithm to the other mode
 
   bool remote() const { return src.rank != dst.rank; }
+};
+
+// A use of a compute operation, on single chunks of one rank.
+struct Applied {
+  std::uint32_t operation = 0;  // in CustomCollective::operations
+  std::vector<Range> reads;
+  std::vector<Range> writes;
+  std::vector<std::uint32_t> lengths = {};  // of what it writes: see ir::Compute; once the trace is finished
 };
 
 struct Trace {
@@ -58,6 +67,8 @@ struct Trace {
   std::vector<std::string> buffer_names;            // by BufferIndex
   std::vector<std::vector<std::uint32_t>> extents;  // [buffer][rank]: chunks
   std::vector<ChunkOp> ops;
+  std::vector<Applied> applied;
+  std::vector<std::string> lengths;       // their names, see ir::Compute
   std::vector<SourceLocation> locations;  // by LocationId; distinct, together with their callers
   std::vector<LocationId> callers;  // by LocationId: the line, of a lower id, that called the function of this one
 
@@ -67,6 +78,9 @@ struct Trace {
 
 // "rank 3 output[2]" or "rank 3 output[2..5]", as in messages and dumps.
 std::string describe(const std::vector<std::string>& buffer_names, const Range& range, std::uint32_t count);
+
+// "copy rank 0 input[1] -> rank 1 output[1]", as in dumps.
+std::string describe(const Trace& trace, const ChunkOp& op);
 
 // Numbers every (rank, buffer, index) of a trace from 0, so that per-slot state is one flat array.
 class SlotMap {

@@ -47,6 +47,19 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
   t.trace_.protocol = options.protocol;
   t.trace_.collective = written_for.with_in_place(options.in_place);
   t.trace_.buffer_names = {"input", "output", "scratch"};
+  if (written_for.has_tensors()) {
+    for (const model::Tensor& tensor : written_for.custom_data()->tensors) {
+      if (tensor.name == "in" || tensor.name == "out" || tensor.name == "sc" || t.buffer(tensor.name).ok()) {
+        return Diagnostic(ErrorCode::UnknownBuffer, in_quotes(tensor.name) + " cannot name a tensor: it is a buffer")
+            .at(options.where);
+      }
+      t.trace_.buffer_names.push_back(tensor.name);
+    }
+    if (options.protocol != model::Protocol::Simple || options.in_place || written_for.in_place()) {
+      return Diagnostic(ErrorCode::NotWithCompute, "another protocol than Simple, or a call in place")
+          .at(options.where);
+    }
+  }
   for (std::string& name : options.scratch) {
     if (name.empty() || t.buffer(name).ok()) {
       return Diagnostic(ErrorCode::UnknownBuffer, "'" + name + "' cannot name a scratch buffer: it is empty or taken")
@@ -123,6 +136,9 @@ Diagnostic Tracer::at(Diagnostic problem, LocationId where) const {
 //   written in place, run out of place: it works in the output where that holds the input, else on a copy of the input;
 //   written out of place, run in place: it reads a copy of the input.
 Range Tracer::canonical(const Range& named) const {
+  if (const model::Tensor* of = tensor(named.buffer)) {
+    return {named.rank, first_chunk(*of, named.rank) + named.index, static_cast<BufferIndex>(of->buffer)};
+  }
   if (named.buffer > kOutput) return named;
   const Place p = written_for_.canonical(named.rank, {static_cast<Buffer>(named.buffer), named.index});
   Range range{named.rank, p.index, static_cast<BufferIndex>(p.buffer)};
@@ -189,8 +205,11 @@ Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t
                                                       trace_.buffer_names[buffer] + " on rank " + std::to_string(rank));
   }
   const auto end = static_cast<std::uint64_t>(index + count);
-  if (buffer <= kOutput) {
-    const std::uint64_t size = buffer == kInput ? written_for_.input_chunks(r) : written_for_.output_chunks(r);
+  const model::Tensor* const of = tensor(buffer);
+  if (buffer <= kOutput || of != nullptr) {
+    const std::uint64_t size = of != nullptr      ? of->chunks[r]
+                               : buffer == kInput ? written_for_.input_chunks(r)
+                                                  : written_for_.output_chunks(r);
     if (end > size) {
       std::string span = "index " + std::to_string(index);
       if (count > 1) span = "indices " + std::to_string(index) + " to " + std::to_string(end - 1);
@@ -270,8 +289,10 @@ Status Tracer::check_directives(const Directives& d) {
 }
 
 Status Tracer::check_writable(const Range& named, const Range& range, std::uint32_t count) const {
-  if (named.buffer <= kOutput) {
-    const Place p = written_for_.canonical(named.rank, {static_cast<Buffer>(named.buffer), named.index});
+  if (named.buffer <= kOutput || tensor(named.buffer) != nullptr) {
+    const Place own{static_cast<Buffer>(named.buffer), named.index};
+    const Place tensor_at{static_cast<Buffer>(range.buffer), range.index};
+    const Place p = named.buffer <= kOutput ? written_for_.canonical(named.rank, own) : tensor_at;
     if (!written_for_.writable(named.rank, p)) {
       return Diagnostic(ErrorCode::InputReadOnly, describe(trace_.buffer_names, named, count) + " of the " +
                                                       (written_for_.in_place() ? "in-place" : "out-of-place") + " " +
@@ -291,7 +312,7 @@ Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, std::optional<Buffer
   if (Status s = check_readable(src, "source"); !s.ok()) return at(std::move(s.error()), where);
   if (!buffer && index) return at(Diagnostic(ErrorCode::NoSuchPlace, "an index without a buffer: give both"), where);
   const BufferIndex into = buffer.value_or(src.named.buffer);
-  if (buffer && !index && into <= kOutput) {
+  if (buffer && !index && (into <= kOutput || tensor(into) != nullptr)) {
     return at(Diagnostic(ErrorCode::NoSuchPlace,
                          trace_.buffer_names[into] + " without an index: only a scratch buffer can be appended to"),
               where);
@@ -415,6 +436,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
                 where);
     }
   }
+  share_length(src.range, dst, src.count);
   ChunkOp op;
   op.kind = kind;
   op.src = src.range;
@@ -455,6 +477,13 @@ Status Tracer::push_factor(std::int64_t factor, LocationId where) {
                              (fits ? ", " + std::to_string(product) + " with the blocks around it" : "") +
                              "; the largest product is " + std::to_string(kMaxFactor)),
               where);
+  }
+  if (product > 1 && written_for_.has_tensors()) {
+    return at(
+        Diagnostic(ErrorCode::NotWithCompute,
+                   "parallel parts of a chunk of a tensor: an operation takes whole chunks, so cut the tensor into "
+                   "more of them"),
+        where);
   }
   factors_.push_back(static_cast<std::uint32_t>(product));
   return {};

@@ -65,6 +65,15 @@ class Tracer {
   // dst = dst + src.
   Result<Ref> reduce(const Ref& dst, const Ref& src, const Directives& directives, LocationId where);
 
+  // Applies a compute operation to single chunks of a rank; the results are at the places `out` of that rank.
+  struct OutPlace {
+    std::int64_t rank;
+    BufferIndex buffer;
+    std::int64_t index;
+  };
+  Result<std::vector<Ref>> apply(std::string_view operation, std::span<const Ref> operands,
+                                 std::span<const OutPlace> out, LocationId where);
+
   // Copies to the same place of several ranks, which a switch may multicast.
   Result<std::vector<Ref>> multicast(const Ref& src, std::span<const std::int64_t> ranks,
                                      std::optional<BufferIndex> buffer, std::optional<std::int64_t> index,
@@ -97,6 +106,17 @@ class Tracer {
   };
 
   Tracer() = default;
+  // The tensor that a buffer name stands for, or null; the first chunk of one in the buffer where it is.
+  const model::Tensor* tensor(BufferIndex buffer) const;
+  std::uint32_t first_chunk(const model::Tensor& tensor, std::uint32_t rank) const;
+  // The buffer name whose chunks have the length of that place: a tensor or a scratch buffer.
+  BufferIndex owner(const Range& range) const;
+  BufferIndex same_length(BufferIndex buffer) const;  // the first of those whose chunks have equal lengths
+  void share_length(const Range& a, const Range& b, std::uint32_t count);
+  void number_lengths();
+  Result<Ref> place_result(const OutPlace& out, const Ref& first, std::span<const Ref> operands,
+                           std::span<const Ref> results);
+  std::optional<model::Terms> held_terms(const Range& range, model::Calls& calls) const;
   Range canonical(const Range& named) const;
   std::vector<Cell>& cells(const Range& range) { return cells_[range.buffer][range.rank]; }
   const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][range.rank]; }
@@ -111,6 +131,7 @@ class Tracer {
   void adapt_before();
   void adapt_after();
   std::optional<model::Terms> held(const Range& range) const;
+  std::string name_output(std::uint32_t rank, std::uint32_t index) const;
   Diagnostic unmet(std::uint32_t rank, std::uint32_t index) const;
 
   Trace trace_;
@@ -123,6 +144,7 @@ class Tracer {
   std::uint32_t step_ = 0;
   std::map<std::tuple<std::string, int, std::uint32_t>, LocationId> locations_;  // file, line, caller
   std::uint32_t groups_ = 0;
+  std::vector<BufferIndex> shares_length_;  // by buffer, a forest: an earlier buffer of the same length, or itself
   bool open_ = false;
 };
 

@@ -15,15 +15,16 @@ using model::Place;
 using model::Terms;
 
 // "r0[1]+r2[1]", shortened when long.
-std::string spell(const Terms& terms) {
+std::string spell(const Terms& terms, const model::Calls& calls) {
   constexpr std::size_t kShown = 8;
   std::string out;
   std::size_t shown = 0;
   for (const auto& [input, times] : terms) {
     if (shown++ == kShown) return out + " + " + std::to_string(terms.size() - kShown) + " more";
     if (!out.empty()) out += " + ";
-    out +=
-        model::times_text(times) + "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
+    const std::optional<std::string> name = calls.name(input);
+    out += model::times_text(times);
+    out += name ? *name : "input[" + std::to_string(input.index) + "] of rank " + std::to_string(input.rank);
   }
   return out;
 }
@@ -62,13 +63,16 @@ std::optional<Terms> Tracer::held(const Range& range) const {
 Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
   const Range place = canonical({rank, index, kOutput});
   const Cell& cell = cells(place)[place.index];
-  const Terms wanted = model::counted(trace_.collective.expected_terms(rank, index));
-  const std::optional<Terms> there = cell.written == kNone ? Terms() : held(place);
+  model::Calls calls(trace_.collective);
+  const auto spell = [&](const Terms& terms) { return compiler::spell(terms, calls); };
+  const Terms wanted = calls.demanded(rank, index);
+  const std::optional<Terms> there = cell.written == kNone ? Terms()
+                                     : calls.empty()       ? held(place)
+                                                           : held_terms(place, calls);
   std::string holds = model::terms_text(cell.terms) + ", too many to list";
   if (there) holds = there->empty() ? "nothing" : spell(*there);
-  Diagnostic problem(ErrorCode::PostconditionUnmet, "output[" + std::to_string(index) + "] of rank " +
-                                                        std::to_string(rank) + " must hold " + spell(wanted) +
-                                                        ", but holds " + holds);
+  Diagnostic problem(ErrorCode::PostconditionUnmet,
+                     name_output(rank, index) + " must hold " + spell(wanted) + ", but holds " + holds);
   if (there && !there->empty()) {
     if (const Terms lacks = model::difference(wanted, *there); !lacks.empty()) {
       problem.note("missing: " + spell(lacks));
@@ -114,6 +118,7 @@ Result<Trace> Tracer::finish() {
   adapt_after();
   std::vector<Diagnostic> problems = check_postcondition(1);
   if (!problems.empty()) return std::move(problems.front());
+  number_lengths();
   for (const auto& buffer : cells_) {
     auto& extents = trace_.extents.emplace_back();
     for (const auto& row : buffer) extents.push_back(static_cast<std::uint32_t>(row.size()));

@@ -41,6 +41,13 @@ std::optional<std::vector<std::uint64_t>> addition_order(const Program& program)
     const Instruction& i = index.instruction(step);
     const OpcodeInfo& op = info(i.opcode);
     const std::uint32_t rank = index.rank_of(step.tb);
+    if (i.opcode == Opcode::apply) {
+      const Compute& compute = index.program().compute;
+      std::uint64_t value = mix64(compute.applications[i.src_chunk].operation + 5);
+      for (const Operand& o : compute.reads(i)) value = mix64(mix64(value) + at(rank, {o.buffer, o.chunk}));
+      for (const Operand& o : compute.writes(i)) at(rank, {o.buffer, o.chunk}) = value = mix64(value + 4);
+      continue;
+    }
     for (std::uint32_t k = 0; k < i.count; ++k) {
       // The operands of a reduction in their order: what is received or in dst, then src.
       std::uint64_t value = 0;

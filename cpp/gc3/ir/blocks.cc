@@ -63,6 +63,7 @@ class Tracer {
     const Instruction& i = index_.instruction(step);
     const OpcodeInfo& op = info(i.opcode);
     const std::uint32_t rank = index_.rank_of(step.tb);
+    if (i.opcode == Opcode::apply) return apply(step, rank, i);
     std::uint32_t* piece =
         blocks_.pieces.data() + blocks_.first[index_.program().threadblocks[step.tb].first_instruction + step.step];
     for (std::uint32_t k = 0; k < i.count; ++k, ++piece) {
@@ -72,6 +73,17 @@ class Tracer {
       if (op.writes_local) held(rank, {i.dst_buffer, i.dst_chunk + k}) = *piece;
       if (op.sends) messages_[sent_[connections_.sending[step.tb]]++] = *piece;
     }
+    return true;
+  }
+
+  bool apply(Step step, std::uint32_t rank, const Instruction& i) {
+    const Compute& compute = index_.program().compute;
+    std::uint32_t* piece =
+        blocks_.pieces.data() + blocks_.first[index_.program().threadblocks[step.tb].first_instruction + step.step];
+    for (const Operand& o : compute.reads(i)) {
+      if (!take(step, *piece++, rank, {o.buffer, o.chunk})) return false;
+    }
+    for (const Operand& o : compute.writes(i)) held(rank, {o.buffer, o.chunk}) = *piece++ = o.length;
     return true;
   }
 
@@ -95,6 +107,7 @@ class Tracer {
   std::string name(std::uint32_t piece) const {
     const std::uint32_t chunks = collective_.chunks();
     const std::uint32_t count = piece / chunks;
+    if (collective_.has_tensors()) return "a chunk as long as those of " + index_.program().compute.lengths[piece];
     std::string text = chunks == 1 ? "" : "chunk " + std::to_string(piece % chunks) + " of ";
     if (collective_.kind() == model::CollectiveKind::alltoall) {
       return text + "the block from rank " + std::to_string(count / collective_.ranks()) + " to rank " +
@@ -140,7 +153,7 @@ std::uint32_t piece_of(const Collective& collective, std::uint32_t rank, Place p
 
 Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections) {
   const Collective& collective = index.program().collective;
-  if (collective.kind() == model::CollectiveKind::custom) return has_none(collective);
+  if (collective.kind() == model::CollectiveKind::custom && !collective.has_tensors()) return has_none(collective);
   std::uint64_t pieces = 0;
   for (const Instruction& i : index.program().instructions) pieces += i.count;
   if (pieces > kMostPieces) {

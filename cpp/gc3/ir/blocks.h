@@ -23,7 +23,7 @@ struct Blocks {
 std::uint32_t piece_of(const model::Collective& collective, std::uint32_t rank, model::Place place);
 
 // GC3-V012 where some chunk belongs to no single block. `connections`: complete. Where a collective has no v-form, all
-// blocks have one count; a custom collective has no blocks.
+// blocks have one count; a custom collective has no blocks, but its tensors have lengths.
 Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections);
 // The same, for a program from anywhere.
 Result<Blocks> trace_blocks(const Program& program);

@@ -12,6 +12,8 @@
 #include "gc3/base/text.h"
 #include "gc3/ir/builder.h"
 #include "gc3/ir/file.h"
+#include "gc3/ir/printer.h"
+#include "gc3/ir/text_reader.h"
 
 namespace gc3::ir {
 namespace {
@@ -24,8 +26,9 @@ using Bytes = std::span<const std::byte>;
 // The high byte and the line ends reveal a file that was transferred as text.
 constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a', '\n'};
 
-// The file is the header, the name, the custom collective if there is one, the arrays of the program, in version 3 the
-// switch groups of each instruction, and the table of source lines if there is one. The counts
+// The file is the header, the name, the custom collective if there is one, the arrays of the program, from version 3 on
+// the switch groups of each instruction, and the table of source lines if there is one; in version 4, then what the
+// program computes, as lines of the text form. The counts
 // determine where each array begins, so no part of a file can point outside it or share data with another part.
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -158,7 +161,7 @@ std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t avail
   size += std::uint64_t{h.ranks} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
   size +=
       std::uint64_t{h.instructions} * sizeof(InstructionRecord) + std::uint64_t{h.dependencies} * sizeof(Dependency);
-  if (h.version == kImageVersionWithGroups) size += std::uint64_t{h.instructions} * sizeof(Switched);
+  if (h.version >= kImageVersionWithGroups) size += std::uint64_t{h.instructions} * sizeof(Switched);
   return size + h.source_bytes;
 }
 
@@ -172,19 +175,22 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (bytes.size() < sizeof(Header)) return corrupt("the file ends within its header");
   std::memcpy(&h, bytes.data(), sizeof(Header));
-  if (h.version < kImageVersion || h.version > kImageVersionWithGroups) {
+  if (h.version < kImageVersion || h.version > kImageVersionWithCompute) {
     return Diagnostic(ErrorCode::BadVersion, "the file has version " + std::to_string(h.version) +
                                                  ", this gc3 reads versions " + std::to_string(kImageVersion) + " to " +
-                                                 std::to_string(kImageVersionWithGroups));
+                                                 std::to_string(kImageVersionWithCompute));
   }
   if (h.file_bytes != bytes.size()) {
     return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
                    std::to_string(h.file_bytes));
   }
   if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum is wrong");
-  if (expected_bytes(h, bytes.size()) != bytes.size()) return corrupt("the counts do not match the size of the file");
+  const std::optional<std::uint64_t> expected = expected_bytes(h, bytes.size());
+  if (!expected || *expected > bytes.size() || (h.version != kImageVersionWithCompute && *expected != bytes.size())) {
+    return corrupt("the counts do not match the size of the file");
+  }
   if (h.reserved_byte != 0 ||
-      (h.version != kImageVersionWithGroups && (h.source_bytes != 0) != (h.version == kImageVersionWithSource)))
+      (h.version < kImageVersionWithGroups && (h.source_bytes != 0) != (h.version == kImageVersionWithSource)))
     return corrupt("a reserved field is in use");
   if (h.kind >= model::kCollectiveNames.size()) return corrupt("unknown collective " + std::to_string(h.kind));
   if (h.protocol >= model::kProtocolNames.size()) return corrupt("unknown protocol " + std::to_string(h.protocol));
@@ -197,8 +203,7 @@ Result<Header> read_header(Bytes bytes) {
   return h;
 }
 
-Result<model::CustomCollective> read_custom(const Header& h, Reader& in) {
-  model::CustomCollective data;
+Result<model::CustomCollective> read_custom(const Header& h, Reader& in, model::CustomCollective data) {
   data.name = in.take_string(h.custom_name_bytes);
   if (!is_utf8(data.name)) return corrupt("the name of its collective is not UTF-8");
   data.input_chunks = in.take_array<std::uint32_t>(h.ranks);
@@ -212,7 +217,8 @@ Result<model::CustomCollective> read_custom(const Header& h, Reader& in) {
   return data;
 }
 
-Result<model::Collective> read_collective(const Header& h, Reader& in) {
+// `named`: what is read elsewhere of a custom collective.
+Result<model::Collective> read_collective(const Header& h, Reader& in, model::CustomCollective named) {
   const auto kind = static_cast<model::CollectiveKind>(h.kind);
   const std::uint32_t chunks = h.chunks / h.split;
   const auto make = [&]() -> Result<model::Collective> {
@@ -220,7 +226,7 @@ Result<model::Collective> read_collective(const Header& h, Reader& in) {
       return model::Collective::builtin(kind, h.ranks, chunks, h.root, h.in_place != 0);
     }
     if (h.root != 0) return corrupt("a custom collective has no root");
-    GC3_ASSIGN(model::CustomCollective data, read_custom(h, in));
+    GC3_ASSIGN(model::CustomCollective data, read_custom(h, in, std::move(named)));
     return model::Collective::custom(std::move(data), h.ranks, chunks, h.in_place != 0);
   };
   Result<model::Collective> whole = make();
@@ -236,6 +242,7 @@ const char* fault(const InstructionRecord& r) {
   if (r.src_buffer >= model::kBufferNames.size() || r.dst_buffer >= model::kBufferNames.size()) return "unknown buffer";
   if (r.has_dependents > 1) return "a flag is neither 0 nor 1";
   const OpcodeInfo& op = kOpcodes[r.opcode];
+  if (static_cast<Opcode>(r.opcode) == Opcode::apply) return nullptr;
   if (!op.reads_local && (r.src_buffer != 0 || r.src_chunk != 0)) return "a source that its opcode does not use";
   if (!op.writes_local && (r.dst_buffer != 0 || r.dst_chunk != 0)) return "a destination that its opcode does not use";
   return nullptr;
@@ -276,7 +283,11 @@ Status read_instructions(const Header& h, Reader& in, Program& p) {
   std::uint64_t dependencies = 0;
   for (std::uint32_t i = 0; i < h.instructions; ++i) {
     const auto record = in.take<InstructionRecord>();
-    if (const char* what = fault(record)) return corrupt("instruction " + std::to_string(i) + " has " + what);
+    const char* what = fault(record);
+    if (static_cast<Opcode>(record.opcode) == Opcode::apply && record.src_chunk >= p.compute.applications.size()) {
+      what = "a compute operation that does not exist";
+    }
+    if (what != nullptr) return corrupt("instruction " + std::to_string(i) + " has " + what);
     p.instructions.push_back({static_cast<Opcode>(record.opcode), static_cast<model::Buffer>(record.src_buffer),
                               static_cast<model::Buffer>(record.dst_buffer), record.has_dependents, record.src_chunk,
                               record.dst_chunk, record.count, static_cast<std::uint32_t>(dependencies),
@@ -292,7 +303,10 @@ Status read_instructions(const Header& h, Reader& in, Program& p) {
 Status read_switched(const Header& h, Reader& in, Program& p) {
   p.switched = in.take_array<Switched>(h.instructions);
   const bool any = std::ranges::any_of(p.switched, [](const Switched& s) { return s != Switched{}; });
-  return any ? Status() : Status(corrupt("it has the version of programs with switch groups, and no group"));
+  if (!any) p.switched.clear();
+  return any || h.version != kImageVersionWithGroups
+             ? Status()
+             : Status(corrupt("it has the version of programs with switch groups, and no group"));
 }
 
 // The counts of files and lines, the length of each file's name, the names, the lines, and a line per instruction.
@@ -370,6 +384,8 @@ Header header_of(const Program& p) {
 std::vector<std::byte> write_image(const Program& program, bool with_source) {
   Header header = header_of(program);
   if (!program.switched.empty()) header.version = kImageVersionWithGroups;
+  const std::string computes = program.has_tensors() ? compute_text(program) : "";
+  if (program.has_tensors()) header.version = kImageVersionWithCompute;
   if (with_source && program.source.known()) {
     // Too many lines for the field of the header are left out: they are not needed to run.
     const std::uint64_t bytes = source_bytes(program.source);
@@ -378,7 +394,7 @@ std::vector<std::byte> write_image(const Program& program, bool with_source) {
       header.source_bytes = static_cast<std::uint32_t>(bytes);
     }
   }
-  Writer out(*expected_bytes(header, UINT64_MAX));
+  Writer out(*expected_bytes(header, UINT64_MAX) + computes.size());
   out.put(header);
   out.put_array(std::span(std::as_const(program.name)));
   if (const model::CustomCollective* data = program.collective.custom_data()) {
@@ -400,7 +416,12 @@ std::vector<std::byte> write_image(const Program& program, bool with_source) {
   }
   out.put_array(std::span(program.dependencies));
   out.put_array(std::span(program.switched));
+  if (program.has_tensors() && program.switched.empty()) {
+    const std::vector<Switched> none(program.instructions.size());
+    out.put_array(std::span(none));
+  }
   if (header.source_bytes != 0) write_source(program.source, out);
+  out.put_array(std::span(std::as_const(computes)));
   std::vector<std::byte> bytes = std::move(out.bytes());
   header.file_bytes = bytes.size();
   std::memcpy(bytes.data(), &header, sizeof(Header));
@@ -415,7 +436,16 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   Program p;
   p.name = in.take_string(header.name_bytes);
   if (!is_utf8(p.name)) return corrupt("its name is not UTF-8");
-  GC3_ASSIGN(p.collective, read_collective(header, in));
+  model::CustomCollective named;
+  if (header.version == kImageVersionWithCompute) {
+    const Bytes rest = bytes.subspan(*expected_bytes(header, bytes.size()));
+    const std::string_view lines(reinterpret_cast<const char*>(rest.data()), rest.size());
+    const Status read = parse_compute(lines, named, p.compute);
+    if (!read.ok() || named.tensors.empty()) {
+      return corrupt("what it computes is malformed" + (read.ok() ? "" : ": " + read.error().message));
+    }
+  }
+  GC3_ASSIGN(p.collective, read_collective(header, in, std::move(named)));
   p.protocol = static_cast<model::Protocol>(header.protocol);
   p.instances = header.instances;
   p.slots = header.slots;
@@ -423,7 +453,7 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   GC3_CHECK(read_threadblocks(header, in, p));
   GC3_CHECK(read_instructions(header, in, p));
   p.dependencies = in.take_array<Dependency>(header.dependencies);
-  if (header.version == kImageVersionWithGroups) GC3_CHECK(read_switched(header, in, p));
+  if (header.version >= kImageVersionWithGroups) GC3_CHECK(read_switched(header, in, p));
   if (header.source_bytes != 0) GC3_CHECK(read_source(header, in, p.source));
   return p;
 }

@@ -14,10 +14,11 @@
 namespace gc3::ir {
 
 // A program without a table of source lines is written as version 1, which has no place for one; one with switch groups
-// as version 3, with or without that table.
+// as version 3, with or without that table; one whose collective has tensors as version 4, likewise.
 inline constexpr std::uint32_t kImageVersion = 1;
 inline constexpr std::uint32_t kImageVersionWithSource = 2;
 inline constexpr std::uint32_t kImageVersionWithGroups = 3;
+inline constexpr std::uint32_t kImageVersionWithCompute = 4;
 
 // `with_source`: with the table of source lines, if there is one. Without it, equal programs have equal images.
 std::vector<std::byte> write_image(const Program& program, bool with_source = true);

@@ -63,7 +63,7 @@ TEST_CASE("image: each kind of damage has its code") {
   CHECK(code_of({}) == ErrorCode::NotAProgram);
   CHECK(code_of(Bytes(200, std::byte{'<'})) == ErrorCode::NotAProgram);
   Bytes other_version = good;
-  poke(other_version, kVersionAt, kImageVersionWithGroups + 1);
+  poke(other_version, kVersionAt, kImageVersionWithCompute + 1);
   CHECK(code_of(other_version) == ErrorCode::BadVersion);
   for (std::size_t n = 1; n < good.size(); ++n) {
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));
@@ -167,7 +167,7 @@ TEST_CASE("image: bad enums, flags, unused operands and counts, with a correct c
     const auto result = read_image(sealed(bad));
     return result.ok() ? std::string() : result.error().message;
   };
-  CHECK(damaged(first_step, std::uint8_t{9}) == "instruction 0 has unknown opcode");
+  CHECK(damaged(first_step, std::uint8_t{kOpcodeCount}) == "instruction 0 has unknown opcode");
   CHECK(damaged(first_step + 1, std::uint8_t{3}) == "instruction 0 has unknown buffer");
   CHECK(damaged(first_step + 3, std::uint8_t{2}) == "instruction 0 has a flag is neither 0 nor 1");
   CHECK(damaged(first_step + 8, 7U) == "instruction 0 has a destination that its opcode does not use");

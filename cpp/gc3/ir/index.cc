@@ -1,5 +1,6 @@
 #include "gc3/ir/index.h"
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/text.h"
 #include "gc3/ir/text.h"
 
@@ -46,6 +47,14 @@ std::string step_name(std::uint32_t rank, std::uint32_t tb, std::uint32_t step) 
 
 std::string place_name(model::Place place) {
   return std::string(model::name_of(place.buffer)) + "[" + std::to_string(place.index) + "]";
+}
+
+Status check_plain(const Program& program, std::string_view what) {
+  if (!program.has_tensors()) return {};
+  std::string why(what);
+  why += " moves chunks of one length, and " + shown(program.name) + " has named tensors";
+  if (!program.compute.applications.empty()) why += " and applies operations to them";
+  return Diagnostic(ErrorCode::NotWithCompute, why);
 }
 
 std::string in_brackets(std::string_view what, const Source& source, std::uint32_t instruction) {

@@ -6,7 +6,9 @@
 #include <concepts>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
 
 namespace gc3::ir {
@@ -31,6 +33,17 @@ class Printer {
 
   std::string out_;
 };
+
+// In double quotes; bytes of invisible characters as \xHH, which the parser reads back.
+void print_quoted(Printer& out, std::string_view text);
+
+// Lines of what a program computes, and the operands of an `apply`.
+void print_term(Printer& out, const model::InputChunk& term);
+void print_tensors(Printer& out, const model::CustomCollective& data);
+void print_lengths(Printer& out, const std::vector<std::string>& lengths);
+void print_operands(Printer& out, const Program& program, const Application& application);
+// All of it, as an image contains it.
+std::string compute_text(const Program& program);
 
 // The first lines of a text form: `word`, the name and the collective.
 void print_title(Printer& out, std::string_view word, std::string_view name, const model::Collective& collective);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gc3/base/ids.h"
+#include "gc3/base/result.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/types.h"
 
@@ -31,7 +32,7 @@ struct OpcodeInfo {
   bool reduces;
   std::string_view doc;
 
-  // Whether it moves chunks; every opcode but nop does.
+  // Whether it moves chunks; every opcode but nop and apply does.
   constexpr bool moves() const { return receives || sends || reads_local || writes_local; }
   // Whether the second operand of its reduction is dst.
   constexpr bool updates_dst() const { return reduces && !receives; }
@@ -63,9 +64,9 @@ struct Instruction {
   model::Buffer src_buffer = model::Buffer::input;
   model::Buffer dst_buffer = model::Buffer::input;
   std::uint8_t has_dependents = 0;  // 1: some dependency names this step, so it must publish its completion
-  std::uint32_t src_chunk = 0;
+  std::uint32_t src_chunk = 0;      // of apply: its number in Compute::applications
   std::uint32_t dst_chunk = 0;
-  std::uint32_t count = 0;      // consecutive chunks; 0 for nop
+  std::uint32_t count = 0;      // consecutive chunks; 0 for nop; of apply: all of its operands
   std::uint32_t dep_begin = 0;  // dependencies[dep_begin .. dep_begin + dep_count)
   std::uint32_t dep_count = 0;
   bool operator==(const Instruction&) const = default;
@@ -121,6 +122,44 @@ struct Switched {
   bool operator==(const Switched&) const = default;
 };
 
+// What the steps of opcode `apply` compute. A chunk that one reads or writes is an operand: first those that are read.
+struct Operand {
+  model::Buffer buffer = model::Buffer::input;
+  std::uint32_t chunk = 0;
+  std::uint32_t length = 0;  // of one that is written: the number of its length; else 0
+  bool operator==(const Operand&) const = default;
+};
+struct Application {
+  std::uint32_t operation = 0;  // in CustomCollective::operations
+  std::uint32_t first = 0;      // in Compute::operands
+  std::uint32_t reads = 0;
+  std::uint32_t writes = 0;
+  bool operator==(const Application&) const = default;
+};
+// Applications stand in the order of their steps, operands in that of their applications. All chunks of one length have
+// one shape, which is known when the program runs; each is named after a buffer of which it is the length.
+struct Compute {
+  std::vector<std::string> lengths;
+  std::vector<Application> applications;
+  std::vector<Operand> operands;
+
+  std::span<const Operand> reads(const Application& a) const { return std::span(operands).subspan(a.first, a.reads); }
+  std::span<const Operand> writes(const Application& a) const {
+    return std::span(operands).subspan(a.first + a.reads, a.writes);
+  }
+  std::span<const Operand> operands_of(const Application& a) const {
+    return std::span(operands).subspan(a.first, std::size_t{a.reads} + a.writes);
+  }
+  // What a step reads and writes, if it is of opcode `apply`.
+  std::span<const Operand> reads(const Instruction& i) const {
+    return i.opcode == Opcode::apply ? reads(applications[i.src_chunk]) : std::span<const Operand>();
+  }
+  std::span<const Operand> writes(const Instruction& i) const {
+    return i.opcode == Opcode::apply ? writes(applications[i.src_chunk]) : std::span<const Operand>();
+  }
+  bool operator==(const Compute&) const = default;
+};
+
 // Layout: threadblocks stand in the order of their ranks, instructions in the order of their threadblocks, and
 // dependencies in the order of their instructions, without gaps or sharing. dep_begin says where an instruction's
 // dependencies would start even if it has none. So a file needs only the counts, and reading it gives an equal program.
@@ -136,7 +175,10 @@ struct Program {
   std::vector<Dependency> dependencies;
   std::vector<Switched> switched;  // per instruction; empty: there are no groups
   Source source;
+  Compute compute;
 
+  // Whether its collective has named tensors, whose chunks differ in length; only such a program may apply operations.
+  bool has_tensors() const { return collective.has_tensors(); }
   std::span<const Threadblock> tbs(std::uint32_t rank) const {
     return std::span(threadblocks).subspan(ranks[rank].first_tb, ranks[rank].tb_count);
   }
@@ -151,11 +193,14 @@ struct Program {
     return name == other.name && collective == other.collective && protocol == other.protocol &&
            instances == other.instances && slots == other.slots && ranks == other.ranks &&
            threadblocks == other.threadblocks && instructions == other.instructions &&
-           dependencies == other.dependencies && switched == other.switched;
+           dependencies == other.dependencies && switched == other.switched && compute == other.compute;
   }
 };
 
 // " (rrc, ring.py:12)" for an instruction of which this is the source; " (rrc)" if its line is not known.
 std::string in_brackets(std::string_view what, const Source& source, std::uint32_t instruction);
+
+// GC3-C004 if its chunks differ in length or it computes, which `what` cannot do.
+Status check_plain(const Program& program, std::string_view what);
 
 }  // namespace gc3::ir

@@ -1,7 +1,9 @@
 #include "gc3/ir/structure.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -82,6 +84,7 @@ class Structure {
       malformed("not every instruction has its switch groups");
       return false;
     }
+    if (!check_compute()) return false;
     if (next_tb != program_.threadblocks.size() || next_instruction != program_.instructions.size()) {
       malformed("there are threadblocks or steps that belong to no rank");
       return false;
@@ -92,6 +95,71 @@ class Structure {
       return false;
     }
     return true;
+  }
+
+  // The table of applications, but for the chunks that they name.
+  bool check_compute() {
+    const Compute& compute = program_.compute;
+    const model::CustomCollective* data = program_.collective.custom_data();
+    const auto wrong = [&](const std::string& why) {
+      malformed("the table of compute operations " + why);
+      return false;
+    };
+    if (!program_.has_tensors()) {
+      const auto applies = [](const Instruction& i) { return i.opcode == Opcode::apply; };
+      return (compute == Compute() && std::ranges::none_of(program_.instructions, applies)) ||
+             wrong("is of a program whose collective has no tensors");
+    }
+    if (program_.protocol != model::Protocol::Simple) return wrong("is of a program of another protocol than Simple");
+    if (compute.lengths.size() < data->tensors.size()) return wrong("does not name the length of each tensor");
+    std::size_t next = 0;
+    std::size_t operands = 0;
+    for (const Instruction& i : program_.instructions) {
+      if (i.opcode != Opcode::apply) continue;
+      if (i.src_chunk != next++ || next > compute.applications.size()) return wrong("is not in the order of its steps");
+      const Application& a = compute.applications[i.src_chunk];
+      const std::uint64_t count = std::uint64_t{a.reads} + a.writes;
+      if (a.operation >= data->operations.size()) return wrong("names an operation that does not exist");
+      if (a.first != operands || count > compute.operands.size() - operands || count != i.count || i.dst_chunk != 0) {
+        return wrong("has operands that belong to no step");
+      }
+      if (a.reads == 0 || a.writes == 0) return wrong("has an operation without operands or without results");
+      operands += count;
+      for (const Operand& o : compute.operands_of(a)) {
+        const bool read = &o < compute.writes(a).data();
+        if (o.buffer > Buffer::scratch || (read ? o.length != 0 : o.length >= compute.lengths.size())) {
+          return wrong("has an operand without a buffer or a length");
+        }
+      }
+    }
+    if (next != compute.applications.size() || operands != compute.operands.size()) {
+      return wrong("has more entries than there are steps");
+    }
+    return true;
+  }
+
+  struct Where {
+    std::uint32_t rank, tb, step;
+  };
+
+  void check_operands(const Where& w, const Instruction& i) {
+    const Application& a = program_.compute.applications[i.src_chunk];
+    std::set<std::pair<Buffer, std::uint32_t>> written;
+    for (const Operand& o : program_.compute.writes(a)) {
+      if (!written.emplace(o.buffer, o.chunk).second) {
+        malformed(name(w, i) + " writes " + range_name(o.buffer, o.chunk, 1) + " twice");
+      }
+      if (o.buffer == Buffer::input) {
+        report(ErrorCode::InputOverwritten, name(w, i) + " writes " + range_name(o.buffer, o.chunk, 1));
+      }
+    }
+    for (const Operand& o : program_.compute.reads(a)) {
+      // Its function may read the operand again after it has written the result.
+      if (written.contains({o.buffer, o.chunk})) {
+        malformed(name(w, i) + " reads and writes " + range_name(o.buffer, o.chunk, 1));
+      }
+    }
+    for (const Operand& o : program_.compute.operands_of(a)) check_range(w, i, o.buffer, o.chunk, 1);
   }
 
   void check_rank(std::uint32_t r) {
@@ -118,10 +186,6 @@ class Structure {
     }
   }
 
-  struct Where {
-    std::uint32_t rank, tb, step;
-  };
-
   // A malformed instruction may have no text form, so these messages name only the opcode.
   static std::string name(const Where& w, const Instruction& i) {
     return step_name(w.rank, w.tb, w.step) + " (" + std::string(info(i.opcode).name) + ")";
@@ -143,13 +207,15 @@ class Structure {
     if (op.sends && tb.send_peer == kNoRank) {
       malformed(name(w, i) + " sends, but its threadblock has no send peer");
     }
-    if (op.moves() != (i.count > 0)) {
+    if (i.opcode == Opcode::apply) {
+      check_operands(w, i);
+    } else if (op.moves() != (i.count > 0)) {
       malformed(name(w, i) +
                 (op.moves() ? " moves no chunk: its count is 0" : " moves nothing, so its count must be 0"));
     }
-    if (op.reads_local) check_range(w, i, i.src_buffer, i.src_chunk);
+    if (op.reads_local) check_range(w, i, i.src_buffer, i.src_chunk, i.count);
     if (op.writes_local) {
-      check_range(w, i, i.dst_buffer, i.dst_chunk);
+      check_range(w, i, i.dst_buffer, i.dst_chunk, i.count);
       if (i.dst_buffer == Buffer::input && !input_writable_) {
         report(ErrorCode::InputOverwritten, name(w, i) + " writes " + range_name(i.dst_buffer, i.dst_chunk, i.count));
       }
@@ -186,16 +252,16 @@ class Structure {
            (count > 1 ? ".." + std::to_string(last) : "") + "]";
   }
 
-  void check_range(const Where& w, const Instruction& i, Buffer buffer, std::uint32_t chunk) {
+  void check_range(const Where& w, const Instruction& i, Buffer buffer, std::uint32_t chunk, std::uint32_t count) {
     const std::uint64_t size = sizes_[static_cast<std::size_t>(buffer)];
-    if (i.count == 0 || (i.count <= size && chunk <= size - i.count)) return;
+    if (count == 0 || (count <= size && chunk <= size - count)) return;
     const model::Place place = program_.collective.canonical(w.rank, {buffer, chunk});
     if (buffer != Buffer::scratch && place.buffer != buffer) {
-      malformed(name(w, i) + " names " + range_name(buffer, chunk, i.count) + ", which in place is part of " +
+      malformed(name(w, i) + " names " + range_name(buffer, chunk, count) + ", which in place is part of " +
                 std::string(model::name_of(place.buffer)) + "; programs name only that");
       return;
     }
-    malformed(name(w, i) + " uses " + range_name(buffer, chunk, i.count) + ", but " +
+    malformed(name(w, i) + " uses " + range_name(buffer, chunk, count) + ", but " +
               std::string(model::name_of(buffer)) + " of rank " + std::to_string(w.rank) + " has " +
               plural(size, "chunk"));
   }

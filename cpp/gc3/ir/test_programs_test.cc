@@ -78,7 +78,7 @@ model::Collective random_collective(Random& random, std::uint32_t ranks) {
 
 Instruction random_step(Random& random) {
   Instruction step;
-  step.opcode = static_cast<Opcode>(random.below(kOpcodeCount));
+  step.opcode = static_cast<Opcode>(random.below(kOpcodeCount - 1));  // apply, the last one, needs tensors
   const OpcodeInfo& op = info(step.opcode);
   step.has_dependents = static_cast<std::uint8_t>(random.below(2));
   if (op.reads_local) {
@@ -158,7 +158,7 @@ Program random_coherent(std::uint64_t seed) {
       b.threadblock((r + 1) % ranks, (r + ranks - 1) % ranks, t);
       for (std::uint32_t s = 0; s < steps[t]; ++s) {
         Instruction i;
-        i.opcode = static_cast<Opcode>(1 + random.below(kOpcodeCount - 1));
+        i.opcode = static_cast<Opcode>(1 + random.below(kOpcodeCount - 2));
         i.count = 1 + random.below(2);
         if (info(i.opcode).reads_local) i.src_buffer = model::Buffer::scratch;
         if (info(i.opcode).reads_local) i.src_chunk = random.below(3);

@@ -13,7 +13,50 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kShortBuffers = {"in", "out", "sc"};
 
-// Writes bytes of invisible characters as \xHH, which the parser reads back.
+void print_custom(Printer& out, const model::CustomCollective& data) {
+  std::uint64_t slot = 0;
+  for (std::uint32_t r = 0; r < data.input_chunks.size(); ++r) {
+    out("  rank ", r, " in ", data.input_chunks[r], " out ", data.output_chunks[r]);
+    if (data.alias[r].has_value()) out(" alias ", *data.alias[r]);
+    out("\n");
+    for (std::uint32_t i = 0; i < data.output_chunks[r]; ++i, ++slot) {
+      if (data.begin[slot] == data.begin[slot + 1]) continue;
+      out("    out[", i, "] =");
+      for (std::uint64_t t = data.begin[slot]; t < data.begin[slot + 1]; ++t) {
+        out(t == data.begin[slot] ? " " : " + ");
+        print_term(out, data.terms[t]);
+      }
+      out("\n");
+    }
+  }
+}
+
+void print_step(Printer& out, const Program& p, const Instruction& i) {
+  // An instruction that is not one of the program has no groups.
+  const Instruction* first = p.instructions.data();
+  const bool known = !std::less<>()(&i, first) && std::less<>()(&i, first + p.switched.size());
+  const Switched groups = known ? p.switched[static_cast<std::size_t>(&i - first)] : Switched();
+  const OpcodeInfo& op = info(i.opcode);
+  out(text_name(i.opcode));
+  if (op.reads_local) out(" ", text_name(i.src_buffer), "[", i.src_chunk, "]");
+  if (op.writes_local) out(" -> ", text_name(i.dst_buffer), "[", i.dst_chunk, "]");
+  if (i.opcode == Opcode::apply) {
+    print_operands(out, p, p.compute.applications[i.src_chunk]);
+  } else if (const std::uint32_t usual = i.opcode == Opcode::nop ? 0 : 1; i.count != usual) {
+    out(" x", i.count);
+  }
+  for (std::uint32_t d = 0; d < i.dep_count; ++d) {
+    const Dependency& on = p.dependencies[i.dep_begin + d];
+    out(d == 0 ? " after (" : ", ", on.tb, ":", on.step);
+  }
+  if (i.dep_count != 0) out(")");
+  if (i.has_dependents != 0) out(" signals");
+  if (groups.multicast != kNone) out(" multicast ", groups.multicast);
+  if (groups.reduction != kNone) out(" reduction ", groups.reduction);
+}
+
+}  // namespace
+
 void print_quoted(Printer& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out("\"");
@@ -35,46 +78,6 @@ void print_quoted(Printer& out, std::string_view text) {
   out("\"");
 }
 
-void print_custom(Printer& out, const model::CustomCollective& data) {
-  std::uint64_t slot = 0;
-  for (std::uint32_t r = 0; r < data.input_chunks.size(); ++r) {
-    out("  rank ", r, " in ", data.input_chunks[r], " out ", data.output_chunks[r]);
-    if (data.alias[r].has_value()) out(" alias ", *data.alias[r]);
-    out("\n");
-    for (std::uint32_t i = 0; i < data.output_chunks[r]; ++i, ++slot) {
-      if (data.begin[slot] == data.begin[slot + 1]) continue;
-      out("    out[", i, "] =");
-      for (std::uint64_t t = data.begin[slot]; t < data.begin[slot + 1]; ++t) {
-        out(t == data.begin[slot] ? " " : " + ", data.terms[t].rank, ":", data.terms[t].index);
-      }
-      out("\n");
-    }
-  }
-}
-
-void print_step(Printer& out, const Program& p, const Instruction& i) {
-  // An instruction that is not one of the program has no groups.
-  const Instruction* first = p.instructions.data();
-  const bool known = !std::less<>()(&i, first) && std::less<>()(&i, first + p.switched.size());
-  const Switched groups = known ? p.switched[static_cast<std::size_t>(&i - first)] : Switched();
-  const OpcodeInfo& op = info(i.opcode);
-  out(text_name(i.opcode));
-  if (op.reads_local) out(" ", text_name(i.src_buffer), "[", i.src_chunk, "]");
-  if (op.writes_local) out(" -> ", text_name(i.dst_buffer), "[", i.dst_chunk, "]");
-  const std::uint32_t usual = i.opcode == Opcode::nop ? 0 : 1;
-  if (i.count != usual) out(" x", i.count);
-  for (std::uint32_t d = 0; d < i.dep_count; ++d) {
-    const Dependency& on = p.dependencies[i.dep_begin + d];
-    out(d == 0 ? " after (" : ", ", on.tb, ":", on.step);
-  }
-  if (i.dep_count != 0) out(")");
-  if (i.has_dependents != 0) out(" signals");
-  if (groups.multicast != kNone) out(" multicast ", groups.multicast);
-  if (groups.reduction != kNone) out(" reduction ", groups.reduction);
-}
-
-}  // namespace
-
 void print_title(Printer& out, std::string_view word, std::string_view name, const model::Collective& c) {
   out(word, " ");
   print_quoted(out, name);
@@ -87,7 +90,9 @@ void print_title(Printer& out, std::string_view word, std::string_view name, con
   if (c.split() != 1) out(" split ", c.split());
   if (c.root() != 0) out(" root ", c.root());
   out(c.in_place() ? " in place\n" : "\n");
-  if (c.custom_data() != nullptr) print_custom(out, *c.custom_data());
+  if (c.custom_data() == nullptr) return;
+  print_tensors(out, *c.custom_data());
+  print_custom(out, *c.custom_data());
 }
 
 std::string_view text_name(model::Buffer buffer) { return kShortBuffers[static_cast<std::size_t>(buffer)]; }
@@ -97,6 +102,7 @@ std::string to_text(const Program& program) {
   out.str().reserve(256 + program.instructions.size() * 48);
   print_title(out, "program", program.name, program.collective);
   out("protocol ", name_of(program.protocol), " instances ", program.instances, " slots ", program.slots, "\n");
+  print_lengths(out, program.compute.lengths);
   for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
     out("\nrank ", r);
     if (program.ranks[r].scratch_chunks != 0) out(" scratch ", program.ranks[r].scratch_chunks);

@@ -19,8 +19,10 @@ class TextParser : private TextReader {
     GC3_CHECK(parse_title("program", builder_.program().name));
     GC3_CHECK(parse_collective(builder_.program().collective));
     GC3_CHECK(parse_protocol(line_));
+    next();
+    GC3_CHECK(parse_lengths(builder_.program().compute.lengths));
     Breath breathe;
-    while (!next().at_end()) {
+    for (; !line_.at_end(); next()) {
       breathe();
       if (line_.accept("rank")) {
         GC3_CHECK(parse_rank(line_));
@@ -87,8 +89,14 @@ class TextParser : private TextReader {
       GC3_CHECK(line.expect("->"));
       GC3_CHECK(parse_place(line, step.dst_buffer, step.dst_chunk));
     }
-    step.count = step.opcode == Opcode::nop ? 0 : 1;
-    GC3_CHECK(parse_count(line, step.count));
+    if (step.opcode == Opcode::apply) {
+      const model::CustomCollective* data = p.collective.custom_data();
+      if (data == nullptr) return line.problem("only a program of a custom collective applies operations");
+      GC3_CHECK(parse_operands(line, data->operations, p.compute, step));
+    } else {
+      step.count = step.opcode == Opcode::nop ? 0 : 1;
+      GC3_CHECK(parse_count(line, step.count));
+    }
     deps_.clear();
     if (line.accept("after")) GC3_CHECK(parse_dependencies(line));
     step.has_dependents = line.accept("signals") ? 1 : 0;

@@ -101,6 +101,7 @@ Status TextReader::parse_collective(model::Collective& collective) {
 }
 
 Status TextReader::parse_custom(model::CustomCollective& data) {
+  GC3_CHECK(parse_tensors(data));
   data.begin = {0};
   while (line_.accept("rank")) {
     GC3_CHECK(parse_index(line_, data.input_chunks.size(), "rank"));
@@ -139,11 +140,7 @@ Status TextReader::parse_expectations(model::CustomCollective& data, std::uint32
     for (; done < index; ++done) data.begin.push_back(data.terms.size());
     GC3_CHECK(line_.expect("="));
     do {
-      model::InputChunk term{};
-      GC3_CHECK(line_.number(term.rank, "a rank"));
-      GC3_CHECK(line_.expect(":"));
-      GC3_CHECK(line_.number(term.index, "a chunk"));
-      data.terms.push_back(term);
+      GC3_CHECK(parse_term(line_, data.terms.emplace_back()));
     } while (line_.accept("+"));
     GC3_CHECK(line_.expect_end());
     data.begin.push_back(data.terms.size());

@@ -78,6 +78,9 @@ class Line {
   const std::string* origin_;
 };
 
+// Reads what compute_text wrote.
+Status parse_compute(std::string_view text, model::CustomCollective& data, Compute& compute);
+
 class TextReader {
  public:
   TextReader(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
@@ -97,6 +100,12 @@ class TextReader {
   static Status parse_place(Line& line, model::Buffer& buffer, std::uint32_t& chunk);
   // "x2", if it comes next: the letter and the number are one word.
   static Status parse_count(Line& line, std::uint32_t& count);
+  // The lines of tensors, operations and calls, which may be none, and the line of lengths; leave the line after them.
+  Status parse_tensors(model::CustomCollective& data);
+  Status parse_lengths(std::vector<std::string>& lengths);
+  // What follows "apply".
+  static Status parse_operands(Line& line, const std::vector<std::string>& operations, Compute& compute,
+                               Instruction& step);
   Status check_rank_count(std::size_t described, const model::Collective& collective) const;
 
   std::string_view text_;
@@ -105,6 +114,8 @@ class TextReader {
   Line line_{{}, 0, origin_};
 
  private:
+  static Status parse_term(Line& line, model::InputChunk& term);
+  static Status parse_operation(Line& line, const std::vector<std::string>& names, std::uint32_t& operation);
   Status parse_custom(model::CustomCollective& data);
   Status parse_expectations(model::CustomCollective& data, std::uint32_t chunks);
 };

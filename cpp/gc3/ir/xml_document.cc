@@ -275,6 +275,7 @@ class XmlParser {
   static Status opcode(const Values<10>& v, Opcode& out) {
     std::string known = "one of";
     for (std::size_t i = 0; i < kOpcodeCount; ++i) {
+      if (static_cast<Opcode>(i) == Opcode::apply) continue;  // XML has no operands for it
       if (kOpcodes[i].xml == v.text(kType)) {
         out = static_cast<Opcode>(i);
         return {};

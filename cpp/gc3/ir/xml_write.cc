@@ -154,6 +154,7 @@ Status check_written(const std::string& text, const XmlTarget& target) {
 }  // namespace
 
 Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) {
+  GC3_CHECK(check_plain(p, "MSCCL XML"));
   const CollectiveKind kind = p.collective.kind();
   const std::string_view collective = collective_name(kind, options.dialect);
   if (collective.empty()) {

@@ -1,6 +1,7 @@
 #include "gc3/model/collective.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,61 @@ bool within_bounds(std::uint64_t ranks, std::uint64_t blocks, std::uint64_t chun
 std::string bounds_text() {
   return "more than " + std::to_string(kMaxBufferChunks) + " chunks in a buffer or " + std::to_string(kMaxTotalChunks) +
          " in all ranks together";
+}
+
+// What is wrong with the tensors, operations and calls of a collective, or nothing.
+std::string wrong_tensors(const CustomCollective& data, std::uint32_t chunks) {
+  if (data.tensors.empty()) {
+    return data.operations.empty() && data.calls.empty() ? "" : "only a collective of named tensors has operations";
+  }
+  if (chunks != 1) return "each chunk of a tensor is a block";
+  const std::size_t ranks = data.input_chunks.size();
+  std::set<std::string_view> names;
+  for (const Buffer buffer : {Buffer::input, Buffer::output}) {
+    std::vector<std::uint64_t> sums(ranks);
+    for (const Tensor& t : data.tensors) {
+      if (t.chunks.size() != ranks || t.buffer > Buffer::output) return "a tensor has chunks on each rank";
+      for (std::size_t r = 0; r < ranks && t.buffer == buffer; ++r) sums[r] += t.chunks[r];
+    }
+    if (!std::ranges::equal(sums, buffer == Buffer::input ? data.input_chunks : data.output_chunks)) {
+      return "the tensors do not cover its " + std::string(name_of(buffer));
+    }
+  }
+  for (std::size_t k = 0; k < data.tensors.size(); ++k) {
+    const Tensor& t = data.tensors[k];
+    if (t.name.empty() || !names.insert(t.name).second) return "two tensors have the name '" + t.name + "', or none";
+    if (k != 0 && t.buffer < data.tensors[k - 1].buffer) return "its inputs do not stand before its outputs";
+    // Programs number the lengths that other buffers have after these.
+    if (t.length >= data.tensors.size()) return "the length of '" + t.name + "' has no valid number";
+  }
+  if (std::ranges::any_of(data.alias, [](const auto& a) { return a.has_value(); })) return "tensors do not alias";
+  names.clear();
+  for (const std::string& name : data.operations) {
+    if (name.empty() || !names.insert(name).second) return "two operations have the name '" + name + "', or none";
+  }
+  return "";
+}
+
+bool within(const CustomCollective& data, const InputChunk& term, std::size_t calls) {
+  if (term.rank == kComputed) return term.index < calls;
+  return term.rank < data.input_chunks.size() && term.index < data.input_chunks[term.rank];
+}
+
+std::string wrong_calls(const CustomCollective& data) {
+  std::uint64_t terms = data.terms.size();
+  for (std::size_t k = 0; k < data.calls.size(); ++k) {
+    const TermCall& call = data.calls[k];
+    if (call.operation >= data.operations.size()) return "call " + std::to_string(k) + " is of no operation";
+    if (call.arguments.empty()) return "call " + std::to_string(k) + " has no argument";
+    for (const std::vector<InputChunk>& argument : call.arguments) {
+      terms += argument.size();
+      if (argument.empty()) return "call " + std::to_string(k) + " has an empty argument";
+      for (const InputChunk& term : argument) {
+        if (!within(data, term, k)) return "call " + std::to_string(k) + " has an argument that does not exist";
+      }
+    }
+  }
+  return terms > kMaxTerms ? "the postcondition has more than " + std::to_string(kMaxTerms) + " terms" : "";
 }
 
 }  // namespace
@@ -104,10 +160,13 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
     if (data.begin[i] > data.begin[i + 1]) return fail("the postcondition is out of order");
   }
   for (const InputChunk& t : data.terms) {
-    if (t.rank >= ranks || t.index >= data.input_chunks[t.rank]) {
+    if (!within(data, t, data.calls.size())) {
       return fail("the postcondition names input (rank " + std::to_string(t.rank) + ", index " +
                   std::to_string(t.index) + "), which does not exist");
     }
+  }
+  for (const std::string& wrong : {wrong_tensors(data, chunks), wrong_calls(data)}) {
+    if (!wrong.empty()) return fail(wrong);
   }
   // Where a count is not divisible, the chunks of a block differ in length. The k-th chunk of one block is as long as
   // the k-th chunk of another.
@@ -135,7 +194,7 @@ Collective Collective::with_in_place(bool in_place) const {
 }
 
 bool Collective::can_split(std::uint32_t parts) const {
-  if (parts == 0) return false;
+  if (parts == 0 || (parts != 1 && has_tensors())) return false;
   if (!custom_) return within_bounds(ranks_, widest_blocks(kind_, ranks_), std::uint64_t{chunks_} * parts);
   std::uint64_t total = 0;
   for (std::uint32_t r = 0; r < ranks_; ++r) {
@@ -144,6 +203,14 @@ bool Collective::can_split(std::uint32_t parts) const {
     total += widest;
   }
   return total <= kMaxTotalChunks && std::uint64_t{chunks_} * parts <= kMaxBufferChunks;
+}
+
+Collective Collective::with_lengths(const std::vector<std::uint32_t>& lengths) const {
+  CustomCollective data = *custom_;
+  for (std::size_t k = 0; k < lengths.size(); ++k) data.tensors[k].length = lengths[k];
+  Collective c = *this;
+  c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
+  return c;
 }
 
 Collective Collective::split_chunks(std::uint32_t parts) const {
@@ -220,6 +287,13 @@ std::uint32_t Collective::v_count(std::uint32_t rank, Buffer buffer, std::uint32
     case CollectiveKind::reducescatter:
     case CollectiveKind::scatter:
       return is_input ? block : rank;
+    case CollectiveKind::custom:
+      for (const Tensor& t : custom_->tensors) {
+        if (t.buffer != buffer) continue;
+        if (block < t.chunks[rank]) return t.length;
+        block -= t.chunks[rank];
+      }
+      return 0;
     default:
       return 0;
   }

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gc3/base/ids.h"
 #include "gc3/base/result.h"
 #include "gc3/model/types.h"
 
@@ -59,8 +60,12 @@ struct InputChunk {
   auto operator<=>(const InputChunk&) const = default;
 };
 
-// The required value of an output chunk: a sum of input chunks; an input counts as often as it is named. Empty: any
-// value. Either the listed terms of a custom collective, or one chunk index of several ranks.
+// As the rank of a term of a postcondition: the result of call `index` of its collective.
+inline constexpr std::uint32_t kComputed = kNone;
+
+// The required value of an output chunk: a sum of input chunks, or of results of compute operations; each counts as
+// often as it is named. Empty: any value. Either the listed terms of a custom collective, or one chunk index of several
+// ranks.
 struct Demand {
   std::span<const InputChunk> listed{};  // before splitting
   std::uint32_t split = 1;
@@ -71,6 +76,7 @@ struct Demand {
   std::uint32_t size() const { return listed.empty() ? ranks : static_cast<std::uint32_t>(listed.size()); }
   InputChunk operator[](std::uint32_t k) const {
     if (listed.empty()) return {first.rank + k, first.index};
+    if (listed[k].rank == kComputed) return listed[k];  // of a collective that is not split
     return {listed[k].rank, listed[k].index * split + part};
   }
 };
@@ -80,6 +86,23 @@ struct Place {
   Buffer buffer;
   std::uint32_t index;
   bool operator==(const Place&) const = default;
+};
+
+// A value that a compute operation makes: result `result` of an operation of these arguments, each a sum of terms.
+struct TermCall {
+  std::uint32_t operation = 0;  // in CustomCollective::operations
+  std::uint32_t result = 0;
+  std::vector<std::vector<InputChunk>> arguments;  // of inputs and earlier calls
+  bool operator==(const TermCall&) const = default;
+};
+
+// Consecutive chunks of the input or output of every rank, under a name. Those of a buffer follow each other.
+struct Tensor {
+  std::string name;
+  Buffer buffer = Buffer::input;
+  std::vector<std::uint32_t> chunks;  // per rank
+  std::uint32_t length = 0;           // the number of the length of its chunks; see ir::Compute
+  bool operator==(const Tensor&) const = default;
 };
 
 // A collective given as data. All counts are in chunks before any splitting.
@@ -92,6 +115,10 @@ struct CustomCollective {
   // Postcondition, rank-major over output chunks: chunk i must hold terms[begin[i] .. begin[i+1]); no terms: any value.
   std::vector<std::uint64_t> begin;
   std::vector<InputChunk> terms;
+  // Of programs that compute; without tensors, there are none of these.
+  std::vector<Tensor> tensors = {};  // the inputs before the outputs
+  std::vector<std::string> operations = {};
+  std::vector<TermCall> calls = {};
   bool operator==(const CustomCollective&) const = default;
 };
 
@@ -112,6 +139,9 @@ class Collective {
   // The number of parts into which every chunk of the algorithm's own signature has been cut (instances, parallelize).
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
+  bool has_tensors() const { return custom_ != nullptr && !custom_->tensors.empty(); }
+  // The same with other numbers of lengths, one for each tensor.
+  Collective with_lengths(const std::vector<std::uint32_t>& lengths) const;
 
   Collective with_in_place(bool in_place) const;
   // Whether the result of split_chunks(parts) stays within kMaxBufferChunks and kMaxTotalChunks.
@@ -128,7 +158,8 @@ class Collective {
   std::uint32_t v_counts() const;
   // The same, and 1 where all blocks are equally long.
   std::uint32_t counts() const { return v_counts() == 0 ? 1 : v_counts(); }
-  // Which of them is the length of block `block` of a buffer of `rank`.
+  // Which of them is the length of block `block` of a buffer of `rank`; of a custom collective with tensors, the number
+  // of the length of that chunk.
   std::uint32_t v_count(std::uint32_t rank, Buffer buffer, std::uint32_t block) const;
 
   // In place, the smaller buffer of a rank lies inside the larger one. None: the rank's buffers never alias.

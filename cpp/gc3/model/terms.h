@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,36 @@ constexpr std::uint32_t plus_terms(std::uint32_t a, std::uint32_t b) {
 std::string terms_text(std::uint32_t terms);
 // The prefix of an input with this multiplicity: "", "3 x ", "2^62 or more x ".
 std::string times_text(std::uint64_t times);
+
+// The results of compute operations in terms: {kComputed, k} is number k here, so that equal ones have one number.
+class Calls {
+ public:
+  Calls() = default;
+  // Those of the postcondition of a collective, and the names of its tensors and operations.
+  explicit Calls(const Collective& collective);
+
+  InputChunk result(std::uint32_t operation, std::uint32_t result, std::vector<Terms> arguments);
+  // The required value of an output chunk, with the numbers of this.
+  Terms demanded(std::uint32_t rank, std::uint32_t index) const;
+  // "norm(x[1] of rank 0 + x[1] of rank 1)", if it is one or the collective has tensors; none: a plain input.
+  std::optional<std::string> name(const InputChunk& term) const;
+  bool empty() const { return !collective_.has_tensors(); }
+
+ private:
+  struct Call {
+    std::uint32_t operation;
+    std::uint32_t result;
+    std::vector<Terms> arguments;
+    auto operator<=>(const Call&) const = default;
+  };
+  void spell(const InputChunk& term, std::string& out) const;
+  void spell(const Terms& terms, std::string& out) const;
+
+  Collective collective_;
+  std::vector<Call> calls_;
+  std::map<Call, std::uint32_t> numbers_;
+  std::vector<std::uint32_t> of_collective_;  // per call of the postcondition: its number
+};
 
 Terms counted(const std::vector<InputChunk>& inputs);
 

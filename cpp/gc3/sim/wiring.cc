@@ -19,6 +19,7 @@ class Builder {
       : program_(program), machine_(machine), places_(places) {}
 
   Result<Wiring> run() {
+    GC3_CHECK(ir::check_plain(program_, "the simulator"));
     GC3_CHECK(check_places(places_, program_.name, program_.ranks.size(), machine_));
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     const std::size_t tbs = program_.threadblocks.size();

@@ -18,10 +18,15 @@ class Weighing {
  public:
   using Value = Residue;
 
-  Weighing(const ProgramIndex& index, const Weights& weights, Findings& findings)
-      : index_(index), weights_(weights), findings_(findings) {}
+  Weighing(const ProgramIndex& index, const Weights& weights, Functions& functions, Findings& findings)
+      : index_(index), weights_(weights), functions_(functions), findings_(findings) {}
   Value input(std::uint32_t rank, std::uint32_t index) { return weights_.input(rank, index); }
   Value sum(Value a, Value b) { return a + b; }
+  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments) {
+    std::vector<Functions::Argument> of;
+    for (const Cell<Value>& cell : arguments) of.push_back({cell.terms, cell.value});
+    return functions_.value(operation, result, of);
+  }
   void unwritten(Step reader, model::Place place) {
     if (findings_.full() || reader == last_reader_) return;  // once per instruction
     last_reader_ = reader;
@@ -32,6 +37,7 @@ class Weighing {
  private:
   const ProgramIndex& index_;
   const Weights& weights_;
+  Functions& functions_;
   Findings& findings_;
   Step last_reader_;
 };
@@ -62,15 +68,19 @@ std::optional<Step> last_writer(const ProgramIndex& index, const Schedule& sched
       const ir::Instruction& i = index.instruction({run->tb, s});
       const bool covers =
           i.dst_buffer == place.buffer && i.dst_chunk <= place.index && place.index - i.dst_chunk < i.count;
-      if (ir::info(i.opcode).writes_local && covers) return Step{run->tb, s};
+      const auto results = index.program().compute.writes(i);
+      const bool computes =
+          std::ranges::any_of(results, [&](const ir::Operand& o) { return model::Place{o.buffer, o.chunk} == place; });
+      if (computes || (ir::info(i.opcode).writes_local && covers)) return Step{run->tb, s};
     }
   }
   return std::nullopt;
 }
 
-Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Held& held) {
-  const model::Collective& c = index.program().collective;
-  const Terms expected = model::counted(c.expected_terms(wrong.rank, wrong.index));
+Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputChunk wrong, const Held& held,
+                   const model::Calls& calls) {
+  const Terms expected = calls.demanded(wrong.rank, wrong.index);
+  const auto to_string = [&](const Terms& terms) { return verify::to_string(terms, calls); };
   const std::string holds = held.terms ? to_string(*held.terms) : model::terms_text(held.count) + ", too many to list,";
   Diagnostic problem(ErrorCode::WrongResult, "rank " + std::to_string(wrong.rank) + " output[" +
                                                  std::to_string(wrong.index) + "] holds " + holds + " instead of " +
@@ -89,11 +99,14 @@ Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputCh
 }  // namespace
 
 void check_dataflow(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                    const Weights& weights, Findings& findings) {
+                    const Weights& given, Findings& findings) {
   const model::Collective& c = index.program().collective;
   std::vector<OutputChunk> wrong;
   {
-    Weighing weighing(index, weights, findings);
+    Weights weights = given;
+    Functions functions;
+    weights.evaluate(c, functions);
+    Weighing weighing(index, weights, functions, findings);
     Execution<Weighing> execution(index, connections, weighing);
     execution.run(schedule);
     check_multicast_values(index, connections, findings, [&](std::size_t a, std::size_t b) {
@@ -102,14 +115,16 @@ void check_dataflow(const ProgramIndex& index, const Connections& connections, c
       return one.state != State::written || other.state != State::written ||
              (one.terms == other.terms && one.value == other.value);
     });
+    if (!functions.status().ok()) return findings.add(functions.status().error());
     wrong = wrong_outputs(c, weights, execution, findings.room());
   }
   if (wrong.empty()) return;
   // An output may consist of an input of every rank; with very many ranks, fewer outputs are explained.
   constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;
   wrong.resize(std::min<std::size_t>(wrong.size(), 1 + kMostTerms / c.ranks()));
-  const std::vector<Held> held = rebuild_terms(index, connections, schedule, wrong);
-  for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k]));
+  model::Calls calls(c);
+  const std::vector<Held> held = rebuild_terms(index, connections, schedule, wrong, calls);
+  for (std::size_t k = 0; k < wrong.size(); ++k) findings.add(explain(index, schedule, wrong[k], held[k], calls));
 }
 
 }  // namespace gc3::verify

@@ -28,7 +28,7 @@ struct Cell {
 };
 
 // Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, which is called
-// for each read of an unwritten slot.
+// for each read of an unwritten slot. For programs that compute also `Value apply(operation, result, arguments)`.
 template <class Algebra>
 class Execution {
  public:
@@ -79,6 +79,7 @@ class Execution {
     const ir::Instruction& i = index_.instruction(step);
     const ir::OpcodeInfo& op = ir::info(i.opcode);
     const std::uint32_t rank = index_.rank_of(step.tb);
+    if (i.opcode == ir::Opcode::apply) return apply(step, rank, i);
     std::size_t* in = op.receives ? &to_receive_[connections_.receiving[step.tb]] : nullptr;
     std::size_t* out = op.sends ? &to_send_[connections_.sending[step.tb]] : nullptr;
     for (std::uint32_t k = 0; k < i.count; ++k) {
@@ -91,6 +92,23 @@ class Execution {
       if (op.updates_dst()) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
       if (op.writes_local) cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
       if (op.sends) messages_[(*out)++] = moved;
+    }
+  }
+
+  void apply(Step step, std::uint32_t rank, const ir::Instruction& i) {
+    const ir::Compute& compute = index_.program().compute;
+    std::vector<Cell<Value>> arguments;
+    Cell<Value> made{{}, 1, State::written};
+    for (const ir::Operand& o : compute.reads(i)) {
+      arguments.push_back(load(step, rank, o.buffer, o.chunk));
+      made.state = std::max(made.state, arguments.back().state);
+    }
+    std::uint32_t result = 0;
+    for (const ir::Operand& o : compute.writes(i)) {
+      if constexpr (requires { algebra_.apply(0U, 0U, arguments); }) {
+        made.value = algebra_.apply(compute.applications[i.src_chunk].operation, result++, arguments);
+      }
+      cell(rank, {o.buffer, o.chunk}) = made;
     }
   }
 

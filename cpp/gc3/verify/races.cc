@@ -42,6 +42,9 @@ class RankScan {
     clocks_.enter(step);
     const ir::Instruction& i = index_.instruction(step);
     const ir::OpcodeInfo& op = ir::info(i.opcode);
+    const ir::Compute& compute = index_.program().compute;
+    for (const ir::Operand& o : compute.reads(i)) read(step, index_.slot(rank_, o.buffer, o.chunk));
+    for (const ir::Operand& o : compute.writes(i)) write(step, index_.slot(rank_, o.buffer, o.chunk));
     const std::uint32_t src = index_.slot(rank_, i.src_buffer, i.src_chunk);
     const std::uint32_t dst = index_.slot(rank_, i.dst_buffer, i.dst_chunk);
     if (op.reads_local) {
@@ -121,6 +124,8 @@ std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& sc
 std::uint32_t place_in_operand(const ProgramIndex& index, Step step, std::uint32_t slot) {
   const ir::Instruction& i = index.instruction(step);
   const std::uint32_t rank = index.rank_of(step.tb);
+  // An operation may access any of its operands at any time: in no place that a message would have.
+  if (i.opcode == ir::Opcode::apply) return kNone;
   const std::uint32_t src = index.slot(rank, i.src_buffer, i.src_chunk);
   const bool is_src = ir::info(i.opcode).reads_local && src <= slot && slot - src < i.count;
   return slot - (is_src ? src : index.slot(rank, i.dst_buffer, i.dst_chunk));

@@ -71,6 +71,7 @@ Result<ir::Program> split_messages(const ir::Program& program) {
   split.collective = program.collective;
   split.protocol = program.protocol;
   split.slots = program.slots;
+  split.compute = program.compute;
   return split;
 }
 

@@ -161,8 +161,8 @@ class Check {
   bool leaves(Step s, std::uint32_t rank, const std::unordered_map<std::uint32_t, Step>& open) {
     const ir::Instruction& i = index_.instruction(s);
     const ir::OpcodeInfo& op = ir::info(i.opcode);
-    const auto touches = [&](model::Buffer buffer, std::uint32_t chunk) {
-      for (std::uint32_t k = 0; k < i.count; ++k) {
+    const auto touches = [&](model::Buffer buffer, std::uint32_t chunk, std::uint32_t count) {
+      for (std::uint32_t k = 0; k < count; ++k) {
         const auto found = open.find(index_.slot(rank, buffer, chunk + k));
         if (found == open.end()) continue;
         findings_.add(bad(index_.describe(s) + " uses the sum of " + index_.describe(found->second) +
@@ -171,8 +171,13 @@ class Check {
       }
       return false;
     };
-    if (op.reads_local && touches(i.src_buffer, i.src_chunk)) return false;
-    return !op.writes_local || !touches(i.dst_buffer, i.dst_chunk);
+    for (const auto& operands : {index_.program().compute.reads(i), index_.program().compute.writes(i)}) {
+      for (const ir::Operand& o : operands) {
+        if (touches(o.buffer, o.chunk, 1)) return false;
+      }
+    }
+    if (op.reads_local && touches(i.src_buffer, i.src_chunk, i.count)) return false;
+    return !op.writes_local || !touches(i.dst_buffer, i.dst_chunk, i.count);
   }
 
   // No send begins only after the receive of another message of its group.

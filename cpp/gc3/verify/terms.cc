@@ -13,8 +13,20 @@ class Expressions {
  public:
   using Value = std::uint32_t;
 
+  explicit Expressions(model::Calls& calls) : calls_(calls) {}
+
   Value input(std::uint32_t rank, std::uint32_t index) { return add({true, rank, index}); }
   Value sum(Value a, Value b) { return add({false, a, b}); }
+  // An argument that is too long to list is empty in the result, which is then shown only.
+  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments) {
+    std::vector<Terms> listed;
+    for (const Cell<Value>& cell : arguments) {
+      std::uint64_t visits = std::uint64_t{1} << 12U;
+      listed.push_back(cell.value == 0 ? Terms{} : terms(cell.value, visits).value_or(Terms{}));
+    }
+    const model::InputChunk made = calls_.result(operation, result, std::move(listed));
+    return add({true, made.rank, made.index});
+  }
   void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, the empty value
 
   // Walks from the root down, each sum before its operands, so that each node is visited once, with its multiplicity.
@@ -30,7 +42,8 @@ class Expressions {
       if (id == 0) continue;
       const Node& n = nodes_[id];
       if (n.is_input) {
-        found[{n.a, n.b}] = times;
+        std::uint64_t& count = found[{n.a, n.b}];  // two nodes can be of the same result
+        count = model::plus_times(count, times);
         continue;
       }
       for (const Value part : {n.a, n.b}) {
@@ -52,13 +65,14 @@ class Expressions {
     return static_cast<Value>(nodes_.size() - 1);
   }
   std::vector<Node> nodes_{{false, 0, 0}};
+  model::Calls& calls_;
 };
 
 }  // namespace
 
 std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                const std::vector<OutputChunk>& wanted) {
-  Expressions expressions;
+                                const std::vector<OutputChunk>& wanted, model::Calls& calls) {
+  Expressions expressions(calls);
   Execution<Expressions> execution(index, connections, expressions);
   execution.run(schedule);
   std::uint64_t visits = std::uint64_t{1} << 20U;
@@ -70,7 +84,7 @@ std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& co
   return found;
 }
 
-std::string to_string(const Terms& terms) {
+std::string to_string(const Terms& terms, const model::Calls& calls) {
   constexpr std::size_t kShown = 8;
   if (terms.empty()) return "nothing";
   std::string out;
@@ -78,8 +92,9 @@ std::string to_string(const Terms& terms) {
   for (const auto& [chunk, times] : terms) {
     if (shown == kShown) return out + " + ... (" + std::to_string(terms.size()) + " in all)";
     if (shown++ > 0) out += " + ";
-    out +=
-        model::times_text(times) + "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
+    out += model::times_text(times);
+    const std::optional<std::string> name = calls.name(chunk);
+    out += name ? *name : "rank " + std::to_string(chunk.rank) + " input[" + std::to_string(chunk.index) + "]";
   }
   return out;
 }

@@ -26,11 +26,11 @@ struct Held {
 };
 
 // One per output of `wanted`. Lists at most a million sums and inputs in all, because a small program can make far
-// larger values.
+// larger values. What operations make is numbered by `calls`.
 std::vector<Held> rebuild_terms(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
-                                const std::vector<OutputChunk>& wanted);
+                                const std::vector<OutputChunk>& wanted, model::Calls& calls);
 
 // "rank 0 input[1] + 2 x rank 3 input[1]"; long ones are cut.
-std::string to_string(const Terms& terms);
+std::string to_string(const Terms& terms, const model::Calls& calls = {});
 
 }  // namespace gc3::verify

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "gc3/verify/test_programs.h"
@@ -81,6 +82,12 @@ class Simulation {
     return outcome_;
   }
 
+  // What an operation makes, as a term of its own: equal arguments give equal terms.
+  Multiset result(std::uint32_t operation, std::uint32_t result, const std::vector<Multiset>& arguments) {
+    const auto number = static_cast<std::uint32_t>(made_.size());
+    return {{{model::kComputed, made_.try_emplace({operation, result, arguments}, number).first->second}, 1}};
+  }
+
   std::vector<std::vector<Multiset>> outputs() {
     std::vector<std::vector<Multiset>> all(p_.ranks.size());
     for (std::uint32_t r = 0; r < p_.ranks.size(); ++r) {
@@ -143,6 +150,11 @@ class Simulation {
     std::vector<std::uint32_t> able;
     for (std::uint32_t k = 0; k < tbs_[t].chunks.size(); ++k) {
       const int phase = tbs_[t].chunks[k].phase;
+      const ir::Compute& compute = p_.compute;
+      // Of an operation, what it reads comes before what it writes.
+      const std::size_t reads = compute.reads(instruction(t)).size();
+      const auto read = std::span(tbs_[t].chunks).first(reads);
+      if (k >= reads && std::ranges::any_of(read, [](const ChunkState& c) { return c.phase != 3; })) continue;
       if (phase == 3 || (phase == 0 && receives && !fifos_[in_link(t)].front()->sent[k])) continue;
       able.push_back(k);
     }
@@ -170,6 +182,7 @@ class Simulation {
     }
     const std::uint32_t k = open[random_() % open.size()];
     ChunkState& c = tb.chunks[k];
+    if (i.opcode == Opcode::apply) return apply(tb, i, k);
     const ir::OpcodeInfo& op = ir::info(i.opcode);
     const Place src{i.src_buffer, i.src_chunk + k};
     const Place dst{i.dst_buffer, i.dst_chunk + k};
@@ -191,6 +204,21 @@ class Simulation {
       tb.sending->chunks[k] = c.value;
       tb.sending->sent[k] = true;
     }
+  }
+
+  void apply(Tb& tb, const Instruction& i, std::uint32_t k) {
+    const std::size_t reads = p_.compute.reads(i).size();
+    tb.chunks[k].phase = 3;
+    if (k < reads) {
+      const ir::Operand& o = p_.compute.reads(i)[k];
+      tb.chunks[k].value = load(tb.rank, {o.buffer, o.chunk});
+      return;
+    }
+    std::vector<Multiset> arguments;
+    for (std::size_t a = 0; a < reads; ++a) arguments.push_back(tb.chunks[a].value);
+    const ir::Operand& o = p_.compute.writes(i)[k - reads];
+    const auto operation = p_.compute.applications[i.src_chunk].operation;
+    store(tb.rank, {o.buffer, o.chunk}, result(operation, static_cast<std::uint32_t>(k - reads), arguments));
   }
 
   void finish(std::uint32_t t, const Instruction& i) {
@@ -219,10 +247,23 @@ class Simulation {
 
   void check() {
     const model::Collective& c = p_.collective;
+    std::vector<Multiset> calls;
+    const auto add = [&](Multiset& to, const model::InputChunk& t) {
+      if (t.rank != model::kComputed) return void(++to[t]);
+      for (const auto& [made, times] : calls[t.index]) to[made] += times;
+    };
+    for (std::size_t k = 0; c.has_tensors() && k < c.custom_data()->calls.size(); ++k) {
+      const model::TermCall& call = c.custom_data()->calls[k];
+      std::vector<Multiset> arguments(call.arguments.size());
+      for (std::size_t a = 0; a < arguments.size(); ++a) {
+        for (const model::InputChunk& t : call.arguments[a]) add(arguments[a], t);
+      }
+      calls.push_back(result(call.operation, call.result, arguments));
+    }
     for (std::uint32_t r = 0; r < c.ranks(); ++r) {
       for (std::uint32_t i = 0; i < c.output_chunks(r); ++i) {
         Multiset expected;
-        for (const model::InputChunk& t : c.expected_terms(r, i)) ++expected[t];
+        for (const model::InputChunk& t : c.expected_terms(r, i)) add(expected, t);
         if (expected.empty()) continue;
         if (cell(r, c.canonical(r, out(i))).content != expected) {
           wrong("rank " + std::to_string(r) + " output " + std::to_string(i));
@@ -239,6 +280,7 @@ class Simulation {
   std::vector<std::array<std::vector<Cell>, 3>> memory_;
   std::vector<Tb> tbs_;
   std::map<Link, std::deque<std::shared_ptr<Message>>> fifos_;  // a message takes a slot when its send begins
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::vector<Multiset>>, std::uint32_t> made_;
   Outcome outcome_;
 };
 
@@ -268,6 +310,19 @@ std::string broken_instruction(const ir::Program& p, std::uint32_t r, std::uint3
   const ir::OpcodeInfo& op = ir::info(i.opcode);
   if (op.receives && tb.recv_peer == kNobody) return "no receive peer";
   if (op.sends && tb.send_peer == kNobody) return "no send peer";
+  if (i.opcode == Opcode::apply) {
+    if (i.src_chunk >= p.compute.applications.size() || i.dst_chunk != 0) return "application";
+    std::set<std::pair<Buffer, std::uint32_t>> written;
+    if (i.count != p.compute.reads(i).size() + p.compute.writes(i).size()) return "operands";
+    for (const ir::Operand& o : p.compute.writes(i)) {
+      if (!in_range(p, r, o.buffer, o.chunk, 1)) return "result range";
+      if (!written.emplace(o.buffer, o.chunk).second) return "results at one place";
+    }
+    for (const ir::Operand& o : p.compute.reads(i)) {
+      if (!in_range(p, r, o.buffer, o.chunk, 1)) return "operand range";
+      if (written.contains({o.buffer, o.chunk})) return "operand and result";
+    }
+  }
   if ((i.opcode == Opcode::nop) != (i.count == 0)) return "count";
   if (op.reads_local && !in_range(p, r, i.src_buffer, i.src_chunk, i.count)) return "source range";
   if (op.writes_local && !in_range(p, r, i.dst_buffer, i.dst_chunk, i.count)) return "destination range";
@@ -390,8 +445,13 @@ bool has_race(const ir::Program& p) {
   for (std::size_t i = 0; i < p.instructions.size(); ++i) {
     const Instruction& x = p.instructions[i];
     const ir::OpcodeInfo& op = ir::info(x.opcode);
+    const std::size_t reads = p.compute.reads(x).size();
     for (std::uint32_t k = 0; k < x.count; ++k) {
       const std::size_t event = begin_of[i] + 1 + k;
+      if (x.opcode == Opcode::apply) {
+        const ir::Operand& o = k < reads ? p.compute.reads(x)[k] : p.compute.writes(x)[k - reads];
+        accesses[{rank_of[i], o.buffer, o.chunk}].push_back({event, k >= reads});
+      }
       if (op.reads_local) accesses[{rank_of[i], x.src_buffer, x.src_chunk + k}].push_back({event, false});
       if (op.writes_local) accesses[{rank_of[i], x.dst_buffer, x.dst_chunk + k}].push_back({event, true});
     }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "gc3/ir/blocks.h"
 #include "gc3/ir/connections.h"
 #include "gc3/ir/structure.h"
 #include "gc3/verify/dataflow.h"
@@ -39,6 +40,10 @@ void check(const ir::Program& program, const Options& options, Report& report, F
     return;
   }
   check_dataflow(index, connections, schedule, weights.value(), findings);
+  if (!findings.empty() || !program.has_tensors()) return;
+  if (Result<ir::Blocks> lengths = ir::trace_blocks(index, connections); !lengths.ok()) {
+    findings.add(std::move(lengths.error()));
+  }
 }
 
 // A message of n chunks as n messages: if whole messages wait in a cycle, so do their last chunks.

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,6 +52,28 @@ class Residue {
   std::uint64_t lo_ = 0;
 };
 
+// The values of what compute operations make: a random residue for each operation, result and list of arguments, drawn
+// when it is first asked for. So nothing is assumed of an operation but that equal arguments give equal results.
+class Functions {
+ public:
+  // The number of terms of an argument, and its value.
+  struct Argument {
+    std::uint32_t terms = 0;
+    Residue value;
+  };
+
+  Residue value(std::uint32_t operation, std::uint32_t result, std::span<const Argument> arguments);
+  // Why values could not be drawn, once one could not; it is then without meaning.
+  const Status& status() const { return status_; }
+
+ private:
+  Residue draw();
+
+  std::map<std::vector<std::uint64_t>, Residue> known_;
+  std::vector<std::uint64_t> words_;  // random and not yet used
+  Status status_;
+};
+
 // The weight of an input is the product of a number for its rank and one for its index: fewer numbers, the same proof.
 class Weights {
  public:
@@ -60,11 +84,16 @@ class Weights {
 
   Residue input(std::uint32_t rank, std::uint32_t index) const { return of_ranks_[rank] * of_indices_[index]; }
   Residue sum(const model::Demand& demand) const;
+  // Gives the terms of the postcondition that operations make their values, which `sum` then adds.
+  void evaluate(const model::Collective& collective, Functions& functions);
 
  private:
+  Residue of_term(const model::InputChunk& term) const;
+
   std::vector<Residue> of_ranks_;
   std::vector<Residue> of_indices_;
   Residue all_ranks_;
+  std::vector<Residue> of_calls_;
 };
 
 }  // namespace gc3::verify

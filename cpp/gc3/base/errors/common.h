@@ -8,6 +8,7 @@ namespace gc3::ErrorCode {
 inline constexpr ErrorId RankOutOfRange = error_id("GC3-L007");
 inline constexpr ErrorId BadArgument = error_id("GC3-L017");
 inline constexpr ErrorId ProgramTooLarge = error_id("GC3-C002");
+inline constexpr ErrorId NotWithCompute = error_id("GC3-C004");
 inline constexpr ErrorId BadBuffer = error_id("GC3-R001");
 inline constexpr ErrorId BadOption = error_id("GC3-R002");
 inline constexpr ErrorId Timeout = error_id("GC3-R003");

@@ -22,5 +22,6 @@ inline constexpr ErrorId PostconditionUnmet = error_id("GC3-L015");
 inline constexpr ErrorId BadThreadblock = error_id("GC3-L016");
 inline constexpr ErrorId WrongProgram = error_id("GC3-L018");
 inline constexpr ErrorId AlgorithmRaised = error_id("GC3-L019");
+inline constexpr ErrorId BadOperands = error_id("GC3-L020");
 
 }  // namespace gc3::ErrorCode

@@ -7,5 +7,6 @@ namespace gc3::ErrorCode {
 
 inline constexpr ErrorId RuntimeDeadlock = error_id("GC3-R005");
 inline constexpr ErrorId BadTable = error_id("GC3-R014");
+inline constexpr ErrorId ComputeFailed = error_id("GC3-R029");
 
 }  // namespace gc3::ErrorCode

@@ -247,6 +247,7 @@ class MoveFinder {
 }  // namespace
 
 Result<Moves> find_moves(const ir::Program& program, bool defers) {
+  GC3_CHECK(ir::check_plain(program, "a one-sided program"));
   GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program));
   const ProgramIndex index(program);
   std::vector<bool> aside(program.instructions.size());

@@ -118,6 +118,9 @@ class Forwarder {
 
 }  // namespace
 
-Trace forward_copies(const Trace& trace) { return Forwarder(trace).run(); }
+Trace forward_copies(const Trace& trace) {
+  if (trace.collective.has_tensors()) return trace;  // operations name places: no value moves
+  return Forwarder(trace).run();
+}
 
 }  // namespace gc3::compiler

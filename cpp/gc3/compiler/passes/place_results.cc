@@ -108,6 +108,9 @@ class ResultPlacer {
 
 }  // namespace
 
-Trace place_results(const Trace& trace) { return ResultPlacer(trace).run(); }
+Trace place_results(const Trace& trace) {
+  if (trace.collective.has_tensors()) return trace;  // operations name places: no value moves
+  return ResultPlacer(trace).run();
+}
 
 }  // namespace gc3::compiler

@@ -253,7 +253,7 @@ class Reuser {
 }  // namespace
 
 Trace reuse_scratch(const Trace& trace, std::uint32_t enough) {
-  return is_manual(trace) ? trace : Reuser(trace, enough).run();
+  return is_manual(trace) || trace.collective.has_tensors() ? trace : Reuser(trace, enough).run();
 }
 
 }  // namespace gc3::compiler

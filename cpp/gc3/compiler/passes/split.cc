@@ -28,6 +28,11 @@ Result<Trace> split(const Trace& trace, std::uint32_t instances) {
     }
   }
   if (parts == 1) return trace;
+  if (trace.collective.has_tensors()) {
+    return Diagnostic(ErrorCode::NotWithCompute, std::to_string(parts) +
+                                                     " parts of each chunk, which are instances or "
+                                                     "parallel: operations take whole chunks");
+  }
   if (!trace.collective.can_split(static_cast<std::uint32_t>(parts))) {
     return Diagnostic(ErrorCode::ProgramTooLarge, "every chunk cut into " + std::to_string(parts) + " parts");
   }

@@ -81,6 +81,7 @@ class Emitter {
     lay_out_dependencies();
     lay_out_source();
     lay_out_groups();
+    lay_out_compute();
     return std::move(program_);
   }
 
@@ -94,6 +95,14 @@ class Emitter {
     }
     for (const std::uint32_t n : order_.nodes) {
       const auto [read, written] = ranges(n);
+      if (const Applied* applied = applied_by(n)) {
+        for (const auto& all : {applied->reads, applied->writes}) {
+          for (const Range& range : all) {
+            if (range.buffer >= kScratch) scratch_[range.buffer][range.rank][range.index] = 1;
+          }
+        }
+        continue;
+      }
       for (const Range* range : {read, written}) {
         if (range == nullptr || range->buffer < kScratch) continue;
         const auto first = scratch_[range->buffer][range->rank].begin() + range->index;
@@ -236,6 +245,39 @@ class Emitter {
       if (dag_.sends(n)) groups.multicast = number(trace_.ops[dag_.nodes[n].sends], OpKind::copy);
       if (dag_.receives(n)) groups.reduction = number(trace_.ops[op_of(n)], OpKind::reduce);
     }
+  }
+
+  // In the order of the steps.
+  void lay_out_compute() {
+    ir::Compute& compute = program_.compute;
+    compute.lengths = trace_.lengths;
+    std::vector<const Applied*> by_step(program_.instructions.size());
+    for (const std::uint32_t n : order_.nodes) {
+      by_step[first_of_block_[order_.block_of[n]] + step_of_[n]] = applied_by(n);
+    }
+    for (std::size_t at = 0; at < by_step.size(); ++at) {
+      const Applied* applied = by_step[at];
+      if (applied == nullptr) continue;
+      ir::Instruction& step = program_.instructions[at];
+      step.src_chunk = static_cast<std::uint32_t>(compute.applications.size());
+      step.count = static_cast<std::uint32_t>(applied->reads.size() + applied->writes.size());
+      compute.applications.push_back({applied->operation, static_cast<std::uint32_t>(compute.operands.size()),
+                                      static_cast<std::uint32_t>(applied->reads.size()),
+                                      static_cast<std::uint32_t>(applied->writes.size())});
+      for (const Range& range : applied->reads) {
+        const auto [buffer, chunk] = place(range);
+        compute.operands.push_back({buffer, chunk, 0});
+      }
+      for (std::size_t k = 0; k < applied->writes.size(); ++k) {
+        const auto [buffer, chunk] = place(applied->writes[k]);
+        compute.operands.push_back({buffer, chunk, applied->lengths[k]});
+      }
+    }
+  }
+
+  const Applied* applied_by(std::uint32_t n) const {
+    const ChunkOp& op = trace_.ops[op_of(n)];
+    return op.kind == OpKind::apply ? &trace_.applied[op.applied] : nullptr;
   }
 
   std::pair<Buffer, std::uint32_t> place(const Range& range) const {

@@ -44,6 +44,8 @@ class DirectStructure {
       return malformed("the collective has " + plural(ranks, "rank") + ", the program " +
                        std::to_string(p_.ranks.size()));
     }
+    if (p_.collective.has_tensors())
+      return malformed("one-sided programs move chunks of one length, not named tensors");
     if (p_.halves != 1 && p_.halves != 2)
       return malformed("scratch has 1 or 2 copies, not " + std::to_string(p_.halves));
     if (p_.steps.size() >= kNone || p_.operands.size() >= kNone || p_.objects.size() >= kNone) {
