@@ -11,9 +11,8 @@
 #include "gc3/base/errors/language.h"
 #include "gc3/base/text.h"
 #include "gc3/compiler/pipeline.h"
-#include "gc3/compiler/tracer.h"
 #include "limited_api.h"
-#include "source_lines.h"
+#include "session.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -46,134 +45,6 @@ namespace {
 using compiler::Directives;
 using compiler::Ref;
 using compiler::Tracer;
-
-[[noreturn]] void fail(ErrorId code, std::string message, SourceLocation where = {}) {
-  throw DiagnosticError(Diagnostic(code, std::move(message)).at(std::move(where)));
-}
-
-// A program while it is being traced, with the conversions from Python's arguments to those of the tracer.
-struct Session {
-  Tracer tracer;
-  std::int64_t gpus_per_node;  // 0: ranks are plain numbers
-  SourceLines lines;
-  bool open = true;
-
-  PyObject* last_buffer_name = nullptr;  // borrowed from last_buffer_object
-  nb::object last_buffer_object;
-  compiler::BufferIndex last_buffer = 0;
-
-  LocationId here() { return lines.here(tracer); }
-
-  [[noreturn]] void fail(ErrorId code, std::string message, LocationId where) const {
-    throw DiagnosticError(tracer.at(Diagnostic(code, std::move(message)), where));
-  }
-
-  std::int64_t number(nb::handle value, const char* what, LocationId where) const {
-    if (PyLong_Check(value.ptr())) {
-      const long long n = PyLong_AsLongLong(value.ptr());
-      if (n != -1 || !PyErr_Occurred()) return n;
-      PyErr_Clear();
-      fail(ErrorCode::BadArgument, std::string(what) + " is too large", where);
-    }
-    if (PyIndex_Check(value.ptr())) {
-      const nb::object as_int = nb::steal(PyNumber_Index(value.ptr()));
-      if (as_int.is_valid()) return number(as_int, what, where);
-      PyErr_Clear();
-    }
-    fail(ErrorCode::BadArgument,
-         std::string(what) + " must be a whole number, not " + nb::cast<std::string>(nb::repr(value)), where);
-  }
-
-  // An int, or a (node, gpu) pair that stands for node * G + gpu.
-  std::int64_t flat(nb::handle value, const char* what, LocationId where) const {
-    if (!PyTuple_Check(value.ptr())) return number(value, what, where);
-    if (PyTuple_Size(value.ptr()) != 2)
-      fail(ErrorCode::BadArgument, std::string(what) + " must be a number or a (node, gpu) pair", where);
-    if (gpus_per_node == 0) {
-      fail(ErrorCode::RankOutOfRange, std::string(what) + " given as a pair, but the program has no gpus per node",
-           where);
-    }
-    const std::int64_t node = number(PyTuple_GetItem(value.ptr(), 0), what, where);
-    const std::int64_t gpu = number(PyTuple_GetItem(value.ptr(), 1), what, where);
-    if (gpu < 0 || gpu >= gpus_per_node || node < 0 || node > (std::int64_t{1} << 40) / gpus_per_node) {
-      fail(ErrorCode::RankOutOfRange,
-           std::string(what) + " (" + std::to_string(node) + ", " + std::to_string(gpu) + ") with " +
-               std::to_string(gpus_per_node) + " gpus per node",
-           where);
-    }
-    return node * gpus_per_node + gpu;
-  }
-
-  compiler::BufferIndex buffer(nb::handle name, LocationId where) {
-    if (name.ptr() == last_buffer_name) return last_buffer;
-    if (!PyUnicode_Check(name.ptr())) {
-      fail(ErrorCode::UnknownBuffer, nb::cast<std::string>(nb::repr(name)) + " is not a buffer name", where);
-    }
-    auto found = tracer.buffer(nb::cast<std::string>(name));
-    if (!found.ok()) throw DiagnosticError(tracer.at(found.error(), where));
-    last_buffer_object = nb::borrow(name);
-    last_buffer_name = name.ptr();
-    last_buffer = found.value();
-    return last_buffer;
-  }
-
-  std::int32_t directive(nb::handle value, const char* what, LocationId where) const {
-    if (value.is_none()) return compiler::kAuto;
-    const std::int64_t n = number(value, what, where);
-    if (n < 0 || n > 32767) {
-      fail(std::string_view(what) == "ch" ? ErrorCode::BadChannel : ErrorCode::BadThreadblock,
-           std::string(what) + "=" + std::to_string(n) + " is not in 0 to 32767", where);
-    }
-    return static_cast<std::int32_t>(n);
-  }
-
-  Directives directives(nb::handle ch, nb::handle sendtb, nb::handle recvtb, LocationId where) const {
-    return {directive(ch, "ch", where), directive(sendtb, "sendtb", where), directive(recvtb, "recvtb", where)};
-  }
-};
-
-struct PyRef {
-  Ref ref;
-  Session* session;
-  nb::object owner;  // keeps the session alive
-};
-
-// The program being traced by this context: `with program:` sets it.
-PyObject* current_variable() {
-  static PyObject* variable = PyContextVar_New("gc3_program", nullptr);
-  return variable;
-}
-
-nb::object current() {
-  PyObject* value = nullptr;
-  if (PyContextVar_Get(current_variable(), Py_None, &value) < 0) throw nb::python_error();
-  return nb::steal(value);
-}
-
-// The caller's line if there is no session that caches it.
-SourceLocation caller() {
-  PyFrameObject* frame = PyEval_GetFrame();
-  if (frame == nullptr) return {};
-  const nb::object code = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
-  return {nb::cast<std::string>(code.attr("co_filename")), PyFrame_GetLineNumber(frame)};
-}
-
-Session& open_session(const nb::object& owner) {
-  if (owner.is_none()) fail(ErrorCode::NoProgram, "", caller());
-  Session& s = *nb::inst_ptr<Session>(owner);
-  if (!s.open) fail(ErrorCode::NoProgram, "this program is already finished", caller());
-  return s;
-}
-
-Session& session_of(const PyRef& ref, LocationId& where) {
-  Session& s = open_session(ref.owner);
-  where = s.here();
-  const nb::object now = current();
-  if (now.ptr() != ref.owner.ptr()) {
-    s.fail(now.is_none() ? ErrorCode::NoProgram : ErrorCode::WrongProgram, "", where);
-  }
-  return s;
-}
 
 PyRef make_chunk(nb::handle rank, nb::handle buffer, nb::handle index, nb::handle count, nb::handle size, nb::handle sz,
                  bool may_be_empty) {

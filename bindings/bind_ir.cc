@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,6 +11,7 @@
 
 #include "convert.h"
 #include "gc3/base/errors/common.h"
+#include "gc3/ir/blocks.h"
 #include "gc3/ir/file.h"
 #include "gc3/ir/forms.h"
 #include "gc3/ir/image.h"
@@ -46,6 +48,15 @@ nb::dict step_dict(const Program& p, const ir::Instruction& i) {
   step["src"] = operand(op.reads_local, i.src_buffer, i.src_chunk);
   step["dst"] = operand(op.writes_local, i.dst_buffer, i.dst_chunk);
   step["count"] = i.count;
+  if (i.opcode == ir::Opcode::apply) {
+    step["operation"] = p.collective.custom_data()->operations[p.compute.applications[i.src_chunk].operation];
+    nb::list reads;
+    for (const ir::Operand& o : p.compute.reads(i)) reads.append(operand(true, o.buffer, o.chunk));
+    nb::list writes;
+    for (const ir::Operand& o : p.compute.writes(i)) writes.append(operand(true, o.buffer, o.chunk));
+    step["reads"] = reads;
+    step["writes"] = writes;
+  }
   step["deps"] = deps;
   if (p.source.known()) {
     const std::uint32_t line = p.source.line_of[static_cast<std::size_t>(&i - p.instructions.data())];
@@ -78,6 +89,22 @@ nb::list threadblocks_of(const Program& p, std::uint32_t rank) {
   nb::list threadblocks;
   for (const ir::Threadblock& t : p.tbs(rank)) threadblocks.append(threadblock_dict(p, t));
   return threadblocks;
+}
+
+// Per application of a compute operation: its name, how many of its operands it reads, and the number of the length of
+// each operand.
+std::vector<std::tuple<std::string, std::uint32_t, std::vector<std::uint32_t>>> applications(const Program& p) {
+  std::vector<std::tuple<std::string, std::uint32_t, std::vector<std::uint32_t>>> found;
+  if (p.compute.applications.empty()) return found;
+  const ir::Blocks blocks = unwrap(ir::trace_blocks(p));
+  for (std::size_t k = 0; k < p.instructions.size(); ++k) {
+    if (p.instructions[k].opcode != ir::Opcode::apply) continue;
+    const ir::Application& a = p.compute.applications[p.instructions[k].src_chunk];
+    const auto first = blocks.pieces.begin() + blocks.first[k];
+    found.emplace_back(p.collective.custom_data()->operations[a.operation], a.reads,
+                       std::vector<std::uint32_t>(first, first + p.instructions[k].count));
+  }
+  return found;
 }
 
 // The lines of the user's code: file, line, and the index of the line that called its function.
@@ -234,6 +261,12 @@ void bind_ir(nb::module_& m) {
           "in_switch", [](const Program& p) { return !p.switched.empty(); },
           "Whether switches may carry some of its messages as one.")
       .def_prop_ro("rank_count", [](const Program& p) { return p.ranks.size(); })
+      .def("applications", &applications,
+           "Per application of a compute operation: its name, how many operands it reads, and the number of the length "
+           "of each operand.")
+      .def_prop_ro(
+          "lengths", [](const Program& p) { return p.compute.lengths; },
+          "The names of the lengths of chunks, of a program of named tensors.")
       .def_prop_ro("threadblock_count", [](const Program& p) { return p.threadblocks.size(); })
       .def_prop_ro("instruction_count", [](const Program& p) { return p.instructions.size(); })
       .def_prop_ro("dependency_count", [](const Program& p) { return p.dependencies.size(); })

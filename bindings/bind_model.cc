@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
@@ -18,6 +19,8 @@ namespace {
 
 using model::Collective;
 using Terms = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+using Tensor = std::tuple<std::string, bool, std::vector<std::uint32_t>>;   // its name, whether an output, chunks
+using Call = std::tuple<std::uint32_t, std::uint32_t, std::vector<Terms>>;  // as model::TermCall
 
 Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
                    bool in_place) {
@@ -26,9 +29,28 @@ Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chu
 
 Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
                   std::vector<std::optional<std::int64_t>> alias, std::vector<std::uint64_t> begin, const Terms& terms,
-                  std::uint32_t chunks, bool in_place) {
-  model::CustomCollective data{std::move(name),  std::move(inputs), std::move(outputs),
-                               std::move(alias), std::move(begin),  {}};
+                  std::uint32_t chunks, bool in_place, const std::vector<Tensor>& tensors,
+                  std::vector<std::string> operations, const std::vector<Call>& calls) {
+  model::CustomCollective data;
+  data.name = std::move(name);
+  data.input_chunks = std::move(inputs);
+  data.output_chunks = std::move(outputs);
+  data.alias = std::move(alias);
+  data.begin = std::move(begin);
+  data.operations = std::move(operations);
+  for (const auto& [tensor, is_output, sizes] : tensors) {
+    const auto number = static_cast<std::uint32_t>(data.tensors.size());
+    data.tensors.push_back({tensor, is_output ? model::Buffer::output : model::Buffer::input, sizes, number});
+  }
+  for (const auto& [operation, result, arguments] : calls) {
+    model::TermCall& call = data.calls.emplace_back();
+    call.operation = operation;
+    call.result = result;
+    for (const Terms& argument : arguments) {
+      auto& sum = call.arguments.emplace_back();
+      for (const auto& [rank, index] : argument) sum.push_back({rank, index});
+    }
+  }
   for (const auto& [rank, index] : terms) data.terms.push_back({rank, index});
   const auto ranks = static_cast<std::uint32_t>(data.input_chunks.size());
   return unwrap(Collective::custom(std::move(data), ranks, chunks, in_place));
@@ -37,6 +59,7 @@ Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vect
 }  // namespace
 
 void bind_model(nb::module_& m) {
+  m.attr("COMPUTED") = model::kComputed;
   nb::class_<model::DataTypeInfo>(m, "DataTypeInfo", "A row of the table of data types.")
       .def_ro("name", &model::DataTypeInfo::name)
       .def_ro("bytes", &model::DataTypeInfo::bytes)
@@ -78,7 +101,25 @@ void bind_model(nb::module_& m) {
   nb::class_<Collective>(m, "Collective", "Signature and postcondition of a collective.")
       .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
       .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,
-                  "chunks"_a = 1, "in_place"_a = false)
+                  "chunks"_a = 1, "in_place"_a = false, "tensors"_a = std::vector<Tensor>(),
+                  "operations"_a = std::vector<std::string>(), "calls"_a = std::vector<Call>(),
+                  "`tensors`: a name, whether it is an output, and chunks by rank. `calls`: the results of operations "
+                  "that terms name as (COMPUTED, k): operation, result, arguments.")
+      .def_prop_ro(
+          "tensors",
+          [](const Collective& c) {
+            std::vector<std::tuple<std::string, bool, std::vector<std::uint32_t>, std::uint32_t>> out;
+            if (!c.has_tensors()) return out;
+            for (const model::Tensor& t : c.custom_data()->tensors) {
+              out.emplace_back(t.name, t.buffer == model::Buffer::output, t.chunks, t.length);
+            }
+            return out;
+          },
+          "Named tensors: name, whether it is an output, chunks by rank, and the number of their length.")
+      .def_prop_ro("operations",
+                   [](const Collective& c) {
+                     return c.has_tensors() ? c.custom_data()->operations : std::vector<std::string>();
+                   })
       .def_prop_ro("name", [](const Collective& c) { return shown(c.name()); })
       .def_prop_ro("is_custom", [](const Collective& c) { return c.custom_data() != nullptr; })
       .def_prop_ro("ranks", &Collective::ranks)

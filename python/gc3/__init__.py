@@ -11,11 +11,13 @@ if _typing.TYPE_CHECKING:
     from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
     from gc3.comm.selected import Selected, select
     from gc3.comm.spawn import spawn
+    from gc3.computing import op
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, next_step, parallelize
     from gc3.runtime.direct import DirectProgram
-    from gc3.runtime.program import EngineOptions, Program, Report, verify
+    from gc3.runtime.options import EngineOptions
+    from gc3.runtime.program import Program, Report, verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "init",
     "nccl",
     "next_step",
+    "op",
     "parallelize",
     "select",
     "sim",
@@ -65,11 +68,13 @@ _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "Recv", "Send", "Status", "Transfer", "empty", "init"),
     "gc3.comm.selected": ("Selected", "select"),
     "gc3.comm.spawn": ("spawn",),
+    "gc3.computing": ("op",),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "next_step", "parallelize"),
     "gc3.runtime.direct": ("DirectProgram",),
-    "gc3.runtime.program": ("EngineOptions", "Program", "Report", "verify"),
+    "gc3.runtime.options": ("EngineOptions",),
+    "gc3.runtime.program": ("Program", "Report", "verify"),
 }
 
 

@@ -309,6 +309,8 @@ def refuse_to_construct(type: type, refuse: Callable[..., None]) -> None:
     Lets a class without a constructor call `refuse`, which raises an error.
     """
 
+COMPUTED: int = 4294967295
+
 class DataTypeInfo:
     """A row of the table of data types."""
 
@@ -376,7 +378,19 @@ class Collective:
     def builtin(name: str, ranks: int, chunks: int, root: int = 0, in_place: bool = False) -> Collective: ...
 
     @staticmethod
-    def custom(name: str, input_chunks: Sequence[int], output_chunks: Sequence[int], alias: Sequence[int | None], begin: Sequence[int], terms: Sequence[tuple[int, int]], chunks: int = 1, in_place: bool = False) -> Collective: ...
+    def custom(name: str, input_chunks: Sequence[int], output_chunks: Sequence[int], alias: Sequence[int | None], begin: Sequence[int], terms: Sequence[tuple[int, int]], chunks: int = 1, in_place: bool = False, tensors: Sequence[tuple[str, bool, Sequence[int]]] = [], operations: Sequence[str] = [], calls: Sequence[tuple[int, int, Sequence[Sequence[tuple[int, int]]]]] = []) -> Collective:
+        """
+        `tensors`: a name, whether it is an output, and chunks by rank. `calls`: the results of operations that terms name as (COMPUTED, k): operation, result, arguments.
+        """
+
+    @property
+    def tensors(self) -> list[tuple[str, bool, list[int], int]]:
+        """
+        Named tensors: name, whether it is an output, chunks by rank, and the number of their length.
+        """
+
+    @property
+    def operations(self) -> list[str]: ...
 
     @property
     def name(self) -> str: ...
@@ -486,6 +500,15 @@ class Program:
 
     @property
     def rank_count(self) -> int: ...
+
+    def applications(self) -> list[tuple[str, int, list[int]]]:
+        """
+        Per application of a compute operation: its name, how many operands it reads, and the number of the length of each operand.
+        """
+
+    @property
+    def lengths(self) -> list[str]:
+        """The names of the lengths of chunks, of a program of named tensors."""
 
     @property
     def threadblock_count(self) -> int: ...
@@ -802,6 +825,19 @@ def stages() -> list[str]:
 
 def dump(trace: Trace, stage: str, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0, scratch: int | None = None) -> str: ...
 
+class ComputeOperation:
+    """A compute operation: an uninterpreted function of chunks."""
+
+    def __init__(self, name: str) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, *args: Any, out: Any = None) -> Any:
+        """
+        Applies it to chunks of one rank: the results are at the places `out` of that rank. In expect= of custom(), to values.
+        """
+
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""
 
@@ -850,7 +886,7 @@ class SimMachine:
 class SimProtocol:
     """How a protocol moves data: see gc3/sim/timing.h."""
 
-    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, lend_combined_bytes: int = 0, split: bool = False, memory_bytes: Sequence[float] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], rendezvous_bytes: int = 0) -> None:
+    def __init__(self, slot_bytes: int, slots: int, slices: int, min_slice_bytes: int, cut_through: bool, line_bytes: int, op_s: float, bytes_per_s: Sequence[float], lend_bytes: int = 0, lend_bytes_per_s: float = 0.0, lend_combined_bytes: int = 0, split: bool = False, memory_bytes: Sequence[float] = ..., rendezvous_bytes: int = 0) -> None:
         """Rates are by opcode, in the order of opcodes.def."""
 
 class SimExplanation:
@@ -1070,6 +1106,11 @@ class ThreadsEngine(Engine):
     """Runs all ranks of a program on threads of this process."""
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None, pin: bool = True) -> None: ...
+
+    def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, function: Callable) -> None:
+        """
+        Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and what is called with the number of an application and views of its operands.
+        """
 
     @property
     def usable(self) -> bool:

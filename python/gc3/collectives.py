@@ -18,11 +18,11 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from types import MappingProxyType
 from typing import SupportsIndex, TypeAlias, cast
 
-from gc3 import _core, errors
+from gc3 import _core, computing, errors
 from gc3.support.public import misfit, public_names
 
 __all__ = [
@@ -60,6 +60,7 @@ class CustomData:
     alias: tuple[int | None, ...]
     begin: tuple[int, ...]
     terms: tuple[InputChunk, ...]
+    named: computing.Tensors = computing.NO_TENSORS
 
 
 def _unit(_ranks: int) -> float:
@@ -136,6 +137,9 @@ class Collective:
             list(self.data.terms),
             1,
             in_place,
+            list(self.data.named.tensors),
+            list(self.data.named.operations),
+            list(self.data.named.calls),
         )
 
 
@@ -250,28 +254,33 @@ def size_for(model: _core.Collective, count: int, itemsize: int) -> int:
 def custom(
     name: str,
     *,
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-    expect: Expect | str | None = None,
+    inputs: Sequence[int] | Mapping[str, computing.Sizes],
+    outputs: Sequence[int] | Mapping[str, computing.Sizes],
+    expect: Expect | computing.Expectation | str | None = None,
     check: Check | None = None,
     alias: Callable[[int], Place] | Sequence[Place] | None = None,
+    ranks: int | None = None,
     summary: str = "",
 ) -> Collective:
     """Returns a custom collective, given as data.
 
     Args:
         name: Its name in messages.
-        inputs: Number of input chunks of each rank.
-        outputs: Number of output chunks of each rank.
+        inputs: Number of input chunks of each rank. For programs that compute, the chunks of named tensors: a number
+            for all ranks, one for each, or a function of the rank.
+        outputs: Number of output chunks of each rank, likewise.
         expect: What each output chunk must hold, by ``(rank, index)``: an input chunk ``(rank, index)``,
             a list of input chunks to be reduced, or None for any value. A mapping (missing entries: any value),
-            or a function of rank and index. "whatever it makes": what the program makes is proven of its schedule.
+            or a function of rank and index. Of named tensors, a function of value, rank, output and index that returns
+            a sum of values: ``value(rank, tensor, index)`` is an input chunk, ``operation(value, ...)`` what a
+            `gc3.op` makes of others. "whatever it makes": what the program makes is proven of its schedule.
         check: Instead of `expect`, a function that judges what the program makes. Its argument is a function of rank
             and index that returns the inputs reduced into that output chunk, sorted. It returns True, or a text that
             says what is wrong.
         alias: How the buffers overlap in place, one per rank or a function of the rank:
             ``("output", k)`` if the input is the output from chunk k on, ``("input", k)`` if the output is
-            the input from chunk k on, None if they never overlap.
+            the input from chunk k on, None if they never overlap. Named tensors never do.
+        ranks: Number of ranks, of a collective of named tensors.
         summary: What it does, in one line.
 
     A right shift by one rank, without wrapping around:
@@ -281,13 +290,29 @@ def custom(
     [[(0, 0)], [(1, 0)]]
     """
     try:
-        return _custom(name, inputs, outputs, expect, check, alias, summary)
+        if isinstance(inputs, Mapping) or isinstance(outputs, Mapping) or ranks is not None:
+            return _of_tensors(name, ranks, inputs, outputs, None if check or alias else expect, summary)
+        return _custom(name, inputs, outputs, cast("Expect | str | None", expect), check, alias, summary)
     except errors.UserError as problem:
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None
         if caller is None or str(caller.f_globals.get("__package__")).partition(".")[0] == __package__:
             raise
         raise errors.placed(problem, caller.f_code.co_filename, caller.f_lineno) from None
+
+
+def _of_tensors(name: str, ranks: object, inputs: object, outputs: object, expect: object, summary: str) -> Collective:
+    try:
+        given, results, wanted, named = computing.as_data(ranks, inputs, outputs, expect)
+    except ValueError as problem:
+        raise _bad(name, str(problem)) from None
+    begin = [0, *accumulate(map(len, wanted))]
+    terms = tuple(chain.from_iterable(wanted))
+    data = CustomData(tuple(given), tuple(results), (None,) * len(given), tuple(begin), terms, named)
+    reducing = _reduces_somewhere(begin) or any(len(part) > 1 for call in named.calls for part in call[2])
+    result = Collective(name, summary or f"custom, {len(given)} ranks", reducing, data=data)
+    result.model()
+    return result
 
 
 def _custom(

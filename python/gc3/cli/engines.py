@@ -12,7 +12,8 @@ from gc3 import cuda
 from gc3.cli import copies
 from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.measure import Timer
-from gc3.runtime.program import EngineOptions, Program
+from gc3.runtime.options import EngineOptions
+from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     from gc3.cli.options import Engine

@@ -14,7 +14,7 @@ from gc3 import algorithms, collectives, datatypes, errors
 from gc3.cli import blamed, completion
 from gc3.cli.parsed import Parsed
 from gc3.lang.build import MOST
-from gc3.runtime.program import EngineOptions
+from gc3.runtime.options import EngineOptions
 from gc3.support.sizes import parse_size
 from gc3.support.words import split_values
 

@@ -25,7 +25,8 @@ from gc3.comm.v_forms import told
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.buffers import bind_rank, operation
 from gc3.runtime.direct import DirectProgram
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, check_program, verify
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
+from gc3.runtime.program import Program, check_program, verify
 from gc3.support.public import of_all_ranks, users_line
 
 if TYPE_CHECKING:
@@ -139,10 +140,7 @@ class Communicator(Registered):
 
     @of_all_ranks
     def gather_object(self, obj: Any, root: int = 0) -> list[Any] | None:
-        """Returns the objects of all ranks, by rank, on the root, and None elsewhere.
-
-        Raises the errors of `broadcast_object`.
-        """
+        """Returns the objects of all ranks on the root, None elsewhere; raises the errors of `broadcast_object`."""
         return objects.all_gather(self, obj, self._root(root))
 
     @of_all_ranks

@@ -13,7 +13,8 @@ from gc3.comm import arrays
 from gc3.comm.v_forms import VForms
 from gc3.cuda.arrays import DeviceArray
 from gc3.runtime.direct import DirectProgram
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
+from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array, DType

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from gc3 import _core, collectives, errors
 from gc3.comm import kept
 from gc3.comm.selection import Table
-from gc3.runtime.program import EngineOptions, Program
+from gc3.runtime.options import EngineOptions
+from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     import os

@@ -23,7 +23,8 @@ from gc3 import datatypes, errors
 from gc3.comm import arrays
 from gc3.runtime import recording
 from gc3.runtime.buffers import Given, bind, operation
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
+from gc3.runtime.program import Program
 from gc3.support import knobs
 
 if TYPE_CHECKING:

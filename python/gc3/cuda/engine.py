@@ -9,7 +9,8 @@ from gc3 import _core, datatypes, errors
 from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
 from gc3.runtime.buffers import Span, aliased, bind, check_apart, operation
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
+from gc3.runtime.program import Program
 from gc3.support import knobs
 
 if TYPE_CHECKING:

@@ -109,6 +109,8 @@ def bind(
     The caller's inputs are only read. An exception: if the caller's output is a part of its input, in place, that part
     is written.
     """
+    if model.tensors:
+        raise errors.error("NotWithCompute", f"'{model.name}' has named tensors, not one input and output of each rank")
     moves = not collectives.reduces(model)
     wanted = None if dtype is None else datatypes.movable(dtype) if moves else datatypes.dtype(dtype)
     given_in = [None if array is None else _as_array(array, wanted) for array in _per_rank(model, "inputs", inputs)]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
-from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program, Report, ending_of
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
+from gc3.runtime.program import Program, Report, ending_of
 from gc3.support import files, knobs, notebook
 
 if TYPE_CHECKING:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
+from gc3.runtime import bound as bound_functions
 from gc3.runtime import for_target, recording, schedule, scratch
 from gc3.runtime.buffers import bind
+from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.support import files, knobs, notebook
 
 if TYPE_CHECKING:
@@ -43,45 +45,6 @@ class Report:
         found = [(d.code, f"{d.title}: {d.message}") for d in self.diagnostics]
         return notebook.card("proven" if self.ok else "not proven", proven if self.ok else found)
 
-
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
-    """How to run. 0 and None mean the environment's setting (see `gc3.support.knobs`), or else the engine's choice.
-
-    Attributes:
-        slots: FIFO slots per connection; 0: as many as the program needs.
-        slot_bytes: Size of a FIFO slot, which determines the size of a tile.
-        workers: OS threads; 0: one per core.
-        timeout: Seconds without any progress after which a run fails.
-        seed: Run on one worker in an order drawn from this seed: the same seed gives the same interleaving.
-        devices: CUDA devices to which the ranks are assigned in turn; none: device 0. Only for `gc3.cuda`.
-    """
-
-    slots: int = 0
-    slot_bytes: int = 0
-    workers: int = 0
-    timeout: float | None = None
-    seed: int | None = None
-    devices: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuses values that no engine can accept.
-
-        Raises:
-            gc3.UserError: A value has the wrong type or is out of range.
-        """
-        for what, value, high in (
-            ("slots", self.slots, 2**32 - 1),
-            ("slot_bytes", self.slot_bytes, 2**63 - 1),
-            ("workers", self.workers, 2**32 - 1),
-            ("seed", 0 if self.seed is None else self.seed, 2**64 - 1),
-        ):
-            errors.whole(value, what, 0, high, name="BadOption")
-        if self.timeout is not None and not isinstance(self.timeout, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise errors.error("BadOption", f"timeout={self.timeout!r}; expected a number of seconds")
-
-
-DEFAULT_OPTIONS = EngineOptions()
 
 # The forms of a program, by the ending of the file. Readers decide by the content.
 FORMS = {
@@ -321,8 +284,19 @@ class Program:
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         options = EngineOptions(slots, slot_bytes, workers, timeout, seed)
-        self._engine(options).run(*bound.call(op))
+        self.engine(options).run(*bound.call(op))
         return bound.finish()
+
+    def bind(self, functions: Mapping[str, Callable[..., None]]) -> bound_functions.Bound:
+        """Binds functions to the compute operations of the program, by name.
+
+        A function is called as ``f(*views, out=view)`` with NumPy views of its chunks, and fills `out`; of several
+        results, `out` is a tuple.
+
+        Raises:
+            gc3.UserError: The operations of the program are others.
+        """
+        return bound_functions.Bound(self.core, functions, self.engine)
 
     def time(
         self,
@@ -341,7 +315,7 @@ class Program:
         Buffers are set up once: in place, each iteration works on the data that the previous one left.
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        return bound.timed(self._engine(options).time, op, warmup, iterations)
+        return bound.timed(self.engine(options).time, op, warmup, iterations)
 
     def record(
         self,
@@ -359,7 +333,7 @@ class Program:
         errors.whole(most, "most", 1)
         errors.whole(warmup, "warmup")
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        engine = self._engine(options)
+        engine = self.engine(options)
         call = bound.call(op)
         engine.time(*call, warmup, 0)
         found = engine.record(*call, most)
@@ -387,7 +361,8 @@ class Program:
             "dependencies": self.core.dependency_count,
         }
 
-    def _engine(self, options: EngineOptions) -> _core.ThreadsEngine:
+    def engine(self, options: EngineOptions) -> _core.ThreadsEngine:
+        """Returns the engine of threads with these options, made on first use."""
         engine = self._engines.get(options)
         if engine is None or not engine.usable:
             self.check_proven(options.slots)

@@ -21,7 +21,8 @@ import numpy as np
 from gc3 import _core, collectives
 from gc3.comm import Communicator, init, timing
 from gc3.runtime.buffers import operation
-from gc3.runtime.program import EngineOptions, Program
+from gc3.runtime.options import EngineOptions
+from gc3.runtime.program import Program
 from gc3.tune.uneven import elements_of, uneven
 from gc3.tune.wire import Work
 

@@ -17,7 +17,8 @@ from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
 from gc3.datatypes import FORMATS
 from gc3.runtime.measure import cores
-from gc3.runtime.program import EngineOptions, Program
+from gc3.runtime.options import EngineOptions
+from gc3.runtime.program import Program
 from gc3.tune.space import variants
 from gc3.tune.wire import Work
 

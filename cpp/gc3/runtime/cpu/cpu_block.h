@@ -9,6 +9,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/interp/layout.h"
 
@@ -25,7 +26,13 @@ class CpuBlock {
     return Protocol::kLineData == 1 ? 1 : 1920;
   }
 
-  explicit CpuBlock(Kernel kernel) : kernel_(kernel) {}
+  explicit CpuBlock(Kernel kernel, Computing* computing = nullptr) : kernel_(kernel), computing_(computing) {}
+
+  // Of a program that computes, whose runs have a table of operands.
+  bool compute(const interp::VRun& run, const interp::Task& task, const interp::Step& step) const {
+    const interp::VStep& at = run.steps[&step - run.first_step];
+    return computing_->apply({task.rank, step.src.chunk, {run.extents + at.first, at.extents}});
+  }
 
   static std::uint64_t thread() { return 0; }
   static std::uint64_t threads() { return 1; }
@@ -196,6 +203,7 @@ class CpuBlock {
 #endif
 
   Kernel kernel_;
+  Computing* computing_;
 };
 
 }  // namespace gc3::cpu

@@ -45,6 +45,12 @@ void Runner::reset() {
   }
 }
 
+interp::Outcome Runner::advance(CpuBlock& block, const interp::Run& run, interp::Task& task,
+                                std::uint32_t budget) const {
+  if (computing_ == nullptr) return advance_(block, run, task, budget);
+  return interp::advance<interp::Simple>(block, v_runs_[task.rank], task, budget);
+}
+
 void Runner::note_progress() {
   progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);  // the only writer
   if (!alone_) control_.doorbell.ring();
@@ -58,7 +64,7 @@ bool Runner::sweep(CpuBlock& block, const interp::Run& run, const FinishRank& fi
   bool moved = false;
   for (std::size_t i = 0; i < live_.size();) {
     interp::Task& task = tasks_[live_[i]];
-    const Outcome outcome = advance_(block, run, task, kBudget);
+    const Outcome outcome = advance(block, run, task, kBudget);
     if (outcome != Outcome::blocked) {
       moved = true;
       note_progress();
@@ -79,7 +85,7 @@ Ended Runner::poll(const interp::Run& run, Kernel kernel, const FinishRank& fini
     RecordingBlock<CpuBlock> block(*recorder_, kernel);
     return poll(block, run, finish);
   }
-  CpuBlock block(kernel);
+  CpuBlock block(kernel, computing_);
   return poll(block, run, finish);
 }
 
@@ -109,7 +115,7 @@ Ended Runner::replay(const interp::Run& run, Kernel kernel, const FinishRank& fi
     RecordingBlock<CpuBlock> block(*recorder_, kernel);
     return replay(block, run, finish, seed);
   }
-  CpuBlock block(kernel);
+  CpuBlock block(kernel, computing_);
   return replay(block, run, finish, seed);
 }
 
@@ -121,7 +127,7 @@ Ended Runner::replay(CpuBlock& block, const interp::Run& run, const FinishRank& 
     if (candidates == 0) return Ended::deadlocked;
     const std::size_t pick = mix64(seed ^ mix64(turn)) % candidates;
     interp::Task& task = tasks_[live_[pick]];
-    const Outcome outcome = advance_(block, run, task, 1);
+    const Outcome outcome = advance(block, run, task, 1);
     if (outcome == Outcome::blocked) {
       std::swap(live_[pick], live_[--candidates]);
       continue;

@@ -31,6 +31,11 @@ class alignas(interp::kCacheLine) Runner {
   // deadlocks.
   Runner(std::span<interp::Task> tasks, model::Protocol protocol, std::uint32_t workers, RunControl& control);
 
+  // The next runs are of a program that computes: `runs` has a run for each rank. Null ends this.
+  void compute(std::span<const interp::VRun> runs, Computing* computing) {
+    v_runs_ = runs;
+    computing_ = computing;
+  }
   // Records the runs from now on; null ends this.
   void record(Recorder* recorder);
   std::span<const interp::Task> tasks() const { return tasks_; }
@@ -48,6 +53,7 @@ class alignas(interp::kCacheLine) Runner {
  private:
   Ended poll(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
   Ended replay(CpuBlock& block, const interp::Run& run, const FinishRank& finish, std::uint64_t seed);
+  interp::Outcome advance(CpuBlock& block, const interp::Run& run, interp::Task& task, std::uint32_t budget) const;
   // Advances each unfinished task once; returns whether any of them moved.
   bool sweep(CpuBlock& block, const interp::Run& run, const FinishRank& finish);
   void note_progress();
@@ -56,6 +62,8 @@ class alignas(interp::kCacheLine) Runner {
   std::span<interp::Task> tasks_;
   model::Protocol protocol_;
   Advance<CpuBlock> advance_;
+  std::span<const interp::VRun> v_runs_;
+  Computing* computing_ = nullptr;
   Recorder* recorder_ = nullptr;
   RunControl& control_;
   std::uint32_t first_rank_ = 0;

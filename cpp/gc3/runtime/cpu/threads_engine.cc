@@ -24,6 +24,10 @@ std::string in_words(double seconds) {
   return text.str();
 }
 
+Diagnostic forked() {
+  return {ErrorCode::BadOption, "the engine was made before this process was forked; make one in this process"};
+}
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
@@ -46,10 +50,17 @@ Result<std::unique_ptr<ThreadsEngine>> ThreadsEngine::create(const ir::Program& 
     return Diagnostic(ErrorCode::BadOption,
                       "timeout of " + in_words(options.timeout_s) + " s; expected a positive number of seconds");
   }
-  GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
+  GC3_ASSIGN(interp::Plan plan, interp::Plan::create_computing(program));
   std::unique_ptr<ThreadsEngine> engine(new ThreadsEngine(std::move(plan), options));
   GC3_ASSIGN(engine->geometry_,
              FifoGeometry::choose(engine->plan_, options.slots, options.slot_bytes, kDefaultFifoBytes));
+  if (program.has_tensors()) {
+    for (std::uint32_t r = 0; r < engine->plan_.ranks.size(); ++r) {
+      GC3_ASSIGN(interp::VLayout layout, interp::VLayout::create(program, engine->plan_, r));
+      engine->v_memory_.emplace_back(std::move(layout), engine->plan_, r);
+    }
+    engine->v_runs_.resize(engine->plan_.ranks.size());
+  }
   GC3_CHECK(engine->start_workers(options));
   return engine;
 }
@@ -137,15 +148,79 @@ std::uint64_t ThreadsEngine::progress() const {
 Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& call, std::uint32_t iterations,
                                                                  const Interrupted& interrupted,
                                                                  std::span<Recorder> recorders) {
-  if (!usable())
-    return Diagnostic(ErrorCode::BadOption,
-                      "the engine was made before this process was forked; make one in this process");
+  if (!usable()) return forked();
   const std::lock_guard lock(mutex_);
+  if (plan_.collective.has_tensors()) {
+    return Diagnostic(ErrorCode::NotWithCompute, "a run of chunks of one length, without functions to compute");
+  }
   GC3_CHECK(check_call(plan_, call));
   GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(call, run));
-  if (!fifos_open_) GC3_CHECK(open_fifos());
   if (call.op == model::ReduceOp::avg && !average_) average_.emplace(plan_);
+  const KernelSet& kernels = best_kernels();
+  const auto type = static_cast<std::size_t>(call.type);
+  const auto begin = [&](std::uint32_t rank) { memory_.copy_in(rank); };
+  const auto finish = [&](std::uint32_t rank) {
+    memory_.copy_out(rank);
+    if (call.op == model::ReduceOp::avg) average_->apply(rank, call, kernels.divide[type]);
+  };
+  const Kernel& kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
+  return execute_bound(run, iterations, interrupted, kernel, begin, finish, recorders);
+}
+
+// One tile, since an operation takes whole chunks: so slots as long as the longest message may be.
+Status ThreadsEngine::bind_computing(std::span<const VRankCall> ranks, interp::Run& run) {
+  const VRankCall& first = ranks.front();
+  const std::uint64_t longest = *std::ranges::max_element(first.counts);
+  const std::size_t elem = model::size_of(first.type);
+  GC3_ASSIGN(run, make_run(plan_, geometry_, longest, elem));
+  if (run.tiles > 1) {
+    GC3_ASSIGN(const std::size_t bytes, interp::checked_bytes(longest * elem, plan_.max_count, "a FIFO slot"));
+    GC3_ASSIGN(geometry_, FifoGeometry::choose(plan_, geometry_.slots, bytes + interp::kCacheLine, kDefaultFifoBytes));
+    fifos_open_ = false;
+    GC3_ASSIGN(run, make_run(plan_, geometry_, longest, elem));
+  }
+  run.tiles = 1;  // also of chunks that are all empty
+  for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+    static_cast<interp::Run&>(v_runs_[r]) = run;
+    v_runs_[r].first_step = plan_.ranks[r].tb_count == 0 ? nullptr : tasks_[plan_.ranks[r].first_tb].steps;
+    GC3_CHECK(v_memory_[r].bind(ranks[r], memory_, v_runs_[r]));
+  }
+  return {};
+}
+
+Status ThreadsEngine::compute(std::span<const VRankCall> ranks, Computing::Function function,
+                              const Interrupted& interrupted) {
+  if (!usable()) return forked();
+  const std::lock_guard lock(mutex_);
+  if (ranks.size() != v_memory_.size()) {
+    return Diagnostic(ErrorCode::BadArgument, "not a program of named tensors, or not a call of each rank");
+  }
+  const VRankCall& call = ranks.front();
+  if (call.op == model::ReduceOp::avg || call.op == model::ReduceOp::premulsum) {
+    return Diagnostic(ErrorCode::NotWithCompute, "the reduction " + std::string(model::name_of(call.op)) +
+                                                     ", which multiplies results: its operations would not know");
+  }
+  GC3_CHECK(interp::check_op(call.type, call.op));
+  interp::Run run;
+  GC3_CHECK(bind_computing(ranks, run));
+  computing_.begin(std::move(function), [this] { stop(Why::compute); });
+  for (interp::VRun& v : v_runs_) v.first_tile = tiles_run_;
+  for (const auto& runner : runners_) runner->compute(v_runs_, &computing_);
+  const auto begin = [&](std::uint32_t rank) { v_memory_[rank].copy_in(); };
+  const auto finish = [&](std::uint32_t rank) { v_memory_[rank].copy_out(); };
+  const Kernel& kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
+  const Result<std::vector<Times>> times = execute_bound(run, 1, interrupted, kernel, begin, finish, {});
+  computing_.end();
+  return times.ok() ? Status() : Status(times.error());
+}
+
+Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute_bound(interp::Run run, std::uint32_t iterations,
+                                                                       const Interrupted& interrupted,
+                                                                       const Kernel& kernel, const RankWork& begin,
+                                                                       const RankWork& finish,
+                                                                       std::span<Recorder> recorders) {
+  if (!fifos_open_) GC3_CHECK(open_fifos());
   run.first_tile = tiles_run_;
   tiles_run_ += run.tiles * iterations;
 
@@ -158,7 +233,7 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& cal
   double moved = now();
   const auto watch = [&] {
     if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
-    if (const std::uint64_t p = progress(); p != seen) {
+    if (const std::uint64_t p = progress(); p != seen || computing_.runs()) {
       seen = p;
       moved = now();
     } else if (now() - moved > timeout_s_) {
@@ -166,7 +241,7 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& cal
     }
   };
   const auto body = [&](std::uint32_t worker) {
-    work(worker, run, call, times, recorders.empty() ? nullptr : &recorders[worker]);
+    work(worker, run, kernel, begin, finish, times, recorders.empty() ? nullptr : &recorders[worker]);
   };
   pool_->run(body, std::min(kTickSeconds, timeout_s_ / 4), watch);
   if (why_.load(std::memory_order_relaxed) != Why::nothing) {
@@ -184,17 +259,10 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute(const Call& cal
   return runs;
 }
 
-void ThreadsEngine::work(std::uint32_t worker, const interp::Run& first_run, const Call& call,
-                         std::vector<Times>& times, Recorder* recorder) {
+void ThreadsEngine::work(std::uint32_t worker, const interp::Run& first_run, const Kernel& kernel,
+                         const RankWork& begin, const RankWork& finish, std::vector<Times>& times, Recorder* recorder) {
   Runner& runner = *runners_[worker];
   runner.record(recorder);
-  const KernelSet& kernels = best_kernels();
-  const auto type = static_cast<std::size_t>(call.type);
-  const Kernel kernel = kernels.reduce[type][static_cast<std::size_t>(call.op)];
-  const auto finish = [&](std::uint32_t rank) {
-    memory_.copy_out(rank);
-    if (call.op == model::ReduceOp::avg) average_->apply(rank, call, kernels.divide[type]);
-  };
   interp::Run run = first_run;
   const auto ranks = static_cast<std::uint32_t>(plan_.ranks.size());
   for (std::size_t i = worker; i < times.size(); i += runners_.size(), run.first_tile += run.tiles) {
@@ -204,7 +272,7 @@ void ThreadsEngine::work(std::uint32_t worker, const interp::Run& first_run, con
     if (recorder != nullptr) recorder->begin(times[i].start);
     for (std::uint64_t r = worker * std::uint64_t{ranks} / runners_.size();
          r < (worker + 1) * std::uint64_t{ranks} / runners_.size(); ++r) {
-      memory_.copy_in(static_cast<std::uint32_t>(r));
+      begin(static_cast<std::uint32_t>(r));
     }
     const Ended ended =
         seed_.has_value() ? runner.replay(run, kernel, finish, *seed_) : runner.poll(run, kernel, finish);
@@ -228,6 +296,8 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
       report_waiting(plan_, tasks_, run, d);
       return d;
     }
+    case Why::compute:
+      return *computing_.problem();
     case Why::nothing:
       break;
   }

@@ -14,10 +14,12 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/cpu/average.h"
+#include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/rank_memory.h"
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/cpu/runner.h"
 #include "gc3/runtime/cpu/start_barrier.h"
+#include "gc3/runtime/cpu/v_memory.h"
 #include "gc3/runtime/cpu/worker_pool.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/engine.h"
@@ -48,6 +50,9 @@ class ThreadsEngine final : public interp::Engine<Call> {
   // Each worker records an equal share of `most`.
   Result<Recording> record(const Call& call, std::size_t most, const Interrupted& interrupted = {}) override;
   void abort() override;
+  // Runs a program that computes once: the call of each rank, and the function that is called for each application, by
+  // the thread that executes its step. After an error, as above.
+  Status compute(std::span<const VRankCall> ranks, Computing::Function function, const Interrupted& interrupted = {});
 
   // False in a process that was forked after the engine was made: the threads exist only in the parent.
   bool usable() const { return pool_->alive(); }
@@ -58,7 +63,8 @@ class ThreadsEngine final : public interp::Engine<Call> {
   std::uint32_t workers() const { return static_cast<std::uint32_t>(runners_.size()); }
 
  private:
-  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock };
+  using RankWork = std::function<void(std::uint32_t)>;
+  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock, compute };
   // Nanoseconds of the steady clock.
   struct Times {
     std::int64_t start = 0;
@@ -75,8 +81,13 @@ class ThreadsEngine final : public interp::Engine<Call> {
   // Returns when each run began and ended. With recorders, one for each worker, the runs are recorded.
   Result<std::vector<Times>> execute(const Call& call, std::uint32_t iterations, const Interrupted& interrupted,
                                      std::span<Recorder> recorders = {});
-  void work(std::uint32_t worker, const interp::Run& run, const Call& call, std::vector<Times>& times,
-            Recorder* recorder);
+  // Runs what is bound. `finish`: of a rank that has ended, after `begin` of a rank that begins.
+  Result<std::vector<Times>> execute_bound(interp::Run run, std::uint32_t iterations, const Interrupted& interrupted,
+                                           const Kernel& kernel, const RankWork& begin, const RankWork& finish,
+                                           std::span<Recorder> recorders);
+  Status bind_computing(std::span<const VRankCall> ranks, interp::Run& run);
+  void work(std::uint32_t worker, const interp::Run& run, const Kernel& kernel, const RankWork& begin,
+            const RankWork& finish, std::vector<Times>& times, Recorder* recorder);
   void stop(Why why);
   std::uint64_t progress() const;
   Diagnostic explain(const interp::Run& run) const;
@@ -94,6 +105,9 @@ class ThreadsEngine final : public interp::Engine<Call> {
   RankMemory memory_;
   std::optional<Average> average_;  // made by the first call with avg
   std::uint64_t tiles_run_ = 0;     // in all runs so far
+  std::vector<VMemory> v_memory_;   // of a program that computes, by rank
+  std::vector<interp::VRun> v_runs_;
+  Computing computing_;
 
   std::mutex mutex_;  // held by the running call
   std::atomic<bool> abort_asked_{false};

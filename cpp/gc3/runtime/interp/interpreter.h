@@ -18,6 +18,7 @@
 //   expect_write(at, bytes)                  called before a write to this memory
 //   load_lines store_lines                   whole runs of LL lines at once, see ll.h
 //   first_tile()                             instead of Run::first_tile
+//   compute(run, task, step)                 executes a step of opcode `apply`; false: it has failed
 //   recorder()                               records turns, waits and ends of steps, see runtime/cpu/recording.h
 // A Block that moves whole messages has carry() instead of the functions for pieces, see carry_message. If its waits
 // spin, kEndless is true.
@@ -274,6 +275,9 @@ GC3_HOST_DEVICE bool execute_in_pieces(Block& block, const R& run, Task& task, c
 // False: the step has to wait.
 template <class Protocol, class Block, class R>
 GC3_HOST_DEVICE bool execute(Block& block, const R& run, Task& task, const Step& step) {
+  if constexpr (requires { block.compute(run, task, step); }) {
+    if (step.opcode == Op::apply) return block.compute(run, task, step);
+  }
   if constexpr (requires { block.template carry<Protocol>(run, task, step, Does{}); }) {
     return step.opcode == Op::nop || carry_message<Protocol>(block, run, task, step);
   } else {

@@ -23,6 +23,7 @@ class Planner {
     plan_.copied = program_.protocol == model::Protocol::Copy;
     plan_.slots = std::max(program_.slots, 1U);
     plan_.source = program_.source;
+    plan_.compute = program_.compute;
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r);
     for (const ir::Connection& c : connections.all) {
       if (c.messages != 0) add_connection(c);
@@ -80,6 +81,7 @@ class Planner {
       step.count = from.count;
       step.wait_begin = static_cast<std::uint32_t>(plan_.waits.size());
       step.wait_count = from.dep_count;
+      if (from.opcode == ir::Opcode::apply) step.src.chunk = from.src_chunk;
       if (does.reads_local) step.src = operand(from.src_buffer, from.src_chunk, step);
       if (does.writes_local) step.dst = operand(from.dst_buffer, from.dst_chunk, step);
       if (does.writes_local && step.dst.buffer == 0 && !within_output(rank, step)) {
@@ -115,7 +117,12 @@ class Planner {
 
 }  // namespace
 
-Result<Plan> Plan::create(const ir::Program& program) { return Planner(program).run(); }
+Result<Plan> Plan::create(const ir::Program& program) {
+  GC3_CHECK(ir::check_plain(program, "such a run"));
+  return Planner(program).run();
+}
+
+Result<Plan> Plan::create_computing(const ir::Program& program) { return Planner(program).run(); }
 
 std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count, bool scales) const {
   const PlanRank& has = ranks[rank];

@@ -82,11 +82,15 @@ struct Plan {
   std::vector<Connection> connections;
   std::vector<Step> steps;
   std::vector<Wait> waits;
-  ir::Source source;  // of `steps`
+  ir::Source source;    // of `steps`
+  ir::Compute compute;  // a step of opcode `apply` has the number of its application as src.chunk
 
   // Refuses programs that cannot be executed safely, see ir/connections.h. Only `verify` checks the
   // results of a program.
   static Result<Plan> create(const ir::Program& program);
+  // The same of a program whose chunks differ in length and that may compute, for an engine that can run it: by
+  // VLayout. `create` refuses it.
+  static Result<Plan> create_computing(const ir::Program& program);
 
   // Whether blocks of `count` elements are copied to buffers in which all chunks have the same length, because the
   // program moves data between chunk positions of different length.

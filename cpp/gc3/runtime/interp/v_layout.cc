@@ -14,6 +14,8 @@ namespace {
 using model::Buffer;
 using model::Collective;
 
+constexpr std::uint64_t kOperands = 1;  // as the bytes of an entry: of operands, which stay apart, even empty ones
+
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62U;  // of a buffer: no sum of two overflows
 
 }  // namespace
@@ -60,7 +62,20 @@ Result<VLayout> VLayout::create(const ir::Program& program, const Plan& plan, st
   for (std::uint32_t s = first; s < last; ++s) {
     const Step& step = plan.steps[s];
     const Does does = does_of(step.opcode);
-    made.entries_.push_back({static_cast<std::uint32_t>(made.moved_.size()), step.count, 0});
+    const bool applies = step.opcode == Op::apply;
+    made.entries_.push_back({static_cast<std::uint32_t>(made.moved_.size()), step.count, applies ? kOperands : 0});
+    if (applies) {
+      const ir::Application& a = plan.compute.applications[step.src.chunk];
+      std::uint32_t k = 0;
+      for (const ir::Operand& o : plan.compute.operands_of(a)) {
+        Moved moved{piece(blocks.pieces[blocks.first[s] + k]), kNone, kNone};
+        const std::uint32_t at = made.first_[static_cast<std::size_t>(o.buffer)] + o.chunk;
+        (k < a.reads ? moved.src : moved.dst) = at;
+        if (k++ >= a.reads) kept[at].push_back(moved.piece);
+        made.moved_.push_back(moved);
+      }
+      continue;
+    }
     for (std::uint32_t k = 0; k < step.count; ++k) {
       Moved moved{piece(blocks.pieces[blocks.first[s] + k]), kNone, kNone};
       if (does.reads) moved.src = made.first_[step.src.buffer] + step.src.chunk + k;
@@ -185,6 +200,10 @@ void VLayout::place(std::span<std::uint8_t* const> input, std::span<std::uint8_t
     for (std::uint32_t k = entry.first; k < entry.first + entry.extents; ++k) {
       const Moved& moved = moved_[k];
       bytes += lengths_[moved.piece];
+      if (entry.bytes == kOperands) {
+        extents_.push_back({place_of(moved.src).at, place_of(moved.dst).at, lengths_[moved.piece], 0});
+        continue;
+      }
       append(extents_, place_of(moved.src), place_of(moved.dst), lengths_[moved.piece],
              one_tile && extents_.size() != first);
     }

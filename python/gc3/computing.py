@@ -1,0 +1,248 @@
+"""Compute operations, and the values that a postcondition requires of programs that compute.
+
+>>> norm = op("norm")
+>>> x = Term.of_input(0, "x", 0)
+>>> norm(x + Term.of_input(1, "x", 0)) + x
+x[0] of rank 0 + norm(x[0] of rank 0 + x[0] of rank 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from gc3 import _core, errors
+
+# The chunks of a tensor: on every rank, by rank, or a function of the rank.
+Sizes: TypeAlias = "int | Sequence[int] | Callable[[int], int]"
+Chunk: TypeAlias = "tuple[int, int]"  # (rank, index); (COMPUTED, k): the result of call k
+Expectation: TypeAlias = "Callable[[Callable[[int, str, int], Term], int, str, int], Term | None]"
+Call: TypeAlias = "tuple[int, int, list[list[Chunk]]]"  # operation, result, arguments
+
+_MOST_RESULTS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input chunk as a part of a sum."""
+
+    rank: int
+    tensor: str
+    index: int
+
+    def __repr__(self) -> str:
+        """Names it as messages do."""
+        return f"{self.tensor}[{self.index}] of rank {self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an operation makes of its arguments, as a part of a sum."""
+
+    operation: Operation
+    result: int
+    arguments: tuple[Term, ...]
+
+    def __repr__(self) -> str:
+        """Names it as messages do."""
+        which = f"#{self.result}" if self.result else ""
+        return f"{self.operation.name}{which}({', '.join(map(repr, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value that a postcondition requires: a sum of input chunks and of what operations make."""
+
+    parts: tuple[Input | Made, ...]
+
+    @staticmethod
+    def of_input(rank: int, tensor: str, index: int) -> Term:
+        """Returns an input chunk."""
+        return Term((Input(rank, tensor, index),))
+
+    def __add__(self, other: Term) -> Term:
+        """The reduction of both."""
+        return Term(self.parts + other.parts) if isinstance(other, Term) else NotImplemented  # pyright: ignore[reportUnnecessaryIsInstance]
+
+    def __radd__(self, other: object) -> Term:
+        """Lets sum() begin with its 0."""
+        return self if other == 0 else NotImplemented
+
+    def __repr__(self) -> str:
+        """Names it as messages do."""
+        return " + ".join(map(repr, self.parts))
+
+
+class Operation(_core.ComputeOperation):
+    """A compute operation: an uninterpreted function of whole chunks, which equal arguments give equal results.
+
+    Made by `gc3.op`. In an algorithm, ``operation(*references, out=(rank, buffer, index))`` applies it to chunks of one
+    rank. In ``expect=`` of `gc3.collectives.custom`, ``operation(*values)`` is the required value. The function that
+    computes is bound when a program runs: see `gc3.Program.bind`.
+    """
+
+    def __init__(self, name: str, results: int) -> None:
+        """Takes its name, and the number of its results."""
+        super().__init__(name)
+        self.results = results
+
+    def term(self, *arguments: object) -> Term | tuple[Term, ...]:
+        """Returns what it makes of values; several results as a tuple."""
+        given: list[Term] = []
+        for argument in arguments:
+            if not isinstance(argument, Term):
+                raise errors.error(
+                    "BadOperands", f"{self.name}: {argument!r} is neither a chunk nor a value of expect="
+                )
+            given.append(argument)
+        if not given:
+            raise errors.error("BadOperands", f"{self.name} needs an operand")
+        made = tuple(Term((Made(self, k, tuple(given)),)) for k in range(self.results))
+        return made if self.results > 1 else made[0]
+
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        return f"<gc3.Operation {self.name}>"
+
+
+def op(name: str, *, results: int = 1) -> Operation:
+    """Returns a compute operation of that name.
+
+    Args:
+        name: Its name in programs and messages; whoever runs the program binds a function to it.
+        results: The number of its results.
+
+    >>> op("matmul")
+    <gc3.Operation matmul>
+    """
+    if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise errors.error("BadArgument", f"op({name!r}): expected the name of an operation")
+    return Operation(name, errors.whole(results, "results", 1, _MOST_RESULTS))
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The part of a custom collective's data that is about named tensors, in the form that the core takes."""
+
+    tensors: tuple[tuple[str, bool, tuple[int, ...]], ...]
+    operations: tuple[str, ...]
+    calls: tuple[Call, ...]
+
+
+NO_TENSORS = Tensors((), (), ())
+
+
+class Postcondition:
+    """Collects what the outputs of named tensors must hold."""
+
+    def __init__(self, ranks: int, inputs: Mapping[str, Sizes], outputs: Mapping[str, Sizes]) -> None:
+        """Takes the chunks of each tensor.
+
+        Raises:
+            ValueError: They are not numbers of chunks; the text says which.
+        """
+        self._ranks = ranks
+        self._inputs = {name: _sizes(name, given, ranks) for name, given in inputs.items()}
+        self._outputs = {name: _sizes(name, given, ranks) for name, given in outputs.items()}
+        self._operations: dict[str, int] = {}
+        self._numbers: dict[Made, int] = {}
+        self._calls: list[Call] = []
+
+    def sizes(self, *, of_inputs: bool) -> list[int]:
+        """Returns the chunks of the input or output of each rank."""
+        tensors = self._inputs if of_inputs else self._outputs
+        return [sum(sizes[rank] for sizes in tensors.values()) for rank in range(self._ranks)]
+
+    def value(self, rank: int, tensor: str, index: int) -> Term:
+        """Returns an input chunk as a value.
+
+        Raises:
+            ValueError: There is none.
+        """
+        sizes = self._inputs.get(tensor)
+        if sizes is None:
+            raise ValueError(f"there is no input {tensor!r}, but {', '.join(self._inputs)}")
+        if not 0 <= rank < self._ranks or not 0 <= index < sizes[rank]:
+            raise ValueError(f"{tensor}[{index}] of rank {rank} does not exist")
+        return Term.of_input(int(rank), tensor, int(index))
+
+    def chunks(self, expect: Expectation) -> list[list[Chunk]]:
+        """Returns what `expect` requires of every output chunk, by rank.
+
+        Raises:
+            ValueError: It is no value; the text says of which.
+        """
+        listed: list[list[Chunk]] = []
+        for rank in range(self._ranks):
+            for name, sizes in self._outputs.items():
+                for index in range(sizes[rank]):
+                    wanted = expect(self.value, rank, name, index)
+                    if wanted is not None and not isinstance(wanted, Term):  # pyright: ignore[reportUnnecessaryIsInstance]
+                        raise ValueError(f"expect of {name}[{index}] of rank {rank} is {wanted!r}, not a value")
+                    listed.append([] if wanted is None else self._sum(wanted))
+        return listed
+
+    def tensors(self) -> Tensors:
+        """Returns the tensors, and the operations and calls that `chunks` has met."""
+        named = [(name, False, tuple(sizes)) for name, sizes in self._inputs.items()]
+        named += [(name, True, tuple(sizes)) for name, sizes in self._outputs.items()]
+        return Tensors(tuple(named), tuple(self._operations), tuple(self._calls))
+
+    def _sum(self, term: Term) -> list[Chunk]:
+        return [self._chunk(part) for part in term.parts]
+
+    def _chunk(self, part: Input | Made) -> Chunk:
+        if isinstance(part, Input):
+            before = 0
+            for name, sizes in self._inputs.items():
+                if name == part.tensor:
+                    break
+                before += sizes[part.rank]
+            return part.rank, before + part.index
+        number = self._numbers.get(part)
+        if number is None:
+            arguments = [self._sum(argument) for argument in part.arguments]
+            operation = self._operations.setdefault(part.operation.name, len(self._operations))
+            self._calls.append((operation, part.result, arguments))
+            number = self._numbers[part] = len(self._calls) - 1
+        return _core.COMPUTED, number
+
+
+def _sizes(name: str, given: Sizes, ranks: int) -> list[int]:
+    if not name or not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{name!r} cannot name a tensor")
+    if callable(given):
+        sizes: list[object] = [given(rank) for rank in range(ranks)]
+    else:
+        sizes = list(given) if isinstance(given, Sequence) else [given] * ranks
+    if len(sizes) != ranks:
+        raise ValueError(f"'{name}' has chunks for {len(sizes)} ranks, not {ranks}")
+    found: list[int] = []
+    for rank, size in enumerate(sizes):
+        if not isinstance(size, int) or not 0 <= size < 1 << 32:
+            raise ValueError(f"'{name}' has {size!r} chunks on rank {rank}")
+        found.append(size)
+    return found
+
+
+def as_data(
+    ranks: Any,
+    inputs: Any,
+    outputs: Any,
+    expect: Any,
+) -> tuple[list[int], list[int], list[list[Chunk]], Tensors]:
+    """Returns the chunks of the inputs and outputs of each rank, what the outputs must hold, and the tensors.
+
+    Raises:
+        ValueError: Something is no such data; the text says what.
+    """
+    if not isinstance(ranks, int) or ranks < 1:
+        raise ValueError(f"a collective of named tensors needs ranks=, a number of ranks, not {ranks!r}")
+    if not isinstance(inputs, Mapping) or not isinstance(outputs, Mapping):
+        raise ValueError("inputs and outputs are both mappings from names to chunks, or both lists")
+    if not callable(expect):
+        raise ValueError("of named tensors, expect is a function of value, rank, output and index")
+    post = Postcondition(ranks, inputs, outputs)  # pyright: ignore[reportUnknownArgumentType]
+    wanted = post.chunks(cast("Expectation", expect))
+    return post.sizes(of_inputs=True), post.sizes(of_inputs=False), wanted, post.tensors()

@@ -1,0 +1,193 @@
+"""A program whose compute operations have functions: its tensors as arrays, and views of their chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from gc3 import _core, datatypes, errors
+from gc3.runtime.options import EngineOptions
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from gc3.datatypes import Array
+
+Shape: TypeAlias = "tuple[int, ...]"
+
+
+class Bound:
+    """A program with a function for each of its compute operations. Made by `gc3.Program.bind`."""
+
+    def __init__(
+        self,
+        program: _core.Program,
+        functions: Mapping[str, Callable[..., None]],
+        engine: Callable[[EngineOptions], _core.ThreadsEngine],
+    ) -> None:
+        """Takes the functions by the names of the operations.
+
+        Raises:
+            gc3.UserError: The operations of the program are others.
+        """
+        self._engine = engine
+        self._collective = program.collective
+        self._lengths = program.lengths
+        self._applications = program.applications()
+        wanted = {name for name, _, _ in self._applications}
+        for name in sorted(wanted ^ functions.keys()):
+            known = ", ".join(sorted(wanted)) or "none"
+            what = "has no function" if name in wanted else "is no operation of it"
+            raise errors.error("BadArgument", f"'{errors.shown(name)}' {what}: the program applies {known}")
+        for name, function in functions.items():
+            if not callable(function):
+                raise errors.error("BadArgument", f"'{name}' is bound to {function!r}, which is no function")
+        self._functions = [functions[name] for name, _, _ in self._applications]
+
+    def run(
+        self,
+        tensors: Mapping[str, Sequence[npt.ArrayLike | None]],
+        *,
+        op: str = "sum",
+        shapes: Mapping[str, Shape] | None = None,
+        slots: int = 0,
+        workers: int = 0,
+        timeout: float | None = None,
+        seed: int | None = None,
+    ) -> dict[str, list[Array]]:
+        """Runs the program on this machine's CPU, with ranks as threads, and returns the outputs by name and rank.
+
+        Args:
+            tensors: For each input its array on each rank, whose first dimension is cut into its chunks; None where a
+                rank has none. All have one data type.
+            op: The reduction.
+            shapes: The shape of a chunk of each length that no input has, by the name of an output or scratch buffer.
+            slots: FIFO slots per connection.
+            workers: OS threads.
+            timeout: Seconds without progress after which the run fails. A function that computes makes progress.
+            seed: Deterministic mode.
+
+        Raises:
+            gc3.UserError: The arrays are not those of the program, or a function has raised an exception.
+        """
+        arrays, dtype = self._arrays(tensors)
+        found = self._shapes(arrays, shapes or {})
+        ranks = range(self._collective.ranks)
+        inputs = [
+            [arrays[name][rank] for name, is_output, _, _ in self._collective.tensors if not is_output]
+            for rank in ranks
+        ]
+        outputs = {
+            name: [_whole(found[length], chunks[rank], dtype) for rank in ranks]
+            for name, is_output, chunks, length in self._collective.tensors
+            if is_output
+        }
+        engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
+        engine.compute(
+            [[datatypes.as_bytes(array) for array in own] for own in inputs],
+            [[datatypes.as_bytes(outputs[name][rank]) for name in outputs] for rank in ranks],
+            [math.prod(shape) for shape in found],
+            datatypes.name(dtype),
+            _core.Operation(datatypes.op(op)),
+            self._caller(found, dtype),
+        )
+        return outputs
+
+    def _caller(self, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Callable[[int, list[memoryview]], None]:
+        def call(application: int, operands: list[memoryview]) -> None:
+            name, reads, lengths = self._applications[application]
+            views: list[Array] = []
+            for memory, length in zip(operands, lengths, strict=True):
+                flat: Array = np.frombuffer(memory, dtype)
+                views.append(np.reshape(flat, shapes[length]))
+            out = views[reads] if len(views) == reads + 1 else tuple(views[reads:])
+            made: object = self._functions[application](*views[:reads], out=out)
+            if made is not None and made is not out:
+                raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
+
+        return call
+
+    def _arrays(
+        self, given: Mapping[str, Sequence[npt.ArrayLike | None]]
+    ) -> tuple[dict[str, list[Array]], np.dtype[Any]]:
+        """The inputs as contiguous arrays of one type."""
+        wanted = {name: chunks for name, is_output, chunks, _ in self._collective.tensors if not is_output}
+        for name in sorted(wanted.keys() ^ given.keys()):
+            what = "is missing" if name in wanted else "is no input of the program"
+            raise errors.error("BadBuffer", f"'{errors.shown(str(name))}' {what}; its inputs are {', '.join(wanted)}")
+        arrays: dict[str, list[Array]] = {}
+        dtype: np.dtype[Any] | None = None
+        for name, chunks in wanted.items():
+            if len(given[name]) != len(chunks):
+                raise errors.error("BadBuffer", f"'{name}' has arrays for {len(given[name])} ranks, not {len(chunks)}")
+            arrays[name] = []
+            for rank, array in enumerate(given[name]):
+                if array is None:
+                    if chunks[rank] != 0:
+                        raise errors.error("BadBuffer", f"rank {rank} has no '{name}'")
+                    arrays[name].append(np.empty(0, np.uint8))
+                    continue
+                made = np.ascontiguousarray(array)
+                if dtype is None:
+                    dtype = datatypes.dtype(made.dtype)
+                if made.dtype != dtype:
+                    raise errors.error(
+                        "BadBuffer",
+                        f"'{name}' of rank {rank} has type {made.dtype}; the program runs on one type, {dtype}",
+                    )
+                arrays[name].append(made)
+        if dtype is None:
+            raise errors.error("BadBuffer", "no rank has an input")
+        return arrays, dtype
+
+    def _shapes(self, arrays: Mapping[str, Sequence[Array]], given: Mapping[str, Shape]) -> list[Shape]:
+        """The shape of a chunk of each length."""
+        numbers = {name: number for number, name in enumerate(self._lengths)}
+        numbers |= {name: length for name, _, _, length in self._collective.tensors}
+        found: dict[int, tuple[Shape, str]] = {}
+
+        def learn(number: int, shape: Shape, whose: str) -> None:
+            known, first = found.setdefault(number, (shape, whose))
+            if known != shape:
+                raise errors.error(
+                    "BadBuffer",
+                    f"a chunk of {whose} has shape {shape}, and one of {first} {known}: the program moves chunks from "
+                    "one to the other",
+                )
+
+        for name, is_output, chunks, length in self._collective.tensors:
+            for rank, array in enumerate(() if is_output else arrays[name]):
+                if chunks[rank] == 0:
+                    continue
+                if array.ndim == 0 or array.shape[0] % chunks[rank]:
+                    raise errors.error(
+                        "BadBuffer",
+                        f"'{name}' of rank {rank} has shape {array.shape}: its first dimension is cut into "
+                        f"{chunks[rank]} chunks",
+                    )
+                learn(length, (array.shape[0] // chunks[rank], *array.shape[1:]), f"'{name}' of rank {rank}")
+        for name, shape in given.items():
+            if name not in numbers:
+                raise errors.error(
+                    "BadBuffer", f"shapes: there is no '{errors.shown(str(name))}', but {', '.join(numbers)}"
+                )
+            sizes = tuple(errors.whole(size, f"shapes[{name!r}]", name="BadBuffer") for size in shape)
+            learn(numbers[name], sizes, f"'{name}'")
+        used = {length for _, _, _, length in self._collective.tensors}
+        used |= {length for _, _, lengths in self._applications for length in lengths}
+        for number in sorted(used - found.keys()):
+            raise errors.error(
+                "BadBuffer",
+                f"no input has chunks as long as those of '{self._lengths[number]}': give its shape in shapes=",
+            )
+        return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
+
+
+def _whole(shape: Shape, chunks: int, dtype: np.dtype[Any]) -> Array:
+    """An output of so many chunks, one after the other in the first dimension."""
+    if not shape:
+        return np.empty(chunks, dtype)
+    return np.empty((shape[0] * chunks, *shape[1:]), dtype)

@@ -1,0 +1,353 @@
+"""Programs with compute operations: proven, refused, and run on threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import computing_programs
+import gc3
+from computing_programs import ALGORITHMS, FUNCTIONS, Case, add_norm, expert, gemm_rs, matmul, moe, norm
+from gc3 import _core, chunk, collectives
+from gc3.datatypes import Array
+from gc3.sim.predict import simulate
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_program_text(algorithm: gc3.Algorithm, golden: Callable[..., None]) -> None:
+    """The C++ tests damage these texts."""
+    golden(gc3.compile(algorithm, R=3).text)
+
+
+@pytest.mark.parametrize("R", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_programs_are_proven_and_equal_to_numpy(algorithm: gc3.Algorithm, R: int) -> None:
+    case = Case(algorithm, R)
+    case.program.verify()
+    bound = case.program.bind(case.functions)
+    for seed in (None, 1, 2):
+        case.check(bound.run(case.inputs, shapes=case.shapes, seed=seed))
+
+
+def test_any_order_of_steps_computes_the_same() -> None:
+    case = Case(computing_programs.scatter_norm_gather, 3)
+    bound = case.program.bind(case.functions)
+    for seed in range(20):
+        case.check(bound.run(case.inputs, shapes=case.shapes, seed=seed))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 4096])
+def test_chunks_of_any_length(rows: int) -> None:
+    """A chunk of 4096 rows is longer than a FIFO slot, and still one tile."""
+    for algorithm in ALGORITHMS[:3]:
+        case = Case(algorithm, 2, rows)
+        got = case.program.bind(case.functions).run(case.inputs, shapes=case.shapes)
+        case.check(got)
+
+
+def test_an_output_for_which_any_value_will_do() -> None:
+    case = Case(computing_programs.scatter_norm_gather, 2)
+    got = case.program.bind(case.functions).run(case.inputs, shapes=case.shapes)
+    for rank in range(2):
+        own = slice(3 * rank, 3 * rank + 3)
+        assert np.array_equal(got["sum"][rank][own], case.sum[own])
+
+
+@pytest.mark.parametrize("ending", [".gc3", ".txt"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_files(algorithm: gc3.Algorithm, ending: str, tmp_path: object) -> None:
+    program = gc3.compile(algorithm, R=3)
+    path = f"{tmp_path}/program{ending}"
+    program.save(path)
+    again = gc3.Program.load(path)
+    assert again == program
+    assert again.core.to_bytes(source=False) == program.core.to_bytes(source=False)
+    case = Case(algorithm, 3)
+    case.check(again.bind(case.functions).run(case.inputs, shapes=case.shapes))
+
+
+# Planted defects, each with what the error has to name.
+
+
+def refused(algorithm: Callable[[int], None], collective: Callable[[int], collectives.Collective]) -> str:
+    with pytest.raises(gc3.UserError) as caught:
+        gc3.compile(gc3.algorithm(collective, scratch=["part", "arrived", "made"])(algorithm), R=2)
+    return str(caught.value)
+
+
+def test_residual_added_on_each_rank() -> None:
+    def wrong(R: int) -> None:
+        for own in range(R):
+            total = None
+            for step in range(1, R + 1):
+                at = (own + step) % R
+                part = chunk(at, "x", own).copy(at, "part", own).reduce(chunk(at, "residual", own))
+                total = part if total is None else part.reduce(total)
+            assert total is not None
+            total = total.copy(own, "sum", own)
+            y = norm(total, chunk(own, "gain", 0), out=(own, "y", own))
+            for step in range(1, R):
+                y.copy((own + step) % R, "y", own)
+
+    said = refused(wrong, add_norm)
+    assert "y[0] of rank 0 must hold norm(x[0] of rank 0 + residual[0] of rank 0 + x[0] of rank 1, gain[0]" in said
+    assert (
+        "but holds norm(x[0] of rank 0 + residual[0] of rank 0 + x[0] of rank 1 + residual[0] of rank 1, gain" in said
+    )
+    assert "last written here (" in said
+
+
+def test_norm_before_the_reduction_is_complete() -> None:
+    def wrong(R: int) -> None:
+        for own in range(R):
+            total = chunk((own + 1) % R, "x", own).copy(own, "sum", own).reduce(chunk(own, "residual", own))
+            y = norm(total, chunk(own, "gain", 0), out=(own, "y", own))
+            total.reduce(chunk(own, "x", own))
+            for step in range(1, R):
+                y.copy((own + step) % R, "y", own)
+
+    said = refused(wrong, add_norm)
+    assert "but holds norm(residual[0] of rank 0 + x[0] of rank 1, gain[0] of rank 0)" in said
+
+
+def test_buffer_reused_too_early() -> None:
+    def wrong(R: int) -> None:
+        for source in range(R):
+            for to in range(R):
+                block = chunk(source, "tokens", to).copy(to, "arrived", 0)
+                chunk((source + 1) % R, "tokens", to).copy(to, "arrived", 0)
+                expert(block, chunk(to, "weights", 0), out=(to, "made", source))
+
+    said = refused(wrong, moe)
+    assert "GC3-L001" in said
+    assert "arrived[0]" in said
+    assert "overwritten here" in said
+
+
+def damaged(program: gc3.Program, old: str, new: str) -> str:
+    """What the verifier says of the text in which something is replaced."""
+    assert program.text.count(old) == 1, program.text
+    found = _core.verify(_core.Program.from_text(program.text.replace(old, new)), 0, 0, 0, 1, False)
+    assert found.diagnostics
+    return str(found.diagnostics[0])
+
+
+def test_the_verifier_orders_and_compares_operations() -> None:
+    program = gc3.compile(computing_programs.scatter_norm_gather, R=3)
+    step = 'apply "norm" out[3] in[6] -> out[0]:3'
+    # Nothing to wait for; other data than is read to wait for.
+    for other in ("", " after (1:2)"):
+        said = damaged(program, f"{step} after (0:1) signals", f"{step}{other} signals")
+        assert "GC3-V007" in said
+        assert step in said
+    said = damaged(program, "send out[0] after (2:1)\n  tb 1", "send out[0]\n  tb 1")
+    assert "GC3-V007" in said
+    assert f"{step} after (0:1) signals) writes it" in said
+    # The sum before the residual is added is another term.
+    said = damaged(program, "1 copy sc[0] -> out[3] after (1:2)", "1 copy sc[0] -> out[3] after (1:1)")
+    assert "which is not marked as having dependents" in said
+    said = damaged(program, "2 reduce in[3] -> sc[0] signals", "2 nop signals")
+    told = "holds norm(x[0] of rank 0 + x[0] of rank 1 + x[0] of rank 2, gain[0] of rank 0) instead of norm("
+    assert "GC3-V008" in said
+    assert told in said
+    said = damaged(program, step, 'apply "norm" in[6] out[3] -> out[0]:3')
+    assert "norm(gain[0] of rank 0, x[0] of rank 0 + " in said
+    assert "last written by rank 0 threadblock 2 step 1" in said
+
+
+def test_the_verifier_checks_tables_and_lengths() -> None:
+    program = gc3.compile(computing_programs.scatter_norm_gather, R=3)
+    step = 'apply "norm" out[3] in[6] -> out[0]:3'
+    assert "reads and writes output[3]" in damaged(program, step, step.replace("out[0]", "out[3]"))
+    assert "GC3-V010" in damaged(program, step, step.replace("out[0]", "in[0]"))
+    assert "without a buffer or a length" in damaged(program, step, step.replace(":3", ":9"))
+    assert "uses output[9]" in damaged(program, step, step.replace("out[3]", "out[9]"))
+    said = damaged(program, step, step.replace(":3", ":2"))
+    assert "GC3-V012" in said
+    assert "output[0] holds a chunk as long as those of gain instead of a chunk as long as those of y" in said
+    for old, new in (('"norm" out[3]', '"sum" out[3]'), ("call 1", "call 2"), ("=0\n", "=9\n")):
+        with pytest.raises(gc3.UserError, match="GC3-I006"):
+            _core.Program.from_text(program.text.replace(old, new))
+
+
+def test_operations_take_and_make_single_chunks_of_one_rank() -> None:
+    x, w = (0, "x", 0), (0, "w", 0)
+    for operands, out, why in (
+        ([x, (1, "w", 0)], (0, "part", 0), "w[0] is of another rank than rank 0 x[0]"),
+        ([x, w], (1, "part", 0), "the result rank 1 part[0] is of another rank"),
+        ([(0, "x", 0, 2), w], (0, "part", 0), "x[0..1] is not a single chunk"),
+        ([x, w], None, "out= is a place"),
+        ([x, w], [], "no operand, or no result"),
+        ([x, w], [(0, "part", 0), (0, "part", 0)], "two results are at rank 0 part[0]"),
+        ([x, w], (0, "x", 0), "GC3-L010"),
+        ([x, w], (0, "nowhere", 0), "GC3-L006"),
+        ([x, w], (0, "y", 1), "index 1 of y on rank 0, which has 1 chunk there"),
+        ([x, (0, "w", 1)], (0, "part", 0), "index 1 of w on rank 0"),
+        ([x, 7], (0, "part", 0), "each operand is a reference"),
+    ):
+
+        def wrong(R: int) -> None:
+            given = [chunk(*o) if isinstance(o, tuple) else o for o in operands]  # noqa: B023  called at once
+            matmul(*given, out=out)  # noqa: B023
+
+        assert why in refused(wrong, gemm_rs), why
+
+    def in_place(R: int) -> None:
+        part = chunk(0, "x", 0).copy(0, "part", 0)
+        matmul(part, out=(0, "part", 0))
+
+    assert "is an operand and a result" in refused(in_place, gemm_rs)
+
+    def unknown(R: int) -> None:
+        norm(chunk(0, "x", 0), out=(0, "part", 0))
+
+    assert "the postcondition of gemm_rs does not name it" in refused(unknown, gemm_rs)
+
+    def stale(R: int) -> None:
+        part = matmul(chunk(0, "x", 0), chunk(0, "w", 0), out=(0, "part", 0))
+        matmul(chunk(0, "x", 1), chunk(0, "w", 0), out=(0, "part", 0))
+        part.copy(0, "y", 0)
+
+    assert "GC3-L001" in refused(stale, gemm_rs)
+    with pytest.raises(gc3.UserError, match="allreduce has no named tensors"):
+        gc3.compile(gc3.algorithm("allreduce")(lambda R: norm(chunk(0, "in", 0), out=(0, "out", 0))), R=2)
+    with pytest.raises(gc3.UserError, match="'x' is neither a chunk nor a value"):
+        norm("x")
+
+
+def test_what_needs_chunks_of_one_length_is_refused(tmp_path: object) -> None:
+    program = gc3.compile(computing_programs.gemm_ring, R=2)
+    for attempt in (
+        lambda: gc3.compile(computing_programs.gemm_ring, R=2, instances=2),
+        lambda: gc3.compile(computing_programs.gemm_ring, R=2, protocol="LL"),
+        lambda: gc3.compile(computing_programs.gemm_ring, R=2, in_place=True),
+        lambda: gc3.compile(computing_programs.gemm_ring, R=2, memory="direct"),
+        lambda: program.run([np.zeros(4)] * 2),
+        lambda: program.time([np.zeros(4)] * 2),
+        lambda: program.save(f"{tmp_path}/program.xml"),
+        lambda: program.save(f"{tmp_path}/program.plan.json"),
+        lambda: simulate(program, "dgx1", 1 << 20),
+    ):
+        with pytest.raises(gc3.UserError, match="GC3-C004"):
+            attempt()
+
+    def parallel(R: int) -> None:
+        with gc3.parallelize(2):
+            chunk(0, "x", 0).copy(0, "part", 0)
+
+    assert "GC3-C004" in refused(parallel, gemm_rs)
+
+
+def test_custom_collectives_of_tensors_say_what_is_wrong() -> None:
+    for change, why in (
+        ({"ranks": None}, "needs ranks="),
+        ({"inputs": [1, 1]}, "both mappings"),
+        ({"inputs": {"x": [1]}}, "'x' has chunks for 1 ranks, not 2"),
+        ({"inputs": {"x": -1}}, "'x' has -1 chunks on rank 0"),
+        ({"outputs": {"x": 1}}, "two tensors have the name 'x'"),
+        ({"inputs": {"": 1}}, "'' cannot name a tensor"),
+        ({"expect": {}}, "expect is a function of value"),
+        ({"expect": lambda v, r, o, i: 3}, "expect of y[0] of rank 0 is 3, not a value"),
+        ({"expect": lambda v, r, o, i: v(0, "z", 0)}, "there is no input 'z', but x"),
+        ({"expect": lambda v, r, o, i: v(0, "x", 5)}, "x[5] of rank 0 does not exist"),
+    ):
+        given: dict[str, object] = {
+            "ranks": 2,
+            "inputs": {"x": 1},
+            "outputs": {"y": 1},
+            "expect": lambda v, r, o, i: v(r, "x", i),
+        }
+        with pytest.raises(gc3.UserError) as caught:
+            collectives.custom("c", **(given | change))  # pyright: ignore[reportArgumentType]
+        assert why in str(caught.value)
+
+
+# Runs.
+
+
+def test_a_function_that_raises_ends_the_run_with_one_error_and_the_engine_goes_on() -> None:
+    case = Case(computing_programs.gemm_ring, 3)
+
+    def wrong(a: Array, b: Array, out: Array) -> None:
+        raise ValueError("no such shape")
+
+    for workers in (1, 3):
+        for _ in range(3):
+            with pytest.raises(gc3.UserError) as caught:
+                case.program.bind({"matmul": wrong}).run(case.inputs, shapes=case.shapes, workers=workers)
+            said = str(caught.value)
+            assert "GC3-R029" in said
+            assert "matmul of rank " in said
+            assert "(apply, computing_programs.py:" in said
+            assert "has raised ValueError: no such shape" in said
+            assert "raised here (" in said
+            case.check(case.program.bind(case.functions).run(case.inputs, shapes=case.shapes, workers=workers))
+
+
+def test_what_a_function_may_not_do() -> None:
+    case = Case(computing_programs.gemm_ring, 2)
+
+    def returns(a: Array, b: Array, out: Array) -> Array:
+        return a @ b
+
+    def writes(a: Array, b: Array, out: Array) -> None:
+        a[...] = 0
+
+    def shape(a: Array, b: Array, out: Array) -> None:
+        np.matmul(b, a, out=out)
+
+    for function, why in (
+        (returns, "returned ndarray"),
+        (writes, "read-only"),
+        (shape, "matmul"),
+        (lambda a: None, "out"),
+    ):
+        with pytest.raises(gc3.UserError, match=f"GC3-R029.*{why}"):
+            case.program.bind({"matmul": function}).run(case.inputs, shapes=case.shapes)
+
+
+def test_a_slow_function_is_no_time_out() -> None:
+    """It computes while nothing else moves for longer than the time-out: until the engine has looked five times."""
+    case = Case(computing_programs.gemm_ring, 2)
+    slow = threading.Event()
+
+    def late(a: Array, b: Array, out: Array) -> None:
+        if not slow.is_set():
+            slow.wait(0.5)
+            slow.set()
+        np.matmul(a, b, out=out)
+
+    case.check(case.program.bind({"matmul": late}).run(case.inputs, shapes=case.shapes, timeout=0.05))
+
+
+def test_bindings_and_arrays_are_checked() -> None:
+    case = Case(computing_programs.gemm_ring, 2)
+    with pytest.raises(gc3.UserError, match="'matmul' has no function"):
+        case.program.bind({})
+    with pytest.raises(gc3.UserError, match="'expert' is no operation of it: the program applies matmul"):
+        case.program.bind(FUNCTIONS)
+    with pytest.raises(gc3.UserError, match="which is no function"):
+        case.program.bind({"matmul": 3})  # pyright: ignore[reportArgumentType]
+    bound = case.program.bind(case.functions)
+    x, w = case.inputs["x"], case.inputs["w"]
+    for tensors, shapes, why in (
+        ({"x": x}, case.shapes, "'w' is missing; its inputs are x, w"),
+        ({"x": x, "w": w, "y": w}, case.shapes, "'y' is no input"),
+        ({"x": x[:1], "w": w}, case.shapes, "'x' has arrays for 1 ranks, not 2"),
+        ({"x": [x[0], None], "w": w}, case.shapes, "rank 1 has no 'x'"),
+        ({"x": [x[0], x[1].astype(np.float32)], "w": w}, case.shapes, "runs on one type, float64"),
+        ({"x": [x[0], x[1][:3]], "w": w}, case.shapes, "its first dimension is cut into 2 chunks"),
+        ({"x": [x[0], x[1][:4]], "w": w}, case.shapes, r"a chunk of 'x' of rank 1 has shape \(2, 4\), and one of 'x'"),
+        ({"x": x, "w": w}, {}, "no input has chunks as long as those of 'y'"),
+        ({"x": x, "w": w}, {"z": (1,)}, "there is no 'z'"),
+        ({"x": x, "w": w}, {"y": (-1,)}, "expected a whole number"),
+    ):
+        with pytest.raises(gc3.UserError, match=f"GC3-R001.*{why}"):
+            bound.run(tensors, shapes=shapes)
+    with pytest.raises(gc3.UserError, match=r"GC3-C004.*avg"):
+        bound.run(case.inputs, shapes=case.shapes, op="avg")
+    with pytest.raises(gc3.UserError, match="GC3-M003"):
+        bound.run(case.inputs, shapes=case.shapes, op="band")
