@@ -13,6 +13,7 @@
 
 #include "arrays.h"
 #include "communicator.h"
+#include "compute_call.h"
 #include "gc3/runtime/direct/process_job.h"
 #include "operand.h"
 
@@ -69,6 +70,24 @@ nb::object run_plain(const Joined& joined, RankEngine* program, nb::handle x, nb
   return result.array;
 }
 
+// This rank's part of a program that computes.
+void compute_on_rank(const Joined& joined, ProcessProgram& program, const std::vector<ConstBytes>& inputs,
+                     const std::vector<Bytes>& outputs, const std::vector<std::uint64_t>& counts,
+                     std::string_view dtype, const Operation& op, const nb::callable& function,
+                     std::optional<double> timeout) {
+  const interp::Plan& plan = program.plan();
+  const Reduction reduction = parse_reduction(dtype, op);
+  if (!plan.collective.has_tensors() || counts.size() != plan.compute.lengths.size()) {
+    unwrap(Status(Diagnostic(ErrorCode::BadArgument, "the length of each chunk of a program of named tensors")));
+  }
+  const std::size_t elem = model::size_of(reduction.type);
+  const std::uint32_t rank = joined.body().rank();
+  const auto given = chunks_of(plan.collective, rank, false, inputs, counts, elem);
+  const auto made = chunks_of(plan.collective, rank, true, outputs, counts, elem);
+  const cpu::VRankCall call{counts, given, made, reduction.type, reduction.op, {}, timeout};
+  without_gil([&] { return joined.body().compute(program, call, caller_of(plan, function), interrupted); });
+}
+
 }  // namespace
 
 void bind_programs(nb::class_<Joined>& joined) {
@@ -98,6 +117,12 @@ void bind_programs(nb::class_<Joined>& joined) {
            nb::sig("def run_plain(self, program: RankEngine | None, x: object, out: object, op: object) -> "
                    "gc3.datatypes.Array | tuple[typing.Any, typing.Any]"),
            "Collective: runs the program on arrays that it can use as they are; else a tuple of them.")
+      .def("compute", &compute_on_rank, "program"_a, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a,
+           "function"_a, "timeout"_a.none() = nb::none(),
+           nb::sig("def compute(self, program: ProcessProgram, inputs: Sequence[gc3.datatypes.Array], outputs: "
+                   "Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, function: "
+                   "Callable[[int, list[memoryview]], None], timeout: float | None = None) -> None"),
+           "Collective: runs a program of named tensors on those of this rank; see ThreadsEngine.compute.")
       .def(
           "run_ready",
           [](Joined& j, RankEngine& program, const std::optional<ConstBytes>& input, const std::optional<Bytes>& output,

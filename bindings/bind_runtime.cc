@@ -12,8 +12,8 @@
 
 #include "arrays.h"
 #include "call_buffers.h"
+#include "compute_call.h"
 #include "convert.h"
-#include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/core/sharing/available_memory.h"
 #include "gc3/runtime/cpu/memory_bound.h"
 #include "gc3/runtime/cpu/threads_engine.h"
@@ -52,84 +52,9 @@ std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> blocks_copied(
   return found;
 }
 
-nb::object view_of(const std::uint8_t* data, std::uint64_t bytes, bool writable) {
-  static std::uint8_t nothing = 0;  // a view of no bytes has an address, too
-  auto* const at = bytes == 0 ? &nothing : const_cast<std::uint8_t*>(data);
-  constexpr int kRead = 0x100;  // PyBUF_READ, which some versions of the limited API do not define
-  constexpr int kWrite = 0x200;
-  return nb::steal(
-      PyMemoryView_FromMemory(reinterpret_cast<char*>(at), static_cast<Py_ssize_t>(bytes), writable ? kWrite : kRead));
-}
-
-// "rank 1 threadblock 0 step 3 (apply, ring.py:12)" of the k-th application.
-std::string place_of(const interp::Plan& plan, std::uint32_t application) {
-  for (std::uint32_t t = 0; t < plan.threadblocks.size(); ++t) {
-    for (std::uint32_t s = 0; s < plan.threadblocks[t].step_count; ++s) {
-      const interp::Step& step = plan.steps[plan.threadblocks[t].first_step + s];
-      if (step.opcode == interp::Op::apply && step.src.chunk == application) return plan.place(t, s);
-    }
-  }
-  return "";
-}
-
-// What a function has raised, at its own line.
-Diagnostic raised(const interp::Plan& plan, const cpu::Computation& done, const nb::python_error& problem) {
-  const ir::Application& a = plan.compute.applications[done.application];
-  const std::string name = plan.collective.custom_data()->operations[a.operation];
-  std::string what = nb::cast<std::string>(nb::str(problem.type().attr("__name__")));
-  what += ": " + nb::cast<std::string>(nb::str(problem.value()));
-  Diagnostic told(ErrorCode::ComputeFailed, name + " of " + place_of(plan, done.application) + " has raised " + what);
-  nb::object trace = nb::borrow(problem.traceback());
-  for (; trace.is_valid() && !trace.is_none(); trace = trace.attr("tb_next")) {
-    if (!trace.attr("tb_next").is_none()) continue;
-    const std::string file = nb::cast<std::string>(trace.attr("tb_frame").attr("f_code").attr("co_filename"));
-    told.note("raised here", {file, nb::cast<int>(trace.attr("tb_lineno"))});
-    break;
-  }
-  return told;
-}
-
-// Calls `function(application, operands)` in the thread that executes the step.
-cpu::Computing::Function caller_of(const interp::Plan& plan, const nb::callable& function) {
-  return [&plan, &function](const cpu::Computation& computation) -> Status {
-    const nb::gil_scoped_acquire acquire;
-    const std::uint32_t reads = plan.compute.applications[computation.application].reads;
-    try {
-      nb::list operands;
-      for (std::uint32_t k = 0; k < computation.operands.size(); ++k) {
-        const interp::Extent& at = computation.operands[k];
-        operands.append(view_of(k < reads ? at.src : at.dst, at.bytes, k >= reads));
-      }
-      function(computation.application, operands);
-      return {};
-    } catch (const nb::python_error& problem) {
-      return raised(plan, computation, problem);
-    }
-  };
-}
-
-// The addresses of the chunks of tensors, one after the other.
-template <class Array>
-std::vector<std::uint8_t*> chunks_of(const model::Collective& collective, std::uint32_t rank, bool outputs,
-                                     const std::vector<Array>& arrays, const std::vector<std::uint64_t>& counts,
-                                     std::size_t elem) {
-  std::vector<std::uint8_t*> chunks;
-  std::size_t next = 0;
-  for (const model::Tensor& t : collective.custom_data()->tensors) {
-    if ((t.buffer == model::Buffer::output) != outputs) continue;
-    if (next == arrays.size() || t.length >= counts.size()) unwrap(Status(Diagnostic(ErrorCode::BadBuffer, t.name)));
-    const Array& array = arrays[next++];
-    const std::size_t bytes = counts[t.length] * elem;
-    check_size(t.name.c_str(), rank, array.size(), bytes * t.chunks[rank]);
-    for (std::uint32_t k = 0; k < t.chunks[rank]; ++k)
-      chunks.push_back(const_cast<std::uint8_t*>(array.data()) + k * bytes);
-  }
-  return chunks;
-}
-
-void compute(cpu::ThreadsEngine& engine, const std::vector<std::vector<ConstBytes>>& inputs,
-             const std::vector<std::vector<Bytes>>& outputs, const std::vector<std::uint64_t>& counts,
-             std::string_view dtype, const Operation& op, const nb::callable& function) {
+void compute_on_threads(cpu::ThreadsEngine& engine, const std::vector<std::vector<ConstBytes>>& inputs,
+                        const std::vector<std::vector<Bytes>>& outputs, const std::vector<std::uint64_t>& counts,
+                        std::string_view dtype, const Operation& op, const nb::callable& function) {
   const interp::Plan& plan = engine.plan();
   const model::Collective& collective = plan.collective;
   const Reduction reduction = parse_reduction(dtype, op);
@@ -203,7 +128,7 @@ void bind_runtime(nb::module_& m) {
   nb::class_<cpu::ThreadsEngine, Engine>(m, "ThreadsEngine", "Runs all ranks of a program on threads of this process.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none(), "pin"_a = true)
-      .def("compute", &compute, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a, "function"_a,
+      .def("compute", &compute_on_threads, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a, "function"_a,
            nb::sig("def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: "
                    "Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, "
                    "function: Callable[[int, list[memoryview]], None]) -> None"),

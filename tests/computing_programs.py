@@ -194,3 +194,8 @@ class Case:
         for name, arrays in self.outputs.items():
             for rank, wanted in enumerate(arrays):
                 assert np.array_equal(got[name][rank], wanted), (name, rank)
+
+    def check_rank(self, got: dict[str, Array], rank: int) -> None:
+        """Compares what a rank of a communicator has computed."""
+        for name, arrays in self.outputs.items():
+            assert np.array_equal(got[name], arrays[rank]), (name, rank)

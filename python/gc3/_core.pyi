@@ -511,6 +511,10 @@ class Program:
         """The names of the lengths of chunks, of a program of named tensors."""
 
     @property
+    def max_count(self) -> int:
+        """The chunks of the longest message."""
+
+    @property
     def threadblock_count(self) -> int: ...
 
     @property
@@ -1107,7 +1111,7 @@ class ThreadsEngine(Engine):
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None, pin: bool = True) -> None: ...
 
-    def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, function: Callable) -> None:
+    def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, function: Callable[[int, list[memoryview]], None]) -> None:
         """
         Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and what is called with the number of an application and views of its operands.
         """
@@ -1454,6 +1458,11 @@ class Joined:
     def run_plain(self, program: RankEngine | None, x: object, out: object, op: object) -> gc3.datatypes.Array | tuple[Any, Any]:
         """
         Collective: runs the program on arrays that it can use as they are; else a tuple of them.
+        """
+
+    def compute(self, program: ProcessProgram, inputs: Sequence[gc3.datatypes.Array], outputs: Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, function: Callable[[int, list[memoryview]], None], timeout: float | None = None) -> None:
+        """
+        Collective: runs a program of named tensors on those of this rank; see ThreadsEngine.compute.
         """
 
     def run_ready(self, program: RankEngine, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:

@@ -101,6 +101,10 @@ class Operation(_core.ComputeOperation):
         made = tuple(Term((Made(self, k, tuple(given)),)) for k in range(self.results))
         return made if self.results > 1 else made[0]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Is pickled as its name and the number of its results."""
+        return Operation, (self.name, self.results)
+
     def __repr__(self) -> str:
         """Describes it in one line."""
         return f"<gc3.Operation {self.name}>"

@@ -10,6 +10,7 @@ import pytest
 
 import computing_programs
 import gc3
+import ranks
 from computing_programs import ALGORITHMS, FUNCTIONS, Case, add_norm, expert, gemm_rs, matmul, moe, norm
 from gc3 import _core, chunk, collectives
 from gc3.datatypes import Array
@@ -310,17 +311,17 @@ def test_what_a_function_may_not_do() -> None:
 
 
 def test_a_slow_function_is_no_time_out() -> None:
-    """It computes while nothing else moves for longer than the time-out: until the engine has looked five times."""
+    """It computes while nothing else moves for longer than the time-out."""
     case = Case(computing_programs.gemm_ring, 2)
     slow = threading.Event()
 
     def late(a: Array, b: Array, out: Array) -> None:
         if not slow.is_set():
-            slow.wait(0.5)
+            slow.wait(1.3)
             slow.set()
         np.matmul(a, b, out=out)
 
-    case.check(case.program.bind({"matmul": late}).run(case.inputs, shapes=case.shapes, timeout=0.05))
+    case.check(case.program.bind({"matmul": late}).run(case.inputs, shapes=case.shapes, timeout=1.0))
 
 
 def test_bindings_and_arrays_are_checked() -> None:
@@ -351,3 +352,14 @@ def test_bindings_and_arrays_are_checked() -> None:
         bound.run(case.inputs, shapes=case.shapes, op="avg")
     with pytest.raises(gc3.UserError, match="GC3-M003"):
         bound.run(case.inputs, shapes=case.shapes, op="band")
+
+
+@pytest.mark.parametrize("ranks_there", [2, 3])
+def test_programs_that_compute_on_processes(ranks_there: int) -> None:
+    for text in ranks.run(ranks.program("computing"), ranks_there):
+        said = [line for line in text.splitlines() if line.startswith("GC3-")]
+        assert [line.split()[0] for line in said] == ["GC3-C004", "GC3-R001", "GC3-R029"]
+        assert "'w' is missing" in said[1]
+        assert "matmul of rank 1 threadblock " in said[2]
+        assert "(apply, computing_programs.py:" in said[2]
+        assert "has raised ValueError: no such shape" in said[2]

@@ -372,6 +372,11 @@ Status Communicator::run(RankEngine& program, const cpu::RankCall& call, const I
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
 
+Status Communicator::compute(ProcessProgram& program, const cpu::VRankCall& call,
+                             const cpu::Computing::Function& function, const Interrupted& interrupted) {
+  return in_turn(interrupted, [&] { return program.compute(call, function, interrupted); });
+}
+
 Result<ProcessProgram*> Communicator::meeting() {
   if (!placement().several()) return static_cast<ProcessProgram*>(nullptr);
   GC3_CHECK(usable());

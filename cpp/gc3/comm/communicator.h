@@ -129,6 +129,8 @@ class Communicator {
   // The collective of a v-form, with one chunk per block, out of place; an error if it has none.
   Result<model::Collective> v_collective(CollectiveKind kind, std::uint32_t root) const;
   Status run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted = {});
+  Status compute(ProcessProgram& program, const cpu::VRankCall& call, const cpu::Computing::Function& function,
+                 const Interrupted& interrupted = {});
   Status barrier(const Interrupted& interrupted = {}, std::optional<double> timeout_s = {});
   Result<std::vector<double>> time(RankEngine& program, const cpu::RankCall& call, std::uint32_t warmup,
                                    std::uint32_t iterations, const Interrupted& interrupted = {});

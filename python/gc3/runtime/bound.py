@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 Shape: TypeAlias = "tuple[int, ...]"
+
+_LINE = 128  # bytes: slots are whole cache lines
 
 
 class Bound:
@@ -33,7 +35,9 @@ class Bound:
         Raises:
             gc3.UserError: The operations of the program are others.
         """
+        self._core = program
         self._engine = engine
+        self._prepared: dict[tuple[object, int], _core.ProcessProgram] = {}
         self._collective = program.collective
         self._lengths = program.lengths
         self._applications = program.applications()
@@ -73,9 +77,9 @@ class Bound:
         Raises:
             gc3.UserError: The arrays are not those of the program, or a function has raised an exception.
         """
-        arrays, dtype = self._arrays(tensors)
-        found = self._shapes(arrays, shapes or {})
         ranks = range(self._collective.ranks)
+        arrays, dtype = self._arrays(tensors, ranks)
+        found = self._shapes(arrays, shapes or {}, ranks)
         inputs = [
             [arrays[name][rank] for name, is_output, _, _ in self._collective.tensors if not is_output]
             for rank in ranks
@@ -96,6 +100,64 @@ class Bound:
         )
         return outputs
 
+    def run_rank(
+        self,
+        comm: object,
+        tensors: Mapping[str, npt.ArrayLike | None],
+        *,
+        op: str = "sum",
+        shapes: Mapping[str, Shape] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, Array]:
+        """Runs the program on this rank of a communicator, and returns its outputs. All ranks must run it.
+
+        Functions run in the thread that makes the call. What one raises is the error of the call on all ranks, and
+        gives up the communicator. While one computes, no rank takes its call for one without progress.
+
+        Args:
+            comm: The `gc3.Communicator`.
+            tensors: The inputs of this rank, as for `run`.
+            op: The reduction.
+            shapes: As for `run`, also of inputs of which this rank has no chunk.
+            timeout: Seconds without progress; None: those of the communicator.
+
+        Raises:
+            gc3.UserError: The arrays are not those of the program, or a function has raised an exception.
+        """
+        joined = _core.Joined.of(cast("Any", comm))
+        if joined.size != self._collective.ranks:
+            raise errors.error(
+                "BadArgument", f"the program is for {self._collective.ranks} ranks, the communicator has {joined.size}"
+            )
+        rank: int = cast("Any", comm).rank
+        given = {
+            name: [array if other == rank else None for other in range(joined.size)] for name, array in tensors.items()
+        }
+        arrays, dtype = self._arrays(given, (rank,))
+        found = self._shapes(arrays, shapes or {}, (rank,))
+        outputs = {
+            name: _whole(found[length], chunks[rank], dtype)
+            for name, is_output, chunks, length in self._collective.tensors
+            if is_output
+        }
+        counts = [math.prod(shape) for shape in found]
+        # Slots as long as the longest message that may be: all ranks know the same lengths.
+        slot = max(counts, default=0) * dtype.itemsize * self._core.max_count + _LINE
+        ready = self._prepared.get((joined, slot))
+        if ready is None:
+            ready = self._prepared[joined, slot] = joined.prepare(self._core, 0, slot)
+        joined.compute(
+            ready,
+            [datatypes.as_bytes(own[rank]) for own in arrays.values()],
+            [datatypes.as_bytes(array) for array in outputs.values()],
+            counts,
+            datatypes.name(dtype),
+            _core.Operation(datatypes.op(op)),
+            self._caller(found, dtype),
+            timeout,
+        )
+        return outputs
+
     def _caller(self, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Callable[[int, list[memoryview]], None]:
         def call(application: int, operands: list[memoryview]) -> None:
             name, reads, lengths = self._applications[application]
@@ -111,9 +173,9 @@ class Bound:
         return call
 
     def _arrays(
-        self, given: Mapping[str, Sequence[npt.ArrayLike | None]]
+        self, given: Mapping[str, Sequence[npt.ArrayLike | None]], ranks: Collection[int]
     ) -> tuple[dict[str, list[Array]], np.dtype[Any]]:
-        """The inputs as contiguous arrays of one type."""
+        """The inputs of some ranks as contiguous arrays of one type."""
         wanted = {name: chunks for name, is_output, chunks, _ in self._collective.tensors if not is_output}
         for name in sorted(wanted.keys() ^ given.keys()):
             what = "is missing" if name in wanted else "is no input of the program"
@@ -126,7 +188,7 @@ class Bound:
             arrays[name] = []
             for rank, array in enumerate(given[name]):
                 if array is None:
-                    if chunks[rank] != 0:
+                    if chunks[rank] != 0 and rank in ranks:
                         raise errors.error("BadBuffer", f"rank {rank} has no '{name}'")
                     arrays[name].append(np.empty(0, np.uint8))
                     continue
@@ -140,11 +202,13 @@ class Bound:
                     )
                 arrays[name].append(made)
         if dtype is None:
-            raise errors.error("BadBuffer", "no rank has an input")
+            raise errors.error("BadBuffer", "no input, which tells the data type, is given")
         return arrays, dtype
 
-    def _shapes(self, arrays: Mapping[str, Sequence[Array]], given: Mapping[str, Shape]) -> list[Shape]:
-        """The shape of a chunk of each length."""
+    def _shapes(
+        self, arrays: Mapping[str, Sequence[Array]], given: Mapping[str, Shape], ranks: Collection[int]
+    ) -> list[Shape]:
+        """The shape of a chunk of each length, from the arrays of some ranks."""
         numbers = {name: number for number, name in enumerate(self._lengths)}
         numbers |= {name: length for name, _, _, length in self._collective.tensors}
         found: dict[int, tuple[Shape, str]] = {}
@@ -160,7 +224,7 @@ class Bound:
 
         for name, is_output, chunks, length in self._collective.tensors:
             for rank, array in enumerate(() if is_output else arrays[name]):
-                if chunks[rank] == 0:
+                if chunks[rank] == 0 or rank not in ranks:
                     continue
                 if array.ndim == 0 or array.shape[0] % chunks[rank]:
                     raise errors.error(

@@ -185,7 +185,10 @@ class Group {
 
   // Gives up the group on all ranks: running calls and all later ones fail with `reason`.
   Diagnostic give_up(const Diagnostic& reason);
-  // The same; can be called from another thread of this process.
+  // Within a call: a function of the caller begins or ends to compute. Meanwhile no rank takes its call for one without
+  // progress.
+  void computes(bool now);
+  // As give_up; can be called from another thread of this process.
   void abort() { give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " has aborted the communicator")); }
 
  private:
@@ -260,6 +263,7 @@ class Group {
   std::string text_of(const Diagnostic& reason) const;
   std::optional<Diagnostic> difference() const;
   std::optional<Diagnostic> loss(double waited_s) const;
+  bool computes_within(double limit_s) const;  // whether any rank has computed in that time
   Diagnostic passed_deadline(double waited_s) const;
   Diagnostic explain_difference(std::uint64_t sequence, std::uint32_t other) const;
   // A call of a rank, for people; none: its block does not have it any more.

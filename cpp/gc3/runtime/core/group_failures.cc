@@ -1,5 +1,6 @@
 // Why a wait of a group ends: another rank has given up, calls something else, is lost, or is late.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -44,8 +45,27 @@ Status Group::check_wait(double waited_s, const Interrupted& interrupted) {
   if (interrupted && interrupted()) {
     return give_up(Diagnostic(ErrorCode::Aborted, who(rank_) + " was interrupted"));
   }
-  if (waited_s > call_timeout_s_.value_or(timeout_s_)) return give_up(passed_deadline(waited_s));
+  const double limit_s = call_timeout_s_.value_or(timeout_s_);
+  if (waited_s > limit_s && !computes_within(limit_s)) return give_up(passed_deadline(waited_s));
   return {};
+}
+
+void Group::computes(bool now) {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  const auto ended = static_cast<std::uint64_t>(std::chrono::nanoseconds(time).count());
+  store(block(rank_).computed, now ? kComputes : ended);  // relaxed: only the checks of time-outs read it
+}
+
+bool Group::computes_within(double limit_s) const {
+  const auto now = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const std::uint64_t computed = load(block(r).computed);
+    if (computed == kComputes) return true;
+    // Another host's clock may be ahead or far behind: then what counts is only that it computes.
+    const auto ago = now - static_cast<std::int64_t>(computed);
+    if (computed != 0 && ago >= 0 && static_cast<double>(ago) * 1e-9 < limit_s) return true;
+  }
+  return false;
 }
 
 std::string Group::text_of(const Diagnostic& reason) const {

@@ -66,6 +66,19 @@ TEST_CASE("all ranks choose the same way to copy messages, even with different o
   }
 }
 
+TEST_CASE("a rank that computes is no reason to give up a call, also just after it has ended") {
+  for (const bool ended : {false, true}) {
+    run_ranks(2, [=](Group& group) {
+      if (!group.begin({CallKind::barrier}).ok()) return false;
+      if (group.rank() == 1) group.computes(true);
+      if (group.rank() == 1 && ended) group.computes(false);
+      bool good = group.exchange({}, {}).ok();
+      good = good && (group.rank() == 1 || group.check_wait(1e9, {}).ok());
+      return good && group.exchange({}, {}).ok();
+    });
+  }
+}
+
 TEST_CASE("an exchange returns the payloads of this exchange, even if ranks are ahead") {
   run_ranks(3, [](Group& group) {
     bool good = group.begin({CallKind::barrier}).ok();

@@ -7,9 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/result.h"
+#include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/v_run.h"
 
 namespace gc3::cpu {
@@ -21,6 +24,13 @@ struct Computation {
   std::uint32_t application = 0;
   std::span<const interp::Extent> operands;
 };
+
+// Whether a program that computes can run with this reduction.
+inline Status check_computing(model::DataType type, model::ReduceOp op) {
+  if (op != model::ReduceOp::avg && op != model::ReduceOp::premulsum) return interp::check_op(type, op);
+  return Diagnostic(ErrorCode::NotWithCompute, "the reduction " + std::string(model::name_of(op)) +
+                                                   ", which multiplies results: its operations would not know");
+}
 
 class Computing {
  public:

@@ -28,6 +28,7 @@ class CpuBlock {
 
   explicit CpuBlock(Kernel kernel, Computing* computing = nullptr) : kernel_(kernel), computing_(computing) {}
 
+  void computes_with(Computing& computing) { computing_ = &computing; }
   // Of a program that computes, whose runs have a table of operands.
   bool compute(const interp::VRun& run, const interp::Task& task, const interp::Step& step) const {
     const interp::VStep& at = run.steps[&step - run.first_step];

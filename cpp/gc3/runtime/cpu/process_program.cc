@@ -80,13 +80,14 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
                                                                std::string_view key,
                                                                std::shared_ptr<Membership> members,
                                                                const ThresholdChanges& changes) {
-  GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
+  GC3_ASSIGN(interp::Plan plan, interp::Plan::create_computing(program));
   if (rank >= plan.ranks.size()) {
     return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
                                                   " ranks in a communicator that has a rank " + std::to_string(rank));
   }
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
+  if (program.has_tensors()) std::ranges::fill(made->access_.may_lend, Loan::none);  // operations write, too
   made->changes_ = changes;
   // A program that pulls reads every message that can be read, unless the caller says from which size on.
   for (std::size_t k = 0; made->plan_.pulls && k < kThresholds.size(); ++k) {
@@ -119,7 +120,8 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
 }
 
 std::uint64_t ProcessProgram::slot_for(std::uint64_t wanted) const {
-  if (plan_.protocol != model::Protocol::Simple || members_->links != nullptr) return wanted;
+  const bool one_tile = plan_.collective.has_tensors();  // whose caller knows the longest message
+  if (plan_.protocol != model::Protocol::Simple || members_->links != nullptr || one_tile) return wanted;
   const core::SingleCopy& single = members_->single_copy;
   const Thresholds thresholds = changes_.applied_to(single.thresholds);
   const std::uint64_t read_from = std::min({thresholds.moved, thresholds.combined, thresholds.halved});
@@ -138,6 +140,9 @@ Status ProcessProgram::bind(const RankCall& call) {
   inputs_[rank_] = call.input;
   outputs_[rank_] = call.output;
   factors_[rank_] = call.factor;
+  if (plan_.collective.has_tensors()) {
+    return Diagnostic(ErrorCode::NotWithCompute, "a run of chunks of one length, without functions to compute");
+  }
   const Call all{inputs_, outputs_, call.count, call.type, call.op, factors_};
   GC3_CHECK(check_rank(plan_, all, rank_));
   GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
@@ -327,7 +332,15 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
   }
   if (v_memory_->is_bound(call, memory_)) return {};
   const std::uint64_t longest = *std::ranges::max_element(call.counts);
-  GC3_ASSIGN(const interp::Run run, make_run(plan_, geometry_, longest, model::size_of(call.type)));
+  GC3_ASSIGN(interp::Run run, make_run(plan_, geometry_, longest, model::size_of(call.type)));
+  if (plan_.collective.has_tensors()) {
+    if (run.tiles > 1) {
+      return Diagnostic(ErrorCode::BadOption, "a slot of " + std::to_string(geometry_.slot_bytes) +
+                                                  " bytes for chunks of " + std::to_string(longest) +
+                                                  " elements, which operations take whole");
+    }
+    run.tiles = 1;  // also of chunks that are all empty
+  }
   static_cast<interp::Run&>(v_run_) = run;
   v_run_.first_step = access_.first_step;
   v_budget_ = budget_of(run);
@@ -342,6 +355,25 @@ Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& int
 Status ProcessProgram::run_v(const Membership::Turn& /*turn*/, const VRankCall& call,
                              const core::Interrupted& interrupted) {
   return run_v_locked(call, interrupted);
+}
+
+Status ProcessProgram::compute(const VRankCall& call, Computing::Function function,
+                               const core::Interrupted& interrupted) {
+  if (!plan_.collective.has_tensors()) {
+    return Diagnostic(ErrorCode::BadArgument, "a program without named tensors has nothing to compute");
+  }
+  GC3_CHECK(check_computing(call.type, call.op));
+  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  const auto told = [&](const Computation& computation) {
+    group().computes(true);
+    Status status = function(computation);
+    group().computes(false);
+    return status;
+  };
+  computing_.begin(told, [] {});
+  Status status = run_v_locked(call, interrupted);
+  computing_.end();
+  return status;
 }
 
 Status ProcessProgram::run_v_locked(const VRankCall& call, const core::Interrupted& interrupted) {

@@ -17,6 +17,7 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
+#include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
 #include "gc3/runtime/cpu/host_links.h"
 #include "gc3/runtime/cpu/lending.h"
@@ -109,6 +110,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // The v-form: blocks of the lengths that the call gives, the same on all ranks. GC3-V012 if the program does not
   // serve it; that is so on all ranks.
   Status run_v(const VRankCall& call, const core::Interrupted& interrupted = {});
+  // Runs a program of named tensors on those of this rank; `function` is called for each application of a compute
+  // operation. What it raises gives up the group.
+  Status compute(const VRankCall& call, Computing::Function function, const core::Interrupted& interrupted = {});
   // The same within a call that has begun, for who decides then which program it is.
   Status load(const Membership::Turn& turn, const core::Interrupted& interrupted);
   Status run(const Membership::Turn& turn, const RankCall& call, const core::Interrupted& interrupted);
@@ -222,6 +226,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::optional<VMemory> v_memory_;      // made by the first call of a v-form
   std::optional<Diagnostic> no_v_form_;  // or why there is none
   interp::VRun v_run_;
+  Computing computing_;
   std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn
   bool is_small_ = false;        // see core::Waiter::gather

@@ -43,6 +43,7 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
         ++i;
       }
     }
+    if (computing_.problem()) return group.give_up(*computing_.problem());
     const bool helped = !moved && help(run, block);
     if (block.take_posted() || moved || helped) {
       group.bells().ring();
@@ -92,10 +93,12 @@ Status ProcessProgram::execute_collective(const Kernel& kernel, Recorder* record
 Status ProcessProgram::execute_v(const Kernel& kernel, const core::Interrupted& interrupted) {
   if (network_.links != nullptr) {
     NetworkBlock block(network_, kernel, access_, stage_, loans_);
+    block.computes_with(computing_);
     const Advance<NetworkBlock, interp::VRun> advance = advance_as<Lending, NetworkBlock, NetworkBlock, interp::VRun>;
     return execute(v_run_, v_budget_, block, advance, interrupted);
   }
   LendingBlock block(kernel, access_, stage_, loans_);
+  block.computes_with(computing_);
   const auto advance = advance_for<LendingBlock, Lending, LendingBlock, interp::VRun>(plan_.protocol);
   return execute(v_run_, v_budget_, block, advance, interrupted);
 }

@@ -197,11 +197,7 @@ Status ThreadsEngine::compute(std::span<const VRankCall> ranks, Computing::Funct
     return Diagnostic(ErrorCode::BadArgument, "not a program of named tensors, or not a call of each rank");
   }
   const VRankCall& call = ranks.front();
-  if (call.op == model::ReduceOp::avg || call.op == model::ReduceOp::premulsum) {
-    return Diagnostic(ErrorCode::NotWithCompute, "the reduction " + std::string(model::name_of(call.op)) +
-                                                     ", which multiplies results: its operations would not know");
-  }
-  GC3_CHECK(interp::check_op(call.type, call.op));
+  GC3_CHECK(check_computing(call.type, call.op));
   interp::Run run;
   GC3_CHECK(bind_computing(ranks, run));
   computing_.begin(std::move(function), [this] { stop(Why::compute); });

@@ -22,6 +22,7 @@ constexpr std::size_t kMostNoted = 248;  // bytes of a text
 constexpr std::uint64_t kLeft = 1;
 constexpr std::uint64_t kEnded = 2;
 constexpr std::uint64_t kAbsent = 3;
+constexpr std::uint64_t kComputes = ~std::uint64_t{0};
 
 inline std::uint64_t load(const std::uint64_t& word, std::memory_order order = std::memory_order_relaxed) {
   return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(order);
@@ -156,6 +157,9 @@ struct alignas(128) RankBlock {
   // comes back from the rank that it awaits is in a circle of ranks that all still wait, however late it learns that.
   std::uint64_t awaited;
   std::uint64_t label;
+  // kComputes: a function of the caller computes in the running call; else when the last one has ended, in nanoseconds
+  // of the host's steady clock.
+  std::uint64_t computed;
   Entry history[kHistory];
   Text note;                            // of a call, see Group::note
   Text makes;                           // the group with the label

@@ -1,0 +1,34 @@
+"""Programs that compute on ranks that are processes, and what ends them. Prints the text of each error."""
+
+from here import RANK, SIZE, error_of
+
+import gc3
+from computing_programs import ALGORITHMS, Case, experts, gemm_ring
+from gc3.datatypes import Array
+
+with gc3.init() as comm:
+    for algorithm in ALGORITHMS:
+        for rows in (3, 0, 3, 4096 if algorithm is gemm_ring else 5):
+            case = Case(algorithm, SIZE, rows)
+            bound = case.program.bind(case.functions)
+            mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}
+            got = bound.run_rank(comm, mine, shapes=case.shapes)
+            case.check_rank(got, RANK)
+
+    case = Case(gemm_ring, SIZE)
+    mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}
+    group = comm.split(0)
+    assert group is not None
+    print(error_of(lambda: comm.run(case.program, mine["x"])))
+    print(error_of(lambda: case.program.bind(case.functions).run_rank(comm, {"x": mine["x"]}, shapes=case.shapes)))
+
+    def wrong(a: Array, b: Array, out: Array) -> None:
+        if RANK == 1:
+            raise ValueError("no such shape")
+        case.functions["matmul"](a, b, out=out)
+
+    print(error_of(lambda: case.program.bind({"matmul": wrong}).run_rank(group, mine, shapes=case.shapes)))
+    # Another group goes on.
+    case = Case(experts, SIZE)
+    mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}
+    case.check_rank(case.program.bind(case.functions).run_rank(comm, mine, shapes=case.shapes), RANK)
