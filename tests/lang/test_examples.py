@@ -51,7 +51,8 @@ SMALL_ORDER = ("fft3d", "moe_layer", "kfac_step")
 
 
 def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    whole = [sys.executable, str(EXAMPLES / f"{name}.py"), *SMALL.get(name, []), *QUICK, *arguments]
+    small = [*SMALL[name], *QUICK] if name in SMALL else []
+    whole = [sys.executable, str(EXAMPLES / f"{name}.py"), *small, *arguments]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=100)
 
 
@@ -135,3 +136,10 @@ def test_what_is_left_of_a_machine_goes_on_with_a_repaired_program() -> None:
         assert refused.returncode == 2, refused.stderr
         assert says in refused.stderr
         assert "Traceback" not in refused.stderr
+
+
+def test_a_fused_norm() -> None:
+    done = script("fused_norm", "--ranks", "3", "--check")
+    assert done.returncode == 0, done.stderr
+    assert "proven: scatter_norm_gather on 3 ranks" in done.stdout
+    assert "right: differs from NumPy" in done.stdout
