@@ -10,6 +10,7 @@
 #include "convert.h"
 #include "gc3/model/collective.h"
 #include "gc3/model/symmetry.h"
+#include "gc3/model/terms.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -153,6 +154,17 @@ void bind_model(nb::module_& m) {
             return out;
           },
           "rank"_a, "index"_a, "The input chunks (rank, index) whose reduction output chunk `index` must hold.")
+      .def(
+          "expected_value",
+          [](const Collective& c, std::uint32_t rank, std::uint32_t index) {
+            const model::Calls calls(c);
+            std::vector<std::string> sum;
+            for (const auto& [term, times] : calls.demanded(rank, index)) {
+              sum.push_back(model::times_text(times) + calls.name(term).value_or(""));
+            }
+            return sum;
+          },
+          "rank"_a, "index"_a, "Of named tensors: the terms whose sum an output chunk must hold, as text.")
       .def(
           "__eq__", [](const Collective& a, const Collective& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));

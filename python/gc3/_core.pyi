@@ -436,6 +436,11 @@ class Collective:
         The input chunks (rank, index) whose reduction output chunk `index` must hold.
         """
 
+    def expected_value(self, rank: int, index: int) -> list[str]:
+        """
+        Of named tensors: the terms whose sum an output chunk must hold, as text.
+        """
+
     def __eq__(self, other: object, /) -> bool: ...
 
 class OpcodeInfo:

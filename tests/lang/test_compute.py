@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import computing_programs
 import gc3
 import ranks
 from computing_programs import ALGORITHMS, FUNCTIONS, Case, add_norm, expert, gemm_rs, matmul, moe, norm
 from gc3 import _core, chunk, collectives
+from gc3.cli.main import main
 from gc3.datatypes import Array
 from gc3.sim.predict import simulate
 
@@ -363,3 +365,33 @@ def test_programs_that_compute_on_processes(ranks_there: int) -> None:
         assert "matmul of rank 1 threadblock " in said[2]
         assert "(apply, computing_programs.py:" in said[2]
         assert "has raised ValueError: no such shape" in said[2]
+
+
+def test_the_postcondition_as_text() -> None:
+    said = CliRunner().invoke(main, ["show", f"{computing_programs.__file__}:gemm_ring:R=2", "--expect"]).output
+    assert "rank 1 out[0] = matmul(x[1] of rank 0, w[0] of rank 0) + matmul(x[1] of rank 1, w[0] of rank 1)" in said
+    assert gc3.compile(computing_programs.gemm_ring, R=2).collective.expected_value(0, 0) == [
+        "matmul(x[0] of rank 0, w[0] of rank 0)",
+        "matmul(x[0] of rank 1, w[0] of rank 1)",
+    ]
+
+
+def test_damaged_texts_are_refused_with_one_error() -> None:
+    """Each line left out, each word replaced: an error, or a program that is the same after a round trip."""
+    text = gc3.compile(computing_programs.column_norm, R=2).text
+    lines = text.splitlines()
+    damaged_texts = ["\n".join(lines[:k] + lines[k + 1 :]) for k in range(len(lines))]
+    words = text.split(" ")
+    for k in range(len(words)):
+        damaged_texts += [" ".join([*words[:k], other, *words[k + 1 :]]) for other in ("", "7", "=0", "->", '"stats"')]
+    accepted = 0
+    for each in damaged_texts:
+        try:
+            program = _core.Program.from_text(each)
+        except gc3.UserError:
+            continue
+        accepted += 1
+        assert _core.Program.from_text(program.to_text()) == program
+        assert _core.Program.from_bytes(program.to_bytes()) == program
+        _core.verify(program, 0, 0, 0, 10, False)
+    assert accepted > 20

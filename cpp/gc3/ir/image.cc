@@ -242,7 +242,9 @@ const char* fault(const InstructionRecord& r) {
   if (r.src_buffer >= model::kBufferNames.size() || r.dst_buffer >= model::kBufferNames.size()) return "unknown buffer";
   if (r.has_dependents > 1) return "a flag is neither 0 nor 1";
   const OpcodeInfo& op = kOpcodes[r.opcode];
-  if (static_cast<Opcode>(r.opcode) == Opcode::apply) return nullptr;
+  if (static_cast<Opcode>(r.opcode) == Opcode::apply) {
+    return r.src_buffer != 0 || r.dst_buffer != 0 || r.dst_chunk != 0 ? "operands of another opcode" : nullptr;
+  }
   if (!op.reads_local && (r.src_buffer != 0 || r.src_chunk != 0)) return "a source that its opcode does not use";
   if (!op.writes_local && (r.dst_buffer != 0 || r.dst_chunk != 0)) return "a destination that its opcode does not use";
   return nullptr;
@@ -280,12 +282,16 @@ Status read_threadblocks(const Header& h, Reader& in, Program& p) {
 
 Status read_instructions(const Header& h, Reader& in, Program& p) {
   p.instructions.reserve(h.instructions);
+  std::size_t applied = 0;
   std::uint64_t dependencies = 0;
   for (std::uint32_t i = 0; i < h.instructions; ++i) {
     const auto record = in.take<InstructionRecord>();
     const char* what = fault(record);
-    if (static_cast<Opcode>(record.opcode) == Opcode::apply && record.src_chunk >= p.compute.applications.size()) {
-      what = "a compute operation that does not exist";
+    if (static_cast<Opcode>(record.opcode) == Opcode::apply) {
+      const bool known = record.src_chunk == applied && applied < p.compute.applications.size();
+      if (!known || record.count != p.compute.operands_of(p.compute.applications[applied++]).size()) {
+        what = "another compute operation than the table of these";
+      }
     }
     if (what != nullptr) return corrupt("instruction " + std::to_string(i) + " has " + what);
     p.instructions.push_back({static_cast<Opcode>(record.opcode), static_cast<model::Buffer>(record.src_buffer),
@@ -296,6 +302,7 @@ Status read_instructions(const Header& h, Reader& in, Program& p) {
     if (dependencies > h.dependencies) break;
   }
   if (dependencies != h.dependencies) return corrupt("the instructions do not cover the dependencies");
+  if (applied != p.compute.applications.size()) return corrupt("the instructions do not cover the compute operations");
   return {};
 }
 
@@ -437,15 +444,17 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   p.name = in.take_string(header.name_bytes);
   if (!is_utf8(p.name)) return corrupt("its name is not UTF-8");
   model::CustomCollective named;
+  std::string_view computes;
   if (header.version == kImageVersionWithCompute) {
     const Bytes rest = bytes.subspan(*expected_bytes(header, bytes.size()));
-    const std::string_view lines(reinterpret_cast<const char*>(rest.data()), rest.size());
-    const Status read = parse_compute(lines, named, p.compute);
+    computes = {reinterpret_cast<const char*>(rest.data()), rest.size()};
+    const Status read = parse_compute(computes, named, p.compute);
     if (!read.ok() || named.tensors.empty()) {
       return corrupt("what it computes is malformed" + (read.ok() ? "" : ": " + read.error().message));
     }
   }
   GC3_ASSIGN(p.collective, read_collective(header, in, std::move(named)));
+  if (p.has_tensors() && compute_text(p) != computes) return corrupt("what it computes is not in its usual form");
   p.protocol = static_cast<model::Protocol>(header.protocol);
   p.instances = header.instances;
   p.slots = header.slots;

@@ -202,38 +202,81 @@ TEST_CASE("image: huge counts cost no memory") {
   }
 }
 
+// One to three random edits.
+Bytes edited(Bytes bytes, testing::Random& random) {
+  for (std::uint32_t edits = 1 + random.below(3); edits > 0; --edits) {
+    const std::size_t at = random.below(bytes.size());
+    switch (random.below(4)) {
+      case 0:
+        bytes[at] ^= static_cast<std::byte>(1U << random.below(8));
+        break;
+      case 1:
+        bytes[at] = static_cast<std::byte>(random.below(2) == 0 ? 0xff : random.below(16));
+        break;
+      case 2:
+        bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      default:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), std::byte{0});
+        break;
+    }
+  }
+  return sealed(std::move(bytes));
+}
+
+// Whether it is accepted; then it is exact.
+bool accepted(const Bytes& bytes) {
+  const auto result = read_image(bytes);
+  if (!result.ok()) return false;
+  CHECK(write_image(result.value()) == bytes);
+  const auto text = parse_text(to_text(result.value()));
+  REQUIRE(text.ok());
+  CHECK(text.value() == result.value());
+  return true;
+}
+
 TEST_CASE("image: random damage with a correct checksum never crashes, and accepted files are exact") {
   testing::Random random(1);
-  int accepted = 0;
+  int good = 0;
   for (int round = 0; round < 20000; ++round) {
-    Bytes bytes = write_image(testing::random_program(random.below(40)));
-    for (std::uint32_t edits = 1 + random.below(3); edits > 0; --edits) {
-      const std::size_t at = random.below(bytes.size());
-      switch (random.below(4)) {
-        case 0:
-          bytes[at] ^= static_cast<std::byte>(1U << random.below(8));
-          break;
-        case 1:
-          bytes[at] = static_cast<std::byte>(random.below(2) == 0 ? 0xff : random.below(16));
-          break;
-        case 2:
-          bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
-          break;
-        default:
-          bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), std::byte{0});
-          break;
-      }
-    }
-    bytes = sealed(std::move(bytes));
-    const auto result = read_image(bytes);
-    if (!result.ok()) continue;
-    ++accepted;
-    CHECK(write_image(result.value()) == bytes);
-    const auto text = parse_text(to_text(result.value()));
-    REQUIRE(text.ok());
-    CHECK(text.value() == result.value());
+    good += accepted(edited(write_image(testing::random_program(random.below(40))), random)) ? 1 : 0;
   }
-  CHECK(accepted > 1000);
+  CHECK(good > 1000);
+}
+
+TEST_CASE("image: so of a program that computes") {
+  const auto program = parse_text(R"(program "norm" version 1
+collective custom "add_norm" ranks 2 chunks 1
+  tensor "x" in length 0 chunks 1 1
+  tensor "y" out length 1 chunks 1 0
+  operation "norm"
+  operation "other"
+  call 0 "norm" 0 of 0:0 + 1:0
+  call 1 "norm" 1 of =0, 0:0
+  rank 0 in 1 out 1
+    out[0] = =0 + =1
+  rank 1 in 1 out 0
+protocol Simple instances 1 slots 1
+lengths "x" "y" "second"
+
+rank 0 scratch 2
+  tb 0 channel 0 recv 1
+    0 rrc in[0] -> sc[0]
+    1 apply "norm" sc[0] -> out[0]:1 signals
+  tb 1 channel 0
+    0 apply "norm" out[0] in[0] -> sc[1]:2 sc[0]:1 after (0:1)
+
+rank 1
+  tb 0 channel 0 send 0
+    0 send in[0]
+)");
+  REQUIRE_MESSAGE(program.ok(), program.error().str());
+  const Bytes image = write_image(program.value());
+  CHECK(accepted(image));
+  testing::Random random(2);
+  int good = 0;
+  for (int round = 0; round < 20000; ++round) good += accepted(edited(image, random)) ? 1 : 0;
+  CHECK(good > 200);
 }
 
 TEST_CASE("image: save and load") {

@@ -21,8 +21,7 @@ class Expressions {
   Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments) {
     std::vector<Terms> listed;
     for (const Cell<Value>& cell : arguments) {
-      std::uint64_t visits = std::uint64_t{1} << 12U;
-      listed.push_back(cell.value == 0 ? Terms{} : terms(cell.value, visits).value_or(Terms{}));
+      listed.push_back(cell.value == 0 ? Terms{} : terms(cell.value, visits_).value_or(Terms{}));
     }
     const model::InputChunk made = calls_.result(operation, result, std::move(listed));
     return add({true, made.rank, made.index});
@@ -66,6 +65,7 @@ class Expressions {
   }
   std::vector<Node> nodes_{{false, 0, 0}};
   model::Calls& calls_;
+  std::uint64_t visits_ = std::uint64_t{1} << 20U;  // for all arguments
 };
 
 }  // namespace

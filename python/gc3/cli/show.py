@@ -203,7 +203,7 @@ def rank_text(text: str, rank: int) -> str:
 
 def _show_expected(name: str, model: _core.Collective, rank: int | None, *, as_json: bool) -> None:
     rows = [
-        (r, index, model.expected_terms(r, index))
+        (r, index, model.expected_value(r, index) if model.tensors else model.expected_terms(r, index))
         for r in (range(model.ranks) if rank is None else (rank,))
         for index in range(model.output_chunks(r))
     ]
@@ -213,5 +213,6 @@ def _show_expected(name: str, model: _core.Collective, rank: int | None, *, as_j
         return
     click.echo(f"{name}: {model.name} of {counted(model.ranks, 'rank')}")
     for r, index, terms in rows:
-        inputs = " + ".join(f"rank {source} in[{chunk}]" for source, chunk in terms) or "anything"
+        parts = (term if isinstance(term, str) else f"rank {term[0]} in[{term[1]}]" for term in terms)
+        inputs = " + ".join(parts) or "anything"
         click.echo(f"rank {r} out[{index}] = {inputs}")

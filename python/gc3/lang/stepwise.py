@@ -157,6 +157,8 @@ class _Purpose:
         """Returns the inputs that must be reduced into each place of an output."""
         if self.schedule.layout is not None:
             model = self.schedule.layout.collective.model()
+            if model.tensors:
+                raise errors.error("NotWithCompute", f"'{model.name}' has named tensors; lists of steps move chunks")
             slots = ((rank, i) for rank in range(model.ranks) for i in range(model.output_chunks(rank)))
             return {slot: model.expected_terms(*slot) for slot in slots}
         expected: dict[tuple[int, int], list[tuple[int, int]]] = {}
