@@ -298,14 +298,6 @@ def test_trees_move_short_chunks_with_ll128() -> None:
     assert whole.time_s < 100e-6  # 82 us were measured; with chunks of a whole FIFO slot it would be 111
 
 
-def test_a_baseline_says_what_it_was_compared_with() -> None:
-    rates = Nccl(sim.platform("ndv5:N=4"), "allreduce").rates
-    assert "2 to 10 nodes" in rates.compared("allreduce", 4)[0].source
-    for nodes, collective, status in ((4, "allreduce", "calibrated"), (16, "allreduce", "estimated")):
-        assert rates.compared(collective, nodes)[0].status == status
-    assert rates.compared("allgather", 4)[0].status == "estimated"
-
-
 @pytest.mark.parametrize(
     ("machine", "collective", "version", "size", "says"),
     [

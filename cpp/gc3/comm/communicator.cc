@@ -371,7 +371,6 @@ Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
 Status Communicator::run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
-
 Status Communicator::compute(ProcessProgram& program, const cpu::VRankCall& call,
                              const cpu::Computing::Function& function, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.compute(call, function, interrupted); });

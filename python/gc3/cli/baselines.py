@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import errors
-from gc3.cli import what_if
+from gc3.cli import output, what_if
 from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
 from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected
@@ -113,25 +113,36 @@ def make(
 
 
 def show(
-    on: Platform, programs: Sequence[Core], asked: Sequence[int], version: str, log_path: str | None
-) -> dict[str, Any]:
-    """Returns what NCCL finds on a machine, and its choices at sizes, as plain data with the lines of its log."""
+    on: Platform,
+    programs: Sequence[Core],
+    asked: Sequence[int],
+    baselines: Sequence[str],
+    log_path: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Prints what NCCL finds on a machine, and its choices at sizes, in the lines of its log or as JSON."""
     name = _only(programs).name
+    version = baselines[0].partition(":")[2] if baselines else ""
     nccl = _nccl(on, name, version or None, log_path)
-    choices = [(size, nccl.choice(size)) for size in asked]
-    return {
-        "version": nccl.version,
-        "notes": list(nccl.notes),
-        "nodes": len(nccl.graph.nodes),
-        "channels": nccl.graph.running,
-        "graphs": list(log.lines(nccl.graph)),
-        "choices": [
-            {"size": size, "algorithm": c.algorithm, "protocol": c.protocol, "channels": c.channels}
-            | {"model_us": 1e6 * c.time_s, "line": log.choice(name, size, c.algorithm, c.protocol, c.channels)}
-            for size, c in choices
-            if c is not None
-        ],
-    }
+    graphs = list(log.lines(nccl.graph))
+    choices = [
+        {"size": size, "algorithm": c.algorithm, "protocol": c.protocol, "channels": c.channels}
+        | {"model_us": 1e6 * c.time_s, "line": log.choice(name, size, c.algorithm, c.protocol, c.channels)}
+        for size, c in ((size, nccl.choice(size)) for size in asked)
+        if c is not None
+    ]
+    if as_json:
+        known = {"version": nccl.version, "notes": list(nccl.notes), "nodes": len(nccl.graph.nodes)}
+        output.emit({"mode": "nccl", **known, "channels": nccl.graph.running, "graphs": graphs, "choices": choices})
+        return 0
+    for text in nccl.notes:
+        click.echo(output.fitted(f"# {text}", "#   "))
+    for text in graphs:
+        click.echo(text)
+    for row in choices:
+        click.echo(f"{row['line']}  # its own model: {row['model_us']:.1f} us")
+    return 0
 
 
 def _only(programs: Sequence[Core]) -> Any:

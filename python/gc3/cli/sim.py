@@ -176,7 +176,8 @@ def predict(given: _Given) -> int:
     asked = {known[spec.text]: spec for spec in given.specs}
     compiled = _compiled(asked, on, mode, counts)
     if mode == "nccl":
-        return _show_nccl(given, on, [p.core for p in compiled.values()], wanted)
+        cores = [p.core for p in compiled.values()]
+        return baselining.show(on, cores, wanted, given.baselines, given.nccl_log, as_json=as_json)
     wanted = _size_of(counts, compiled, dtype) or wanted
     uses = {label: _uses(label, asked[label], program, on, wanted, given) for label, program in compiled.items()}
     every = [use for each in uses.values() for use in each]
@@ -246,22 +247,6 @@ def _check(given: _Given, *, disturbed: bool) -> None:
         raise click.UsageError("--mode nccl has no baseline but nccl:VERSION")
     if given.nccl_log is not None and given.mode != "nccl" and not any(of_nccl):
         raise click.UsageError("--nccl-log goes with --baseline nccl or --mode nccl")
-
-
-def _show_nccl(given: _Given, on: Platform, programs: Sequence[trust.Core], wanted: Sequence[int]) -> int:
-    """Prints what NCCL finds and chooses."""
-    version = given.baselines[0].partition(":")[2] if given.baselines else ""
-    found = baselining.show(on, programs, wanted, version, given.nccl_log)
-    if given.as_json:
-        output.emit({"mode": "nccl", **found})
-        return 0
-    for text in found["notes"]:
-        click.echo(output.fitted(f"# {text}", "#   "))
-    for text in found["graphs"]:
-        click.echo(text)
-    for row in found["choices"]:
-        click.echo(f"{row['line']}  # its own model: {row['model_us']:.1f} us")
-    return 0
 
 
 def _simulated(

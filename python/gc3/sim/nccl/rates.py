@@ -20,23 +20,6 @@ _GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Across:
-    """What times on several nodes were compared with.
-
-    Attributes:
-        nodes: Least and greatest number of nodes.
-        rings: GB/s of all rings together there.
-        evidence: The source of the measurements, and the errors; held out is by numbers of nodes.
-        versions: Of NCCL that were measured.
-    """
-
-    nodes: tuple[int, int]
-    rings: float
-    evidence: Evidence
-    versions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Rates:
     """NCCL's parameters on a generation of GPUs.
 
@@ -48,11 +31,8 @@ class Rates:
         peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
         first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
         evidence: The source of these numbers, which is on one node.
-        versions: Of NCCL that were measured there.
-        rings: GB/s of all rings together there.
         post: The part of a NIC's time for a message that one of a ring or tree with LL or LL128 takes.
         across_s: Seconds that a hop through NICs takes in addition to the machine's, by protocol.
-        across: What was measured on several, by collective.
     """
 
     rate: Mapping[str, float]
@@ -63,21 +43,8 @@ class Rates:
     # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard).
     peer_s: float = 3.1e-6
     first_step_s: float = 10.7e-6
-    versions: tuple[str, ...] = ()
-    rings: float = 0.0
     post: float = 1.0
     across_s: Mapping[str, float] = field(default_factory=dict[str, float])
-    across: Mapping[str, Across] = field(default_factory=dict[str, Across])
-
-    def compared(self, collective: str, nodes: int) -> tuple[Evidence, tuple[str, ...], float]:
-        """Returns what times on so many nodes were compared with, the versions of NCCL, and GB/s of the rings there."""
-        if nodes == 1:
-            return self.evidence, self.versions, self.rings
-        found = self.across.get(collective)
-        if found and found.nodes[0] <= nodes <= found.nodes[1]:
-            return found.evidence, found.versions, found.rings
-        told = f"{collective} on {nodes} nodes was compared with no measurement; rates: {self.evidence.source}"
-        return Evidence(told), (), 0.0
 
 
 def _scope(nodes: tuple[int, int], **sizes: tuple[int, int]) -> Scope:
@@ -96,38 +63,10 @@ _AMPERE = Rates(
         0.078,
         _scope((1, 1), allreduce=(128, 32 << 20)),
     ),
-    versions=("2.8.4",),
-    rings=252.0,
     # Fitted to rings on 2 DGX A100 (NVIDIA/deepops), where each of 30 hops is a message of one NIC, and to the trees of
     # ABCI 2.0, whose error is 6.3 instead of 6.6 % with it.
     post=0.5,
     across_s={"LL": 1e-6, "LL128": 1e-6},
-    across=MappingProxyType(
-        {
-            "allreduce": Across(
-                (2, 16),
-                192.0,
-                Evidence(
-                    "1 to 256 KiB on 2 to 16 nodes of 8 A100, NCCL 2.8.4 (aistabci/abci2.0benchmark)",
-                    0.063,
-                    0.070,
-                    _scope((2, 16), allreduce=(1 << 10, 256 << 10)),
-                ),
-                ("2.8.4",),
-            ),
-            "alltoall": Across(
-                (64, 64),
-                192.0,
-                Evidence(
-                    "1 MiB to 4 GiB on 64 NDv4, NCCL 2.8.4 (microsoft/msccl-leaderboard)",
-                    0.19,
-                    0.26,
-                    _scope((64, 64), alltoall=(1 << 20, 4 << 30)),
-                ),
-                ("2.8.4",),
-            ),
-        }
-    ),
 )
 _HOPPER = Rates(
     # Of Simple, that of MSCCL's programs in preset h100. With half of it, 16 channels of several nodes would be slower
@@ -142,49 +81,19 @@ _HOPPER = Rates(
         0.052,
         _scope((1, 1), allgather=(1 << 10, 1 << 30), allreduce=(1 << 10, 1 << 30)),
     ),
-    versions=("2.18.3",),
-    rings=360.0,
     # Fitted by benchmarks/nccl_nodes.py to AllToAll on 2 and 10 nodes of H100 and 8 of H800.
     peer_s=2e-6,
     first_step_s=0.0,
-    across=MappingProxyType(
-        {
-            "allreduce": Across(
-                (2, 10),
-                384.0,
-                Evidence(
-                    "1 KiB to 1 GiB on 2 to 10 nodes of 8 H100, NCCL 2.26 and 2.29 (nccl-tests issue 309, "
-                    "xxrjun/nccl-tests-cluster)",
-                    0.119,
-                    0.129,
-                    _scope((2, 10), allreduce=(1 << 10, 1 << 30)),
-                ),
-                ("2.26.2", "2.29.2"),
-            ),
-            "alltoall": Across(
-                (2, 10),
-                384.0,
-                Evidence(
-                    "8 MiB to 1 GiB on 2 to 10 nodes of 8 H100 or H800 (xxrjun/nccl-tests-cluster, nccl issue 1531)",
-                    0.067,
-                    0.114,
-                    _scope((2, 10), alltoall=(8 << 20, 1 << 30)),
-                ),
-                ("2.29.2",),
-            ),
-        }
-    ),
 )
 _VOLTA = replace(
     _AMPERE,
     post=1.0,
     across_s={},
-    across={},
     rate={name: 0.8 * rate for name, rate in _AMPERE.rate.items()},
     evidence=Evidence("NCCL on A100, its threadblocks 0.8 times as fast, which is what preset v100 is to a100"),
 )
 
-_BLACKWELL = replace(_HOPPER, across={}, versions=(), evidence=Evidence("NCCL on H100, on the links of this machine"))
+_BLACKWELL = replace(_HOPPER, evidence=Evidence("NCCL on H100, on the links of this machine"))
 _CDNA3 = replace(
     _BLACKWELL,
     launch_s=35e-6,
