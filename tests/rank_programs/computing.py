@@ -19,7 +19,8 @@ with gc3.init() as comm:
     mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}
     group = comm.split(0)
     assert group is not None
-    print(error_of(lambda: comm.run(case.program, mine["x"])))
+    print(error_of(lambda: comm.run(case.program, mine["x"].ravel()[: 7 * SIZE])))
+    print(error_of(lambda: comm.load(case.program)))
     print(error_of(lambda: case.program.bind(case.functions).run_rank(comm, {"x": mine["x"]}, shapes=case.shapes)))
 
     def wrong(a: Array, b: Array, out: Array) -> None:

@@ -460,6 +460,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double>
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());
+  GC3_CHECK(ir::check_plain(program, "a row of the selection table"));
   GC3_ASSIGN(const Ready ready, core_->prepare(program, 0, 0));
   GC3_CHECK(in_turn(interrupted, [&] { return ready->load(interrupted); }));
   const Collective does = program.collective;

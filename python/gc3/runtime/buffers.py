@@ -109,8 +109,7 @@ def bind(
     The caller's inputs are only read. An exception: if the caller's output is a part of its input, in place, that part
     is written.
     """
-    if model.tensors:
-        raise errors.error("NotWithCompute", f"'{model.name}' has named tensors, not one input and output of each rank")
+    _refuse_tensors(model)
     moves = not collectives.reduces(model)
     wanted = None if dtype is None else datatypes.movable(dtype) if moves else datatypes.dtype(dtype)
     given_in = [None if array is None else _as_array(array, wanted) for array in _per_rank(model, "inputs", inputs)]
@@ -125,7 +124,13 @@ def bind_rank(
     model: _core.Collective, rank: int, source: Array | None, target: Array | None, count: int, dtype: DType
 ) -> Bound:
     """Does the same for the arrays of one rank, whose count and type are known."""
+    _refuse_tensors(model)
     return _bound(model, [(rank, (source, target))], count, dtype)
+
+
+def _refuse_tensors(model: _core.Collective) -> None:
+    if model.tensors:
+        raise errors.error("NotWithCompute", f"'{model.name}' has named tensors, not one input and output of each rank")
 
 
 def _bound(
