@@ -90,7 +90,7 @@ def _time(
     nccl = _nccl(*place, collective.lower(), version)
     if forced not in _FORCED:
         return nccl(size).time_s
-    found = (c for c in tuning.choices(nccl.on.topology, nccl.collective, size, version=nccl.version))
+    found = (c for c in tuning.choices(nccl.graph, nccl.collective, size))
     best = min((c for c in found if c.algorithm == forced.lower()), key=lambda c: c.time_s)
     prediction = nccl.run_choice(tuning.Choice(best.algorithm, best.protocol, max(channels, best.channels), 0.0), size)
     return prediction.time_s if prediction else best.time_s

@@ -91,6 +91,7 @@ _SPEC = schema.record(
         "thresholds": _pairs({**schema.COUNT, "type": ["integer", "null"]}),
         "threadblocks": schema.COUNT,
         "order": schema.array(schema.COUNT),
+        "memory": {"enum": ["fifo", "direct"]},
     },
     algorithm=schema.TEXT,
     parameters=_pairs({**schema.COUNT, "type": ["integer", "string"]}),
@@ -154,4 +155,4 @@ def _spec(data: Any) -> Spec:
     told = tuple((name, None if value is None else int(value)) for name, value in data.get("thresholds", ()))
     most, order = int(data.get("threadblocks", 0)), tuple(int(rank) for rank in data.get("order", ()))
     program = data["algorithm"], parameters, int(data["instances"]), data["protocol"]
-    return Spec(*program, *fifos, told, most, order)
+    return Spec(*program, *fifos, told, most, order, memory=data.get("memory", "fifo"))
