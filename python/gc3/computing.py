@@ -3,7 +3,7 @@
 >>> norm = op("norm")
 >>> x = Term.of_input(0, "x", 0)
 >>> norm(x + Term.of_input(1, "x", 0)) + x
-x[0] of rank 0 + norm(x[0] of rank 0 + x[0] of rank 1)
+norm(x[0] of rank 0 + x[0] of rank 1) + x[0] of rank 0
 """
 
 from __future__ import annotations

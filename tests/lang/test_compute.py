@@ -180,7 +180,11 @@ def test_operations_take_and_make_single_chunks_of_one_rank() -> None:
     x, w = (0, "x", 0), (0, "w", 0)
     for operands, out, why in (
         ([x, (1, "w", 0)], (0, "part", 0), "w[0] is of another rank than rank 0 x[0]"),
-        ([x, w], (1, "part", 0), "the result rank 1 part[0] is of another rank"),
+        (
+            [x, w],
+            (1, "part", 0),
+            "GC3-L020 bad operands of a compute operation: the result rank 1 part[0] is of another rank",
+        ),
         ([(0, "x", 0, 2), w], (0, "part", 0), "x[0..1] is not a single chunk"),
         ([x, w], None, "out= is a place"),
         ([x, w], [], "no operand, or no result"),

@@ -371,6 +371,7 @@ Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
 Status Communicator::run(RankEngine& program, const cpu::RankCall& call, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.run(call, interrupted); });
 }
+
 Status Communicator::compute(ProcessProgram& program, const cpu::VRankCall& call,
                              const cpu::Computing::Function& function, const Interrupted& interrupted) {
   return in_turn(interrupted, [&] { return program.compute(call, function, interrupted); });
@@ -482,11 +483,6 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   checked_ = {};
   selection_.put_first(std::move(row));
   return {};
-}
-
-Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
-  GC3_CHECK(usable());
-  return core_->allocate(bytes);
 }
 
 void Communicator::close(const Interrupted& interrupted) {

@@ -49,6 +49,11 @@ std::string Communicator::describe_one_sided(CollectiveKind kind) const {
   return text;
 }
 
+Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
+  GC3_CHECK(usable());
+  return core_->allocate(bytes);
+}
+
 Result<bool> Communicator::is_registered(const void* address) const {
   GC3_CHECK(usable());
   const auto lock = core_->members()->look();
