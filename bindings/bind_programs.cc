@@ -71,7 +71,7 @@ nb::object run_plain(const Joined& joined, RankEngine* program, nb::handle x, nb
 }
 
 // This rank's part of a program that computes.
-void compute_on_rank(const Joined& joined, ProcessProgram& program, const std::vector<ConstBytes>& inputs,
+void compute_on_rank(const Joined& joined, cpu::ProcessProgram& program, const std::vector<ConstBytes>& inputs,
                      const std::vector<Bytes>& outputs, const std::vector<std::uint64_t>& counts,
                      std::string_view dtype, const Operation& op, const nb::callable& function,
                      std::optional<double> timeout) {

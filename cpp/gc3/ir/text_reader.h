@@ -10,6 +10,7 @@
 #include "gc3/base/errors/files.h"
 #include "gc3/base/result.h"
 #include "gc3/base/text.h"
+#include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
 
 namespace gc3::ir {
