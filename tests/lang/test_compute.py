@@ -317,17 +317,17 @@ def test_what_a_function_may_not_do() -> None:
 
 
 def test_a_slow_function_is_no_time_out() -> None:
-    """It computes while nothing else moves for longer than the time-out."""
+    """It computes while nothing else moves for longer than the time-out, more than a busy machine takes away."""
     case = Case(computing_programs.gemm_ring, 2)
     slow = threading.Event()
 
     def late(a: Array, b: Array, out: Array) -> None:
         if not slow.is_set():
-            slow.wait(1.3)
+            slow.wait(3.3)
             slow.set()
         np.matmul(a, b, out=out)
 
-    case.check(case.program.bind({"matmul": late}).run(case.inputs, shapes=case.shapes, timeout=1.0))
+    case.check(case.program.bind({"matmul": late}).run(case.inputs, shapes=case.shapes, timeout=3.0))
 
 
 def test_bindings_and_arrays_are_checked() -> None:
