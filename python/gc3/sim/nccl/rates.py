@@ -15,9 +15,6 @@ from gc3.sim.nccl.graphs import Graph
 from gc3.sim.parameters import Evidence, Parameters, Scope
 from gc3.sim.platform import Platform
 
-OWN_CHOICE = ("",)  # in place of protocols: NCCL's own choice was measured
-_GPUS = 8
-
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -47,9 +44,9 @@ class Rates:
     across_s: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def _scope(nodes: tuple[int, int], **sizes: tuple[int, int]) -> Scope:
-    """What measurements of NCCL's own choice on nodes of 8 GPUs cover."""
-    return Scope((_GPUS * nodes[0], _GPUS * nodes[1]), OWN_CHOICE, sizes)
+def _scope(**sizes: tuple[int, int]) -> Scope:
+    """What measurements of NCCL's own choice on one node of 8 GPUs cover."""
+    return Scope((8, 8), ("",), sizes)  # "": whatever protocol NCCL has chosen
 
 
 _AMPERE = Rates(
@@ -61,7 +58,7 @@ _AMPERE = Rates(
         "8 A100 of an NDv4, AllReduce by NCCL 2.8.4 (microsoft/msccl-leaderboard)",
         0.061,
         0.078,
-        _scope((1, 1), allreduce=(128, 32 << 20)),
+        _scope(allreduce=(128, 32 << 20)),
     ),
     # Fitted to rings on 2 DGX A100 (NVIDIA/deepops), where each of 30 hops is a message of one NIC, and to the trees of
     # ABCI 2.0, whose error is 6.3 instead of 6.6 % with it.
@@ -79,7 +76,7 @@ _HOPPER = Rates(
         "8 H100 of an ND H100 v5 with CUDA graphs, AllGather and AllReduce by NCCL 2.18.3 (Azure/msccl)",
         0.044,
         0.052,
-        _scope((1, 1), allgather=(1 << 10, 1 << 30), allreduce=(1 << 10, 1 << 30)),
+        _scope(allgather=(1 << 10, 1 << 30), allreduce=(1 << 10, 1 << 30)),
     ),
     # Fitted by benchmarks/nccl_nodes.py to AllToAll on 2 and 10 nodes of H100 and 8 of H800.
     peer_s=2e-6,
