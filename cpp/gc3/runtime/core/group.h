@@ -137,6 +137,8 @@ class Group {
   // Fails if the group has been given up. If not, data that was read from another rank's memory before is valid.
   Status check() const;
   std::uint64_t tag() const { return chain_ & 0xffffU; }
+  // Within a call that `rank` has begun and not ended, or another one in its place; then the group is given up.
+  Status check_same(std::uint32_t rank);
 
   // Whether the process of a rank can run: it has not ended and has not been stopped.
   bool runs(std::uint32_t rank) const;

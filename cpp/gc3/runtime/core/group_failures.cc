@@ -138,6 +138,12 @@ std::string Group::who(std::uint32_t rank) const {
   return "rank " + number + " (process " + process + ")";
 }
 
+Status Group::check_same(std::uint32_t rank) {
+  if (chain_at(block(rank).history, sequence_) == chain_) return {};
+  const std::optional<Diagnostic> differs = difference();
+  return give_up(differs ? *differs : Diagnostic(ErrorCode::CallsDiffer, who(rank) + " is not in this call"));
+}
+
 std::optional<Diagnostic> Group::difference() const {
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == rank_) continue;

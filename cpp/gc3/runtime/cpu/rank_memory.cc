@@ -31,7 +31,7 @@ void RankMemory::close() {
   scratch_.clear();
 }
 
-Status RankMemory::bind(const Call& call, const interp::Run& run) {
+Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<bool, 2> copied) {
   const std::uint32_t chunks = plan_.collective.chunks();
   const std::size_t elem = model::size_of(call.type);
   block_bytes_ = call.count * elem;
@@ -64,11 +64,12 @@ Status RankMemory::bind(const Call& call, const interp::Run& run) {
     // Of reduce only the root knows that a call is in place, so the program is the one for two buffers.
     const bool apart = !rank.input_aliased && !rank.output_aliased;
     const bool shares = apart && input == output && rank.input_blocks != 0 && rank.output_blocks != 0;
-    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count, call.scales() || shares);
+    std::array<interp::Copied, 2> how = plan_.copies(r, call.count, call.scales() || shares || copied[0]);
+    if (copied[1] && !rank.output_aliased) how[1] = {rank.output_blocks, 0, rank.output_blocks};
     for (std::size_t b = 0; b < 2; ++b) {
       interp::Copy& copy = copies_[2 * i + b] = {};
-      if (copied[b].blocks == 0 || regions[b].base == nullptr) continue;
-      copy = {regions[b].base, nullptr, output, copied[b]};
+      if (how[b].blocks == 0 || regions[b].base == nullptr) continue;
+      copy = {regions[b].base, nullptr, output, how[b]};
       GC3_CHECK(make_copy(regions[b], copy, made_[2 * i + b]));
     }
   }

@@ -45,7 +45,8 @@ class RankMemory {
   void close();
 
   // Prepares the regions for `call`. An aliased buffer has no region, because the plan's steps never name it.
-  Status bind(const Call& call, const interp::Run& run);
+  // `copied`: the input, the output, that are used in copies in any case.
+  Status bind(const Call& call, const interp::Run& run, std::array<bool, 2> copied = {});
   // To be called before and after the threadblocks of the rank run: they make copies, and apply the factors of
   // premulsum.
   void copy_in(std::uint32_t rank) const;

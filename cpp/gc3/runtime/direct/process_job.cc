@@ -27,6 +27,10 @@ std::uint64_t fingerprint_of(const Program& program, const cpu::ProcessProgram* 
   return word;
 }
 
+std::string is_elsewhere(std::size_t buffer, std::uint32_t rank) {
+  return "the " + std::string(kBuffers[buffer]) + " of rank " + std::to_string(rank) + " is not registered memory";
+}
+
 }  // namespace
 
 ProcessJob::ProcessJob(Decoded decoded, const cpu::Communicator& comm, std::shared_ptr<cpu::ProcessProgram> messages)
@@ -41,7 +45,8 @@ ProcessJob::ProcessJob(Decoded decoded, const cpu::Communicator& comm, std::shar
       outputs_(plan_.ranks.size()),
       factors_(plan_.ranks.size()),
       scratch_at_(plan_.ranks.size()),
-      buffers_(plan_.ranks.size()) {}
+      buffers_(plan_.ranks.size()),
+      found_(plan_.ranks.size()) {}
 
 Result<std::shared_ptr<ProcessJob>> ProcessJob::create(const Program& program, const cpu::Communicator& comm,
                                                        std::shared_ptr<cpu::ProcessProgram> messages) {
@@ -63,7 +68,11 @@ Result<std::shared_ptr<ProcessJob>> ProcessJob::create(const Program& program, c
 void ProcessJob::find_uses() {
   const auto use = [&](std::uint32_t by, std::span<const Place> places, Use how) {
     for (const Place& place : places) {
-      if (place.rank == by || place.buffer == Buffer::scratch) continue;
+      if (place.rank == by) continue;
+      if (place.buffer == Buffer::scratch) {
+        stores_to_scratch_ |= how == Use::stores;
+        continue;
+      }
       Use& most = uses_[place.rank][place.buffer == Buffer::output ? 1 : 0];
       most = std::max(most, how);
       stores_ |= how == Use::stores;
@@ -86,10 +95,16 @@ std::uint64_t ProcessJob::reached(std::uint32_t rank, std::size_t buffer) const 
   return block_bytes_ * (buffer == 0 ? has.input_blocks : has.output_blocks);
 }
 
-Status ProcessJob::bind(const cpu::RankCall& call) {
-  if (is_bound_ && call == bound_) return {};
+Status ProcessJob::bind(const cpu::RankCall& call, bool copies) {
+  const auto is_elsewhere = [](std::uint64_t at) { return at == core::Window::kNowhere; };
+  const bool again = is_bound_ && call == bound_;
+  if (!again || (!copies && copied_ != std::array<bool, 2>{})) GC3_CHECK(bind_to(call, {}));
+  if (!copies || std::ranges::none_of(own_, is_elsewhere)) return {};
+  return bind_to(call, {is_elsewhere(own_[0]), is_elsewhere(own_[1])});
+}
+
+Status ProcessJob::bind_to(const cpu::RankCall& call, std::array<bool, 2> copied) {
   is_bound_ = false;
-  said_.clear();  // this rank's buffers may be others
   inputs_[rank_] = call.input;
   outputs_[rank_] = call.output;
   factors_[rank_] = call.factor;
@@ -108,15 +123,18 @@ Status ProcessJob::bind(const cpu::RankCall& call) {
   const std::shared_ptr<core::Job>& job = group().job();
   // No other rank touches a copy between two calls.
   memory_.take_copies_from([job](std::uint64_t bytes) { return job->allocate_shared(bytes); });
-  GC3_CHECK(memory_.bind(all, run));
+  GC3_CHECK(memory_.bind(all, run, copied));
   block_bytes_ = (plan_.pads(call.count) ? run.chunk_elems * chunks : call.count) * shape_.elem_bytes;
   const interp::Region* regions = memory_.regions(rank_);
   for (std::size_t b = 0; b < 2; ++b) {
     own_[b] = reached(rank_, b) == 0 ? 0 : job->offset_of(regions[b].base);
     shape_.streams |= regions[b].streams != 0;
   }
+  buffers_[rank_].input = regions[0].base;
+  buffers_[rank_].output = regions[1].base;
   if (call.op == model::ReduceOp::avg && !average_) average_.emplace(plan_);
   bound_ = call;
+  copied_ = copied;
   is_bound_ = true;
   return {};
 }
@@ -125,7 +143,7 @@ Status ProcessJob::open(const core::Interrupted& interrupted) {
   const Program& program = decoded_.program;
   const std::size_t bytes = Counters::bytes(program);
   if (counters_.data() == nullptr) {
-    const std::size_t all = bytes + plan_.ranks.size() * sizeof(interp::Counter);
+    const std::size_t all = bytes + plan_.ranks.size() * sizeof(Said);
     GC3_ASSIGN(counters_, group().allocate(all, "the counters of a one-sided program", interrupted));
     machine_.emplace(decoded_, Counters(counters_.data(), program), rank_, rank_ + 1);
   }
@@ -146,31 +164,47 @@ Status ProcessJob::open(const core::Interrupted& interrupted) {
     if (end != 0) {
       GC3_ASSIGN(scratch_, group().allocate(parts, "the scratch of a one-sided program", interrupted));
     }
+    for (std::uint32_t r = 0; r < plan_.ranks.size() && end != 0; ++r) {
+      buffers_[r].scratch = scratch_.data() + scratch_at_[r];
+    }
     stride_ = stride;
-    said_.clear();
   }
   shape_.stride = stride_;
   return {};
 }
 
-Status ProcessJob::find_buffers(const std::vector<Payload>& said) {
-  const core::Job& job = *group().job();
-  const interp::Region* regions = memory_.regions(rank_);
-  for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
-    std::array<std::uint8_t*, 2> at = {regions[0].base, regions[1].base};
-    for (std::size_t b = 0; b < 2 && r != rank_; ++b) {
-      const std::uint64_t bytes = reached(r, b);
-      at[b] = bytes == 0 ? nullptr : job.place(said[r][b], bytes);
-      if (bytes == 0 || at[b] != nullptr) continue;
+bool ProcessJob::find_buffers(const Step& step) {
+  for (const Place& place : std::span(decoded_.places).subspan(step.first, step.sources + step.targets)) {
+    if (place.rank == rank_ || found_[place.rank].now) continue;
+    if (Status found = find_buffers(place.rank); !found.ok()) {
+      problem_ = std::move(found.error());
+      return false;
+    }
+    found_[place.rank].now = true;
+  }
+  return true;
+}
+
+Status ProcessJob::find_buffers(std::uint32_t rank) {
+  GC3_CHECK(group().check_same(rank));
+  Found& found = found_[rank];
+  for (std::size_t b = 0; b < 2; ++b) {
+    const std::uint64_t at = std::atomic_ref(said(rank).at[b]).load(std::memory_order_relaxed);
+    const std::uint64_t bytes = reached(rank, b);
+    if (bytes == 0 || (at == found.at[b] && bytes == found.bytes[b])) continue;
+    found.bytes[b] = 0;
+    std::uint8_t* const place = group().job()->place(at, bytes);
+    if (place == nullptr) {
       return group().give_up(Diagnostic(
           ErrorCode::SystemRefused, "rank " + std::to_string(rank_) + " cannot reach the " + kBuffers[b] + " of rank " +
-                                        std::to_string(r) + ": the memory that the processes share has no " +
-                                        std::to_string(bytes) + " bytes at offset " + std::to_string(said[r][b])));
+                                        std::to_string(rank) + ": the memory that the processes share has no " +
+                                        std::to_string(bytes) + " bytes at offset " + std::to_string(at)));
     }
-    std::uint8_t* const scratch = scratch_.data() == nullptr ? nullptr : scratch_.data() + scratch_at_[r];
-    buffers_[r] = {at[0], at[1], scratch};
+    if (b == 0) buffers_[rank].input = place;
+    if (b == 1) buffers_[rank].output = place;
+    found.at[b] = at;
+    found.bytes[b] = bytes;
   }
-  said_ = said;
   return {};
 }
 
@@ -204,7 +238,8 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
     why_messages_ = "the ranks are on several hosts";
     return run_messages(turn, call, interrupted);
   }
-  GC3_CHECK(bind(call));
+  const bool agrees = this->agrees();
+  GC3_CHECK(bind(call, messages_ == nullptr || !agrees));
   record_.count = call.count;
   record_.type = call.type;
   record_.op = call.op;
@@ -213,27 +248,23 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
     group().finish();
     return opened;
   }
-  enter(true);
+  Status status = enter();
   memory_.copy_in(rank_);  // before the signals that others may load
   machine_->enter();
-  // After it no rank is in the call before this one, and each has bound its buffers.
-  Result<std::vector<Payload>> said = group().exchange(own_, interrupted);
   why_messages_.clear();
-  for (std::uint32_t r = 0; said.ok() && r < plan_.ranks.size(); ++r) {
-    for (std::size_t b = 0; b < 2 && why_messages_.empty(); ++b) {
-      if (reached(r, b) == 0 || said.value()[r][b] != core::Window::kNowhere) continue;
-      why_messages_ = "the " + std::string(kBuffers[b]) + " of rank " + std::to_string(r) + " is not registered memory";
+  if (status.ok() && agrees) {
+    const Result<bool> serves = agree(interrupted);
+    if (serves.ok() && !serves.value()) {
+      leave();
+      group().finish();
+      return run_messages(turn, call, interrupted);
     }
+    if (!serves.ok()) status = serves.error();
+  } else if (messages_ != nullptr) {
+    --calls_left_;
   }
-  if (said.ok() && !why_messages_.empty()) {
-    enter(false);
-    group().finish();
-    return run_messages(turn, call, interrupted);
-  }
-  Status status = said.ok() ? Status() : Status(std::move(said.error()));
-  if (status.ok() && said.value() != said_) status = find_buffers(said.value());
   if (status.ok()) status = execute(interrupted);
-  enter(false);
+  leave();
   if (!status.ok()) {
     withdraw();
     return status;
@@ -242,8 +273,37 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
   return {};
 }
 
+Result<bool> ProcessJob::agree(const core::Interrupted& interrupted) {
+  GC3_ASSIGN(const std::vector<Payload> said, group().exchange({own_[0], own_[1]}, interrupted));
+  for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
+    for (std::size_t b = 0; b < 2; ++b) {
+      if (reached(r, b) == 0 || said[r][b] != core::Window::kNowhere) continue;
+      why_messages_ = is_elsewhere(b, r);
+      return false;
+    }
+  }
+  calls_left_ = kBetween - 1;
+  return true;
+}
+
 Status ProcessJob::execute(const core::Interrupted& interrupted) {
-  DataMover mover(decoded_, shape_, buffers_);
+  class Finder final : public Mover {
+   public:
+    Finder(ProcessJob& job, DataMover& mover) : job_(job), mover_(mover) {}
+    Moved move(const Step& step, std::uint64_t call, Position& at) override {
+      return job_.find_buffers(step) ? mover_.move(step, call, at) : Moved::nothing;
+    }
+    void settle() override { mover_.settle(); }
+
+   private:
+    ProcessJob& job_;
+    DataMover& mover_;
+  };
+  for (Found& found : found_) found.now = false;
+  problem_.reset();
+  DataMover data(decoded_, shape_, buffers_);
+  Finder mover(*this, data);
+  group().bells().ring();  // for the signals of enter()
   core::Waiter waiter(group(), interrupted);
   waiter.post_nothing();
   const Machine::Note ends = [&](std::uint32_t, std::uint32_t) {
@@ -255,7 +315,9 @@ Status ProcessJob::execute(const core::Interrupted& interrupted) {
   const std::function<void()> progress = [&] { group().bells().ring(); };
   machine_->begin(1, mover, {}, ends);
   while (!machine_->finished()) {
-    if (machine_->sweep(progress)) {
+    const bool moved = machine_->sweep(progress);
+    if (problem_) return *std::move(problem_);
+    if (moved) {
       waiter.renew();
     } else if (!waiter.rest([&] { return machine_->awaited(); })) {
       return std::move(waiter.problem());
@@ -264,20 +326,37 @@ Status ProcessJob::execute(const core::Interrupted& interrupted) {
   return group().check();  // what was loaded was valid
 }
 
-void ProcessJob::enter(bool inside) const {
-  if (!stores_) return;
-  auto* const words = reinterpret_cast<interp::Counter*>(counters_.data() + Counters::bytes(decoded_.program));
-  std::atomic_ref(words[rank_].value).store(inside ? 1 : 0, std::memory_order_release);
+Status ProcessJob::enter() const {
+  Said& own = said(rank_);
+  for (std::size_t b = 0; b < 2; ++b) std::atomic_ref(own.at[b]).store(own_[b], std::memory_order_relaxed);
+  // Without messages, and between two calls that agree, this rank was to make copies.
+  if (messages_ == nullptr || !agrees()) {
+    for (std::size_t b = 0; b < 2; ++b) {
+      if (own_[b] != core::Window::kNowhere) continue;
+      return group().give_up(Diagnostic(ErrorCode::OutOfMemory, "a copy of the " + std::string(kBuffers[b]) +
+                                                                    " of rank " + std::to_string(rank_) +
+                                                                    " in the memory that the processes share"));
+    }
+  }
+  if (!stores_) return {};
+  // Either a rank that has failed sees that this one is inside, or this one sees that the group has been given up.
+  std::atomic_ref(own.inside).store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return group().check();
+}
+
+void ProcessJob::leave() const {
+  if (stores_) std::atomic_ref(said(rank_).inside).store(0, std::memory_order_release);
 }
 
 void ProcessJob::withdraw() const {
   if (!stores_) return;
   constexpr auto kLongest = std::chrono::seconds(1);  // much longer than a running rank stores without a look
   constexpr auto kPause = std::chrono::milliseconds(1);
-  auto* const words = reinterpret_cast<interp::Counter*>(counters_.data() + Counters::bytes(decoded_.program));
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // see enter()
   const auto until = std::chrono::steady_clock::now() + kLongest;
   for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
-    while (std::atomic_ref(words[r].value).load(std::memory_order_acquire) != 0 && group().runs(r) &&
+    while (std::atomic_ref(said(r).inside).load(std::memory_order_acquire) != 0 && group().runs(r) &&
            std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(kPause);
     }
@@ -287,6 +366,9 @@ void ProcessJob::withdraw() const {
 std::string ProcessJob::explain() const {
   const auto lock = members_->look();
   const std::string& name = decoded_.program.name;
+  for (std::size_t b = 0; b < 2 && why_messages_.empty(); ++b) {
+    if (copied_[b]) return name + " (on a copy in the last call: " + is_elsewhere(b, rank_) + ")";
+  }
   if (why_messages_.empty()) return name;
   return name + (messages_ != nullptr ? " (by messages in the last call: " : " (refused in the last call: ") +
          why_messages_ + ")";

@@ -2,8 +2,13 @@
 //
 // Counters and scratch are memory of the group, which exists until all ranks have left it, since a rank may still look
 // at them when another has ended its call. Other ranks load and store the caller's arrays where they are in the memory
-// that the processes share: each rank says at the begin of a call where its arrays are, and checks what the others say.
-// If some array that another rank needs is elsewhere, all ranks run the messages of the same algorithm instead.
+// that the processes share. Each rank says where they are before the signals with which it begins a call, and a rank
+// reads that before its first move to or from them. The proof orders both: a move comes after the begin of the call on
+// the rank whose arrays it touches, and before the end of it. So no rank waits for all others at the begin.
+//
+// If some array that another rank needs is elsewhere, all ranks run the messages of the same algorithm. They agree on
+// that in the first call, after each call that was served so, and in every kBetween-th other one. Between these, and
+// where there are no messages, a rank runs on a copy of an array that is elsewhere.
 #pragma once
 
 #include <array>
@@ -44,6 +49,7 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
  private:
   using Turn = cpu::Membership::Turn;
   using Payload = core::Group::Payload;
+  friend struct TestForger;
   // What other ranks do with a rank's input or output.
   enum class Use : std::uint8_t { nothing, loads, stores };
 
@@ -53,15 +59,31 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   Result<std::vector<double>> times(const cpu::RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const core::Interrupted& interrupted) override;
   Status run_messages(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted);
-  Status bind(const cpu::RankCall& call);
+  // `copies`: of arrays that others need and do not reach.
+  Status bind(const cpu::RankCall& call, bool copies);
+  Status bind_to(const cpu::RankCall& call, std::array<bool, 2> copied);
   // Within a call: makes counters and scratch where they are missing.
   Status open(const core::Interrupted& interrupted);
   // The bytes that other ranks may touch of a buffer; 0: none.
   std::uint64_t reached(std::uint32_t rank, std::size_t buffer) const;
-  Status find_buffers(const std::vector<Payload>& said);
+  // Whether the ranks agree in this call on how it is served, which is on all ranks the same.
+  bool agrees() const { return stores_to_scratch_ || (messages_ != nullptr && calls_left_ == 0); }
+  // Whether the program serves the call; if not, why_messages_ says why.
+  Result<bool> agree(const core::Interrupted& interrupted);
+  // Before a step: where the arrays of other ranks are that it touches. False: problem_ says why they are not known.
+  bool find_buffers(const Step& step);
+  Status find_buffers(std::uint32_t rank);
   Status execute(const core::Interrupted& interrupted);
-  // Whether this rank may touch the buffers of others, for withdraw().
-  void enter(bool inside) const;
+  // What this rank tells others: `inside` a call it may touch their buffers, see withdraw().
+  struct alignas(interp::kCacheLine) Said {
+    std::uint64_t inside;
+    std::array<std::uint64_t, 2> at;  // offsets of its arrays
+  };
+  Said& said(std::uint32_t rank) const {
+    return reinterpret_cast<Said*>(counters_.data() + Counters::bytes(decoded_.program))[rank];
+  }
+  Status enter() const;
+  void leave() const;
   // After a failed call: waits until no rank that runs stores to this rank's buffers any more.
   void withdraw() const;
 
@@ -73,26 +95,36 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   core::CallRecord record_;
   std::vector<std::array<Use, 2>> uses_;  // by rank, of input and output
   bool stores_ = false;                   // whether there are some
+  bool stores_to_scratch_ = false;        // of other ranks, even before these have begun the call
 
   cpu::RankMemory memory_;
   std::optional<cpu::Average> average_;  // made by the first call with avg
   std::vector<const void*> inputs_;      // by rank; null except for this rank
   std::vector<void*> outputs_;
   std::vector<model::Factor> factors_;
-  cpu::RankCall bound_;  // the call for which the next three are
+  cpu::RankCall bound_;  // the call for which the next ones are
   bool is_bound_ = false;
+  std::array<bool, 2> copied_ = {};  // input and output, because others do not reach them
   Shape shape_;
   std::uint64_t block_bytes_ = 0;  // the distance of two blocks of a buffer, copied or not
-  Payload own_ = {};               // where input and output of this rank are
+  std::array<std::uint64_t, 2> own_ = {};  // where input and output of this rank are
 
-  core::Mapping counters_;  // of the program, and for each rank whether it is inside a call
+  core::Mapping counters_;  // of the program, and what each rank says
   core::Mapping scratch_;
   std::vector<std::uint64_t> scratch_at_;  // by rank
   std::size_t stride_ = 0;                 // of its chunks
   std::optional<Machine> machine_;
   std::vector<RankBuffers> buffers_;
-  std::vector<Payload> said_;  // of the call for which they are
-  std::string why_messages_;   // of the last call; empty: it was served by the program
+  struct Found {
+    bool now = false;  // in this call
+    std::array<std::uint64_t, 2> at = {};  // what was found last, and how long that is; 0: nothing
+    std::array<std::uint64_t, 2> bytes = {};
+  };
+  std::vector<Found> found_;  // by rank
+  std::optional<Diagnostic> problem_;
+  static constexpr std::uint32_t kBetween = 32;
+  std::uint32_t calls_left_ = 0;  // before the ranks agree again
+  std::string why_messages_;      // of the last call; empty: it was served by the program
 };
 
 }  // namespace gc3::direct
