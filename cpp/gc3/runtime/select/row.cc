@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 
 #include "gc3/model/symmetry.h"
 
@@ -84,55 +85,129 @@ bool Row::renames(const CallShape& call) const {
 // Whether the program finds the ranks in blocks, perhaps because it renames them.
 bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr || renames(call); }
 
+// A key of rows: which calls its limit admits, and how a row tells it. The first that does not fit is the reason given.
+struct Row::Key {
+  bool (*serves)(const Row&, const CallShape&);
+  bool (*covers)(const Row&, const Row& other);
+  std::string (*limit)(const Row&);  // empty: the row limits nothing here
+  std::string (*reason)(const Row&, const CallShape&) = nullptr;  // for a call that does not fit; null: the limit
+};
+
+// Members stand in row.h, all else of a key here. The order is that of reasons and descriptions.
+const Row::Key Row::kKeys[] = {
+    {[](const Row& row, const CallShape& call) { return row.kind == call.kind; },
+     [](const Row& row, const Row& other) { return row.kind == other.kind; },
+     [](const Row& row) { return std::string(name_of(row.kind)); }},
+    {[](const Row& row, const CallShape& call) { return within(call.ranks, row.first_ranks, row.last_ranks); },
+     [](const Row& row, const Row& other) {
+       return holds(row.first_ranks, row.last_ranks, other.first_ranks, other.last_ranks);
+     },
+     [](const Row& row) { return ranks_text(row.first_ranks, row.last_ranks); }},
+    {[](const Row& row, const CallShape& call) {
+       return call.size >= row.first_size && (!row.end_size || call.size < *row.end_size);
+     },
+     [](const Row& row, const Row& other) {
+       return holds(row.first_size, row.end_size, other.first_size, other.end_size);
+     },
+     [](const Row& row) { return sizes_text(row.first_size, row.end_size); }},
+    {[](const Row& row, const CallShape& call) { return !row.in_place || *row.in_place == call.in_place; },
+     [](const Row& row, const Row& other) { return !row.in_place || row.in_place == other.in_place; },
+     [](const Row& row) { return std::string(row.in_place ? mode_text(*row.in_place) : ""); },
+     [](const Row& row, const CallShape&) { return std::string("calls ") + mode_text(*row.in_place); }},
+    {[](const Row& row, const CallShape& call) { return !row.root || *row.root == call.root; },
+     [](const Row& row, const Row& other) { return !row.root || row.root == other.root; },
+     [](const Row& row) { return row.root ? "root " + std::to_string(*row.root) : ""; }},
+    {[](const Row& row, const CallShape& call) { return within(call.nodes, row.first_nodes, row.last_nodes); },
+     [](const Row& row, const Row& other) {
+       return holds(row.first_nodes, row.last_nodes, other.first_nodes, other.last_nodes);
+     },
+     [](const Row& row) {
+       return row.first_nodes > 1 || row.last_nodes ? range_text(row.first_nodes, row.last_nodes, "hosts") : "";
+     }},
+    {[](const Row& row, const CallShape& call) {
+       if (row.first_per_node == 0) return true;
+       return within(call.ranks_per_node, row.first_per_node, row.last_per_node) && row.in_blocks(call);
+     },
+     [](const Row& row, const Row& other) {
+       return holds(row.first_per_node, row.last_per_node, other.first_per_node, other.last_per_node) &&
+              (row.first_per_node == 0 || row.recipe->renames || !other.recipe->renames);
+     },
+     [](const Row& row) {
+       return row.first_per_node == 0 ? "" : range_text(row.first_per_node, row.last_per_node, "ranks on each");
+     },
+     [](const Row& row, const CallShape& call) -> std::string {
+       if (call.ranks_per_node == 0) return "as many ranks on each host";
+       if (!row.in_blocks(call)) return "ranks in blocks";
+       return range_text(row.first_per_node, row.last_per_node, "ranks on each host");
+     }},
+    {[](const Row& row, const CallShape& call) { return !row.transport || *row.transport == call.transport; },
+     [](const Row& row, const Row& other) { return !row.transport || row.transport == other.transport; },
+     [](const Row& row) { return row.transport ? "over " + std::string(name_of(*row.transport)) : ""; },
+     [](const Row& row, const CallShape&) { return "messages over " + std::string(name_of(*row.transport)); }},
+    {[](const Row& row, const CallShape& call) {
+       return call.skew >= row.first_skew && (!row.end_skew || call.skew < *row.end_skew);
+     },
+     [](const Row& row, const Row& other) {
+       return holds(row.first_skew, row.end_skew, other.first_skew, other.end_skew);
+     },
+     [](const Row& row) {
+       return row.first_skew > 1 || row.end_skew ? "skew " + skews_text(row.first_skew, row.end_skew) : "";
+     },
+     [](const Row& row, const CallShape&) {
+       const std::string low = skew_text(row.first_skew);
+       if (!row.end_skew) return "a skew of " + low + " and more";
+       return "a skew of " + (row.first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*row.end_skew);
+     }},
+};
+
 bool Row::serves(const CallShape& call) const {
-  return kind == call.kind && call.ranks >= first_ranks && (!last_ranks || call.ranks <= *last_ranks) &&
-         call.size >= first_size && (!end_size || call.size < *end_size) && (!in_place || *in_place == call.in_place) &&
-         (!root || *root == call.root) && within(call.nodes, first_nodes, last_nodes) &&
-         (first_per_node == 0 || (within(call.ranks_per_node, first_per_node, last_per_node) && in_blocks(call))) &&
-         (!transport || *transport == call.transport) && call.skew >= first_skew &&
-         (!end_skew || call.skew < *end_skew);
+  return std::ranges::all_of(kKeys, [&](const Key& key) { return key.serves(*this, call); });
 }
 
 std::string Row::misfit(const CallShape& call) const {
-  if (serves(call)) return "";
-  if (kind != call.kind) return "for " + std::string(name_of(kind));
-  if (call.ranks < first_ranks || (last_ranks && call.ranks > *last_ranks)) {
-    return "for " + ranks_text(first_ranks, last_ranks);
-  }
-  if (call.size < first_size || (end_size && call.size >= *end_size)) return "for " + sizes_text(first_size, end_size);
-  if (in_place && *in_place != call.in_place) return std::string("for calls ") + mode_text(*in_place);
-  if (root && *root != call.root) return "for root " + std::to_string(*root);
-  if (!within(call.nodes, first_nodes, last_nodes)) return "for " + range_text(first_nodes, last_nodes, "hosts");
-  if (first_per_node != 0 && call.ranks_per_node == 0) return "for as many ranks on each host";
-  if (first_per_node != 0 && !in_blocks(call)) return "for ranks in blocks";
-  if (first_per_node != 0 && !within(call.ranks_per_node, first_per_node, last_per_node))
-    return "for " + range_text(first_per_node, last_per_node, "ranks on each host");
-  if (transport && *transport != call.transport) return "for messages over " + std::string(name_of(*transport));
-  const std::string low = skew_text(first_skew);
-  if (!end_skew) return "for a skew of " + low + " and more";
-  return "for a skew of " + (first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*end_skew);
+  const Key* const key = std::ranges::find_if(kKeys, [&](const Key& each) { return !each.serves(*this, call); });
+  if (key == std::end(kKeys)) return "";
+  return "for " + (key->reason == nullptr ? key->limit(*this) : key->reason(*this, call));
 }
 
 bool Row::covers(const Row& other) const {
-  return kind == other.kind && holds(first_ranks, last_ranks, other.first_ranks, other.last_ranks) &&
-         holds(first_size, end_size, other.first_size, other.end_size) && (!in_place || in_place == other.in_place) &&
-         (!root || root == other.root) && holds(first_nodes, last_nodes, other.first_nodes, other.last_nodes) &&
-         holds(first_per_node, last_per_node, other.first_per_node, other.last_per_node) &&
-         (first_per_node == 0 || recipe->renames || !other.recipe->renames) &&
-         (!transport || transport == other.transport) && holds(first_skew, end_skew, other.first_skew, other.end_skew);
+  return std::ranges::all_of(kKeys, [&](const Key& key) { return key.covers(*this, other); });
 }
 
 std::string Row::describe() const {
-  std::string text =
-      std::string(name_of(kind)) + ", " + ranks_text(first_ranks, last_ranks) + ", " + sizes_text(first_size, end_size);
-  if (in_place) text += std::string(", ") + mode_text(*in_place);
-  if (first_nodes > 1 || last_nodes) text += ", " + range_text(first_nodes, last_nodes, "hosts");
-  if (first_per_node != 0) text += ", " + range_text(first_per_node, last_per_node, "ranks on each");
-  if (transport) text += ", over " + std::string(name_of(*transport));
-  if (first_skew > 1 || end_skew) text += ", skew " + skews_text(first_skew, end_skew);
+  std::string text;
+  for (const Key& key : kKeys) {
+    const std::string limit = key.limit(*this);
+    if (!limit.empty()) text += (text.empty() ? "" : ", ") + limit;
+  }
   if (adapt) text += *adapt ? ", adapts" : ", never adapts";
-  if (root) text += ", root " + std::to_string(*root);
   return text;
+}
+
+void Row::add_to(Sha256& all) const {
+  // A new member does not compile before it stands here: then it wants a row of kKeys, too.
+  const auto& [kind_, first_ranks_, last_ranks_, first_size_, end_size_, in_place_, root_, first_nodes_, last_nodes_,
+               first_per_node_, last_per_node_, transport_, first_skew_, end_skew_, recipe_, adapt_, source_, note_] =
+      *this;
+  const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
+  const std::array<std::int64_t, 14> words{static_cast<std::int64_t>(kind_),
+                                           first_ranks_,
+                                           number(last_ranks_),
+                                           static_cast<std::int64_t>(first_size_),
+                                           number(end_size_),
+                                           number(in_place_),
+                                           number(root_),
+                                           first_nodes_,
+                                           number(last_nodes_),
+                                           first_per_node_,
+                                           number(last_per_node_),
+                                           number(transport_),
+                                           number(adapt_),
+                                           static_cast<std::int64_t>(recipe_->text.size())};
+  const std::array<double, 2> skews{first_skew_, end_skew_.value_or(0)};
+  all.update({reinterpret_cast<const char*>(words.data()), sizeof words});
+  all.update({reinterpret_cast<const char*>(skews.data()), sizeof skews});
+  all.update(recipe_->text);
 }
 
 std::string Row::renaming(const CallShape& call) const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/base/sha256.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/base/transport_kind.h"
 #include "gc3/ir/direct/program.h"
@@ -83,8 +84,12 @@ struct Row {
   std::string describe() const;
   // In which order the program takes the ranks of a call; empty: in the order of their numbers.
   std::string renaming(const CallShape& call) const;
+  // Its part of the digest of a table.
+  void add_to(Sha256& all) const;
 
  private:
+  struct Key;
+  static const Key kKeys[];
   bool renames(const CallShape& call) const;
   bool in_blocks(const CallShape& call) const;
 };

@@ -1,7 +1,7 @@
 #include "gc3/runtime/select/selection.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -43,27 +43,7 @@ const Row* Selection::find(const CallShape& call) const {
 std::uint64_t Selection::digest() const {
   if (rows_.empty()) return 0;
   Sha256 all;
-  for (const std::shared_ptr<const Row>& row : rows_) {
-    const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
-    const std::array<std::int64_t, 14> words{static_cast<std::int64_t>(row->kind),
-                                             row->first_ranks,
-                                             number(row->last_ranks),
-                                             static_cast<std::int64_t>(row->first_size),
-                                             number(row->end_size),
-                                             number(row->in_place),
-                                             number(row->root),
-                                             row->first_nodes,
-                                             number(row->last_nodes),
-                                             row->first_per_node,
-                                             number(row->last_per_node),
-                                             number(row->transport),
-                                             number(row->adapt),
-                                             static_cast<std::int64_t>(row->recipe->text.size())};
-    const std::array<double, 2> skews{row->first_skew, row->end_skew.value_or(0)};
-    all.update({reinterpret_cast<const char*>(words.data()), sizeof words});
-    all.update({reinterpret_cast<const char*>(skews.data()), sizeof skews});
-    all.update(row->recipe->text);
-  }
+  for (const std::shared_ptr<const Row>& row : rows_) row->add_to(all);
   const Digest found = all.finish();
   std::uint64_t word = 0;
   std::memcpy(&word, found.data(), sizeof word);

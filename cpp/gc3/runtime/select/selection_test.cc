@@ -164,8 +164,8 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   narrow.end_skew = 1.5;
   narrow.adapt = false;
   CHECK(narrow.describe() ==
-        "allreduce, 2 to 4 ranks, 100 B to less than 200 B, in place, 2 or more hosts, 2 ranks on each, over tcp, "
-        "skew 1 to less than 1.5, never adapts, root 0");
+        "allreduce, 2 to 4 ranks, 100 B to less than 200 B, in place, root 0, 2 or more hosts, 2 ranks on each, over "
+        "tcp, skew 1 to less than 1.5, never adapts");
   CHECK(wide.covers(wide));
   CHECK(wide.covers(narrow));
   CHECK(narrow.covers(narrow));
@@ -173,6 +173,7 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   const auto misses = [&](auto change) {
     Row other = narrow;
     change(other);
+    if (other.recipe == narrow.recipe) CHECK(Selection({other}).digest() != Selection({narrow}).digest());
     return !narrow.covers(other);
   };
   CHECK(misses([](Row& other) { other.kind = CollectiveKind::reduce; }));
