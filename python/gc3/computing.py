@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from gc3 import _core, errors
+from gc3.support.public import public
 
 # The chunks of a tensor: on every rank, by rank, or a function of the rank.
 Sizes: TypeAlias = "int | Sequence[int] | Callable[[int], int]"
@@ -250,3 +251,6 @@ def as_data(
     post = Postcondition(ranks, inputs, outputs)  # pyright: ignore[reportUnknownArgumentType]
     wanted = post.chunks(cast("Expectation", expect))
     return post.sizes(of_inputs=True), post.sizes(of_inputs=False), wanted, post.tensors()
+
+
+public(Operation)

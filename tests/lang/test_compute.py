@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -351,9 +352,19 @@ def test_bindings_and_arrays_are_checked() -> None:
         ({"x": x, "w": w}, {}, "no input has chunks as long as those of 'y'"),
         ({"x": x, "w": w}, {"z": (1,)}, "there is no 'z'"),
         ({"x": x, "w": w}, {"y": (-1,)}, "expected a whole number"),
+        ({"x": x, "w": w}, {"y": 3}, "expected the sizes of a chunk's axes"),
+        ({"x": x, "w": w}, [("y", (3, 6))], "shapes is of type list"),
+        ([x, w], case.shapes, "tensors is of type list"),
+        ({"x": x, "w": 3}, case.shapes, "'w' has arrays for no list of ranks"),
+        ({"x": x, 3: w}, case.shapes, "'3' is no input"),
+        ({"x": x, "w": [w[0], [[1.0], [2.0, 3.0]]]}, case.shapes, "an input is not an array"),
+        ({"x": x, "w": [w[0], np.ma.masked_array(w[1], w[1] > 0)]}, case.shapes, "a masked array"),
     ):
         with pytest.raises(gc3.UserError, match=f"GC3-R001.*{why}"):
-            bound.run(tensors, shapes=shapes)
+            bound.run(cast("Any", tensors), shapes=cast("Any", shapes))
+    for wrong in (lambda: bound.run_rank(cast("Any", 3), {}), lambda: cast("Any", bound).run(case.inputs, often=1)):
+        with pytest.raises(gc3.UserError, match="GC3-L017"):
+            wrong()
     with pytest.raises(gc3.UserError, match=r"GC3-C004.*avg"):
         bound.run(case.inputs, shapes=case.shapes, op="avg")
     with pytest.raises(gc3.UserError, match="GC3-M003"):
@@ -369,6 +380,41 @@ def test_programs_that_compute_on_processes(ranks_there: int) -> None:
         assert "matmul of rank 1 threadblock " in said[3]
         assert "(apply, computing_programs.py:" in said[3]
         assert "has raised ValueError: no such shape" in said[3]
+
+
+# What rank 1 of 2 gives wrong to a program that computes; rank 0 is told at once, and does not wait.
+MISTAKES: dict[str, dict[str, Any]] = {
+    "an input less": {"tensors": {}},
+    "a mapping of nothing": {"tensors": 3},
+    "rows": {"tensors": {"x": np.ones((5, 4)), "w": np.ones((4, 6))}},
+    "a shape": {"shapes": {"y": 6}},
+    "a reduction": {"op": "avg"},
+    "a time-out": {"timeout": -1.0},
+    "a word as time-out": {"timeout": "soon"},
+    "a keyword": {"often": 3},
+}
+
+
+def test_wrong_arguments_of_a_rank_that_computes_are_told_to_the_others() -> None:
+    def body(comm: gc3.Communicator) -> dict[str, str]:
+        case = Case(computing_programs.gemm_ring, 2)
+        mine = {name: arrays[comm.rank] for name, arrays in case.inputs.items()}
+        bound: Any = case.program.bind(case.functions)
+        found: dict[str, str] = {}
+        for name, wrong in MISTAKES.items():
+            group = comm.group([0, 1], name=name)
+            given = {"tensors": mine, "shapes": case.shapes, **(wrong if comm.rank == 1 else {})}
+            try:
+                bound.run_rank(group, **given)
+            except gc3.Gc3Error as problem:
+                found[name] = str(problem)
+            comm.barrier()  # rank 1 does not wait in its wrong call, nor for the others to make the group
+        return found
+
+    first, second = gc3.spawn(body, 2)
+    for name in MISTAKES:
+        assert "a call with wrong arguments: " in first[name], first[name]
+        assert not second[name].startswith("GC3-R010"), second[name]
 
 
 def test_the_postcondition_as_text() -> None:

@@ -6,6 +6,8 @@ import importlib
 import inspect
 import pickle
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 import gc3
 from gc3 import errors
 
-_PARTS = ["algorithms", "collectives", "comm", "cuda", "lang", "nccl", "sim", "synth", "topologies", "tune"]
+_PARTS = ["algorithms", "collectives", "comm", "cuda", "lang", "nccl", "sim", "synth", "topologies", "torch", "tune"]
 MODULES = ("gc3", *(f"gc3.{part}" for part in _PARTS))
 # These end the communicator, or wait for the other ranks.
 ENDS = ("close", "abort", "shrink")
@@ -79,6 +81,28 @@ def test_wrong_calls_of_every_function_and_class(module: str) -> None:
         for method in methods(offered) if isinstance(offered, type) else ():
             told(method, surplus=1)
             told(method)
+
+
+def test_programs_need_not_be_named_before() -> None:
+    """What `gc3.compile` returns is guarded in a process that never asks for `gc3.Program`."""
+    made = "gc3.compile(gc3.algorithms.load('ring_allreduce'), R=2{}).verify(surplus=1)"
+    for memory in ("", ", memory='direct'"):
+        script = f"import gc3.algorithms; {made.format(memory)}"
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert "GC3-L017 bad argument: " in done.stderr
+        assert "Program.verify(): got an unexpected keyword argument 'surplus'" in done.stderr
+
+
+def test_wrong_calls_of_what_functions_return() -> None:
+    """Classes that nobody names, but whose methods users call."""
+    program = gc3.compile(gc3.algorithms.load("ring_allreduce"), R=2)
+    for owner in gc3.op("norm"), program.record([np.ones(2)] * 2, most=9), program.bind({}):
+        for method in [*methods(owner), *([owner] if callable(owner) else [])]:
+            problem = told(method, surplus=1)
+            assert problem
+            assert problem.code == "GC3-L017"
+            for count in (0, 1, 2, 40):
+                told(method, *[Odd()] * count)
 
 
 def test_wrong_calls_of_every_method_of_a_communicator() -> None:

@@ -10,6 +10,7 @@ from gc3.comm import kept
 from gc3.comm.selection import Table
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Program
+from gc3.support.public import public
 
 if TYPE_CHECKING:
     import os
@@ -101,3 +102,6 @@ def selected(
     spec = choice.row.spec
     program = spec.compile(ranks, root=root, in_place=bool(in_place))
     return Selected(program, EngineOptions(spec.slots, spec.slot_bytes), choice.explanation, spec.thresholds)
+
+
+public(Selected)

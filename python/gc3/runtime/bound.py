@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from gc3 import _core, datatypes, errors
+from gc3.runtime.buffers import as_array
 from gc3.runtime.options import EngineOptions
+from gc3.support.public import of_all_ranks, public
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -100,9 +102,10 @@ class Bound:
         )
         return outputs
 
+    @of_all_ranks
     def run_rank(
         self,
-        comm: object,
+        comm: _core.Communicator,
         tensors: Mapping[str, npt.ArrayLike | None],
         *,
         op: str = "sum",
@@ -124,14 +127,29 @@ class Bound:
         Raises:
             gc3.UserError: The arrays are not those of the program, or a function has raised an exception.
         """
-        joined = _core.Joined.of(cast("Any", comm))
+        joined = _core.Joined.of(comm)
+        try:
+            return self._run_rank(joined, comm.rank, tensors, op, shapes, timeout)
+        except errors.UserError as problem:
+            joined.refuse(problem.diagnostics[0])  # the others, who wait
+            raise
+
+    def _run_rank(
+        self,
+        joined: _core.Joined,
+        rank: int,
+        tensors: Mapping[str, npt.ArrayLike | None],
+        op: str,
+        shapes: Mapping[str, Shape] | None,
+        timeout: float | None,
+    ) -> dict[str, Array]:
         if joined.size != self._collective.ranks:
             raise errors.error(
                 "BadArgument", f"the program is for {self._collective.ranks} ranks, the communicator has {joined.size}"
             )
-        rank: int = cast("Any", comm).rank
         given = {
-            name: [array if other == rank else None for other in range(joined.size)] for name, array in tensors.items()
+            name: [array if other == rank else None for other in range(joined.size)]
+            for name, array in _mapping("tensors", tensors).items()
         }
         arrays, dtype = self._arrays(given, (rank,))
         found = self._shapes(arrays, shapes or {}, (rank,))
@@ -177,14 +195,15 @@ class Bound:
     ) -> tuple[dict[str, list[Array]], np.dtype[Any]]:
         """The inputs of some ranks as contiguous arrays of one type."""
         wanted = {name: chunks for name, is_output, chunks, _ in self._collective.tensors if not is_output}
-        for name in sorted(wanted.keys() ^ given.keys()):
+        for name in sorted(wanted.keys() ^ _mapping("tensors", given).keys(), key=str):
             what = "is missing" if name in wanted else "is no input of the program"
             raise errors.error("BadBuffer", f"'{errors.shown(str(name))}' {what}; its inputs are {', '.join(wanted)}")
         arrays: dict[str, list[Array]] = {}
         dtype: np.dtype[Any] | None = None
         for name, chunks in wanted.items():
-            if len(given[name]) != len(chunks):
-                raise errors.error("BadBuffer", f"'{name}' has arrays for {len(given[name])} ranks, not {len(chunks)}")
+            found = len(given[name]) if isinstance(given[name], Collection) else "no list of"
+            if found != len(chunks):
+                raise errors.error("BadBuffer", f"'{name}' has arrays for {found} ranks, not {len(chunks)}")
             arrays[name] = []
             for rank, array in enumerate(given[name]):
                 if array is None:
@@ -192,7 +211,7 @@ class Bound:
                         raise errors.error("BadBuffer", f"rank {rank} has no '{name}'")
                     arrays[name].append(np.empty(0, np.uint8))
                     continue
-                made = np.ascontiguousarray(array)
+                made = np.ascontiguousarray(as_array(array, None))
                 if dtype is None:
                     dtype = datatypes.dtype(made.dtype)
                 if made.dtype != dtype:
@@ -233,11 +252,13 @@ class Bound:
                         f"{chunks[rank]} chunks",
                     )
                 learn(length, (array.shape[0] // chunks[rank], *array.shape[1:]), f"'{name}' of rank {rank}")
-        for name, shape in given.items():
+        for name, shape in _mapping("shapes", given).items():
             if name not in numbers:
                 raise errors.error(
                     "BadBuffer", f"shapes: there is no '{errors.shown(str(name))}', but {', '.join(numbers)}"
                 )
+            if not isinstance(shape, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise errors.error("BadBuffer", f"shapes[{name!r}] is {shape!r}; expected the sizes of a chunk's axes")
             sizes = tuple(errors.whole(size, f"shapes[{name!r}]", name="BadBuffer") for size in shape)
             learn(numbers[name], sizes, f"'{name}'")
         used = {length for _, _, _, length in self._collective.tensors}
@@ -250,8 +271,17 @@ class Bound:
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
 
 
+def _mapping(what: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise errors.error("BadBuffer", f"{what} is of type {type(given).__name__}; expected what each name has")
+    return given  # pyright: ignore[reportUnknownVariableType]
+
+
 def _whole(shape: Shape, chunks: int, dtype: np.dtype[Any]) -> Array:
     """An output of so many chunks, one after the other in the first dimension."""
     if not shape:
         return np.empty(chunks, dtype)
     return np.empty((shape[0] * chunks, *shape[1:]), dtype)
+
+
+public(Bound)

@@ -112,7 +112,7 @@ def bind(
     _refuse_tensors(model)
     moves = not collectives.reduces(model)
     wanted = None if dtype is None else datatypes.movable(dtype) if moves else datatypes.dtype(dtype)
-    given_in = [None if array is None else _as_array(array, wanted) for array in _per_rank(model, "inputs", inputs)]
+    given_in = [None if array is None else as_array(array, wanted) for array in _per_rank(model, "inputs", inputs)]
     given_out = _per_rank(model, "outputs", outputs) if outputs is not None else [None] * model.ranks
     found = _common_dtype(given_in, given_out, wanted)
     found = datatypes.movable(found) if moves else datatypes.dtype(found)
@@ -243,12 +243,17 @@ def _per_rank(model: _core.Collective, what: str, arrays: Sequence[Any]) -> list
     return listed
 
 
-def _as_array(array: npt.ArrayLike, dtype: DType | None) -> Array:
+def as_array(array: npt.ArrayLike, dtype: DType | None) -> Array:
+    """Returns what the caller gives as an input as an array, of `dtype` if its elements have no type yet.
+
+    Raises:
+        gc3.UserError: It is none, or has a mask.
+    """
     datatypes.refuse_mask(cast("Any", array))
     given = None if isinstance(array, np.ndarray) else dtype
     try:
         return np.asarray(array, given)
-    except ValueError as problem:
+    except (TypeError, ValueError) as problem:  # a TypeError from arrays on devices
         raise errors.error("BadBuffer", f"an input is not an array: {problem}") from None
 
 

@@ -12,6 +12,7 @@ from gc3.runtime.buffers import bind
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.runtime.program import Program, Report, ending_of
 from gc3.support import files, knobs, notebook
+from gc3.support.public import public
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -186,3 +187,6 @@ class DirectProgram:
         """Shows it in a notebook."""
         rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
         return notebook.card(self.name, rows[1:])
+
+
+public(DirectProgram)

@@ -13,6 +13,7 @@ from gc3.runtime import for_target, recording, schedule, scratch
 from gc3.runtime.buffers import bind
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.support import files, knobs, notebook
+from gc3.support.public import public
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -468,3 +469,6 @@ def _name(path: str | os.PathLike[str], error: str) -> str:
     if "\0" in name:
         raise errors.error(error, f"{name!r}: a file name must not contain a zero byte")
     return name
+
+
+public(Program)

@@ -102,8 +102,11 @@ def _told(function: Any, given: tuple[Any, ...], named: dict[str, Any], problem:
     notes = [f"it is {name.split('.')[-1]}{_plain(form)}" for form in forms]
     told = _misuse(f"{name}(): {min(reasons, key=len)}", notes)
     told.__suppress_context__ = True
-    if given and function in _tells and isinstance(given[0], (_core.Communicator, _core.Coalesced)):
-        getattr(given[0], _tells[function])(told.diagnostics[0])
+    comm = next(
+        (one for one in (*given, *named.values()) if isinstance(one, (_core.Communicator, _core.Coalesced))), None
+    )
+    if comm is not None and function in _tells:
+        getattr(comm, _tells[function])(told.diagnostics[0])
     return told
 
 

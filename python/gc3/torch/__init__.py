@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gc3 import errors
+from gc3.support.public import public_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,3 +154,6 @@ def _distributed() -> Any:
 
 def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
+
+
+public_names(__name__)
