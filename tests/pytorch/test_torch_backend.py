@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -12,6 +14,7 @@ import pytest
 
 import ranks
 from gc3 import _core
+from gc3.comm import kept
 from torch_ranks import IN_CPP, IN_PYTHON, Tier, both, mainly_cpp, needs_torch, own_folder, run
 
 HERE = Path(__file__).parent
@@ -83,6 +86,27 @@ def test_a_version_that_is_missing_or_too_old(prepare: str, message: str) -> Non
 def test_every_operation(n: int, tmp_path: Path, tiers: Tier, tier: str) -> None:
     for status, text in run("torch_calls", n, tmp_path, tiers(tier)):
         assert (status, text.split()[-1]) == (0, "groups"), text
+
+
+@needs_torch
+@both
+def test_tensors_in_registered_memory_are_served_one_sided(
+    tmp_path: Path, tiers: Tier, tier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, cache = tiers(tier), tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    for library in Path(environment.get("GC3_CACHE", cache)).glob("torch-*.so"):
+        shutil.copy(library, cache)
+    rows = [
+        {"collective": name, "program": {"algorithm": f"direct_{name}", "memory": "direct"}}
+        for name in ("allreduce", "allgather", "reducescatter")
+    ]
+    monkeypatch.setenv("GC3_CACHE", str(cache))
+    table = kept.path()
+    assert table is not None
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": rows}))
+    for status, text in run("torch_registered", 2, tmp_path, environment | {"GC3_CACHE": str(cache)}):
+        assert (status, text.split()[-1]) == (0, "ended"), text
 
 
 @needs_torch

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gc3.runtime.program import Program
 
 FLOOR = (2, 14)  # the first version that was tested
-__all__ = ["FLOOR", "build", "communicator", "explain", "load", "record", "register", "tier"]
+__all__ = ["FLOOR", "build", "communicator", "empty", "explain", "load", "record", "register", "tier"]
 
 
 def register() -> None:
@@ -55,6 +55,29 @@ def communicator(group: Any = None) -> Communicator:
         name = distributed.get_backend_config(of)
         raise errors.error("BadArgument", f'a process group with the backend "{name}"; expected "gc3", or "cpu:gc3"')
     return found
+
+
+def empty(*size: Any, dtype: Any = None, group: Any = None, requires_grad: bool = False) -> Any:
+    """Returns a tensor of zeros in memory that all ranks of this host reach, so that large calls need fewer copies.
+
+    One-sided programs move data straight between such tensors. Local. The memory is freed with the tensor.
+
+    Args:
+        size: The lengths of the axes, or one sequence of them, as for `torch.empty`.
+        dtype: A type of PyTorch; None: its default one.
+        group: A process group of the job; None: the default group.
+        requires_grad: As for `torch.empty`.
+
+    Raises:
+        gc3.UserError: An argument is invalid, the tensors of the group are not served by gc3, or there is not enough
+            memory.
+    """
+    torch = _torch()
+    shape = size[0] if len(size) == 1 and isinstance(size[0], list | tuple) else size  # torch.Size is a tuple
+    if not isinstance(dtype, torch.dtype | None):
+        raise errors.error("BadDataType", f"dtype={dtype!r}; expected a type of PyTorch, as torch.float32")
+    tensors = importlib.import_module("gc3.torch.tensors")
+    return tensors.empty(communicator(group), shape, dtype or torch.get_default_dtype()).requires_grad_(requires_grad)
 
 
 def build() -> Path:

@@ -19,7 +19,7 @@ import torch
 from torch.distributed import DistBackendError, PrefixStore, distributed_c10d
 
 from gc3 import _core, datatypes, errors
-from gc3.torch.tensors import Target, array, as_nccl, contiguous, flat, operation
+from gc3.torch.tensors import Target, array, as_nccl, contiguous, empty, flat, operation
 from gc3.torch.work import as_torch, destroyed_error, told
 
 if TYPE_CHECKING:
@@ -135,8 +135,7 @@ class Operations:
         if device is not None and torch.device(device).type != "cpu":
             raise as_torch(errors.error("BadBuffer", f"allocate_tensor on {device}; the backend gc3 serves the CPU"))
         with told:
-            memory = self.communicator.empty(size * dtype.itemsize, "uint8")
-        return torch.from_numpy(memory).view(dtype)
+            return empty(self.communicator, [size], dtype)
 
     # Collectives.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -15,6 +16,7 @@ from gc3.torch.work import as_torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gc3.comm import Communicator
     from gc3.datatypes import Array
 
 # Types that NumPy has only with ml_dtypes: an integer type of the same size, as which PyTorch shares them.
@@ -80,6 +82,13 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
     else:
         wrong = f"a tensor of layout {tensor.layout}; only all_reduce takes sparse tensors"
     raise as_torch(errors.error("BadBuffer", wrong))
+
+
+def empty(comm: Communicator, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Returns a tensor of zeros in memory that all ranks can reach."""
+    lengths = [errors.whole(length, "size", 0, 2**63 - 1, name="BadBuffer") for length in shape]
+    memory = comm.empty(math.prod(lengths) * dtype.itemsize, "uint8")
+    return torch.from_numpy(memory).view(dtype).view(lengths)
 
 
 @functools.cache
