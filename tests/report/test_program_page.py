@@ -8,14 +8,16 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from gc3.cli.files import Picture
 from gc3.cli.main import main
 
 pytestmark = pytest.mark.python_only
@@ -155,17 +157,32 @@ def test_mistakes(command: str, told: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-_DRAWN = pytest.mark.parametrize(
-    "command",
-    [
-        "show ring_allreduce:R=4 --picture {}",
-        "show two_step_alltoall:N=3,G=4 --picture {}",
-        "trace ring_allreduce -t ndv4 --size 64KiB --picture {}",
-        "trace ring_allreduce:R=2 --engine threads --size 4KiB --picture {}",
-        "topo plot ndv4:N=2 --load hierarchical_allreduce -o {}",
-        "bench ring_allreduce:R=2 -b 1KiB -e 4KiB -f 4 -n 3 --picture {}",
-    ],
-)
+_COMMANDS = [
+    "show ring_allreduce:R=4 --picture {}",
+    "show two_step_alltoall:N=3,G=4 --picture {}",
+    "trace ring_allreduce -t ndv4 --size 64KiB --picture {}",
+    "trace ring_allreduce:R=2 --engine threads --size 4KiB --picture {}",
+    "topo plot ndv4:N=2 --load hierarchical_allreduce -o {}",
+    "bench ring_allreduce:R=2 -b 1KiB -e 4KiB -f 4 -n 3 --picture {}",
+]
+_DRAWN = pytest.mark.parametrize("command", _COMMANDS)
+
+
+def _drawing(group: click.Group, prefix: str = "") -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _drawing(command, f"{prefix}{name} ")
+        elif command is not None and any(type(option.type) is Picture for option in command.params):
+            yield prefix + name
+
+
+def test_every_command_that_draws_is_tried_here() -> None:
+    """Or, with matplotlib, in tests/sim/test_sim_report.py."""
+    drawing = set(_drawing(main)) - {"sim predict"}
+    assert drawing == {name for name in drawing if any(line.startswith(f"{name} ") for line in _COMMANDS)}
+    assert len(drawing) >= 4
 
 
 @_DRAWN

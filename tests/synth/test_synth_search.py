@@ -91,3 +91,4 @@ def test_each_method_decides_an_instance_alone(solvers: Solvers, method: Method)
 
 def test_every_row_is_of_a_method() -> None:
     assert {type(method).__name__ for method in methods()} == DECIDES.keys()
+    assert len({method.cost for method in methods()}) == len(methods())  # else names of files say who is first

@@ -43,7 +43,7 @@ class MaximumFlow(Method):
 class WholeFlow(Method):
     """Flow over time in whole numbers, by branch and bound: with symmetries, and without, which decides."""
 
-    cost = 50
+    cost = 55
 
     def applies(self, instance: Instance) -> bool:
         """Returns whether no chunk is copied."""

@@ -48,7 +48,7 @@ _PATIENCE = 3000  # detours without a smaller excess
 class RoundedFlow(Method):
     """A fractional flow, rounded, for integer programs that are too large and have no symmetry."""
 
-    cost = 40
+    cost = 45
 
     def applies(self, instance: Instance) -> bool:
         """Returns whether no chunk is copied, there is no symmetry, and the program is large."""
