@@ -19,13 +19,14 @@ from gc3.support.files import read_text
 from gc3.topologies.model import Topology
 
 _MOST_BYTES = 64 << 20
+_MOST_RATE = 1e6  # GB/s
 _FUNCTIONS = {"allreduce": "AllReduce", "allgather": "AllGather", "reducescatter": "ReduceScatter"}
 _VERSION = re.compile(r"NCCL version (2\.\d+(?:\.\d+)?)")
 _PATTERN = re.compile(
     r"Pattern (\d+), crossNic (\d+), nChannels (\d+), (?:bw|speed) (\d+\.\d+)/(\d+\.\d+), "
     r"type (\w+)/(\w+), sameChannels ([01])"
 )
-_CHANNEL = re.compile(r"^\s*(\d+) :((?: (?:NET|GPU)/[0-9a-fA-F-]+)+)\s*$")
+_CHANNEL = re.compile(r"^\s*(\d+) :((?: (?:NET|GPU)/[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*)+)\s*$")
 _RING = re.compile(r"Channel (\d+)/(\d+)\s*:((?:\s+\d+)+)\s*$")
 _RUNNING = re.compile(r"(\d+) coll channels")
 _CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
@@ -138,7 +139,11 @@ class _Reader:
         if source != self.source or pattern in self.found:
             return
         self._complete()
-        found = Found(pattern, float(match[4]), float(match[5]), _KINDS[match[6]], _KINDS[match[7]], int(match[2]))
+        rates = float(match[4]), float(match[5])
+        used = pattern in (search.RING, *_TREES) or int(match[3]) != 0  # of others, none is found on many machines
+        if used and not (int(match[3]) and all(0 < rate < _MOST_RATE for rate in rates)):
+            self._fail(f"pattern {pattern} has {match[3]} channels of {match[4]}/{match[5]} GB/s")
+        found = Found(pattern, *rates, _KINDS[match[6]], _KINDS[match[7]], int(match[2]))
         self.found[pattern] = replace(found, same=match[8] == "1")
         self.open = pattern, int(match[3])
         if pattern == _HEADS:
