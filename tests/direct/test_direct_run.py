@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -28,6 +30,16 @@ def test_library_programs_compute_what_numpy_does(name: str) -> None:
             inputs, outputs = case.inputs(), case.poisoned_outputs()
             program.run(inputs, outputs=outputs, count=count, dtype=dtype, op=op, workers=2)
             assert case.compare(inputs, outputs).ok, (count, dtype, op, instances, in_place)
+
+
+def test_programs_are_sent_and_copied() -> None:
+    """As those of messages: with pickle, as to the ranks of `gc3.spawn`."""
+    program = gc3.compile(algorithms.load("allpairs_allreduce"), R=3, memory="direct")
+    for other in pickle.loads(pickle.dumps(program)), copy.deepcopy(program):  # noqa: S301 - our own
+        assert other == program
+        assert (other.name, other.messages) == (program.name, program.messages)
+        for result in other.run([np.ones(6)] * 3):
+            assert (np.asarray(result) == 3).all()
 
 
 def test_a_program_is_timed_and_run_again() -> None:

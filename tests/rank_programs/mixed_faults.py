@@ -1,7 +1,7 @@
 """Ranks that are killed at random moments of mixed calls: every other rank is told which, and none hangs.
 
-mixed_faults.py KILLS SEED          Collectives, blocks of different lengths, messages, groups and many arrays in one
-                                    call, on 3 ranks.
+mixed_faults.py KILLS SEED          Collectives, blocks of different lengths, messages, groups, many arrays in one call,
+                                    one-sided programs on registered memory and programs that compute, on 3 ranks.
 mixed_faults.py KILLS SEED torch    The same through PyTorch.
 """
 
@@ -24,12 +24,17 @@ import gc3
 if "torch" in sys.argv[3:]:  # before the ranks are forked
     import torch
     import torch.distributed as dist
+else:
+    import computing_programs
 
 KILLS, SEED = int(sys.argv[1]), int(sys.argv[2])
 TORCH = "torch" in sys.modules
 SIZE = 3
 LONGEST = 60.0  # seconds until every rank must have been told
 SIZES = (1, 30, 2_000, 60_000, 400_000)
+if not TORCH:
+    ONE_SIDED = gc3.compile(gc3.algorithms.load("allpairs_allreduce"), R=SIZE, memory="direct")
+    COMPUTING = [computing_programs.Case(algorithm, SIZE) for algorithm in computing_programs.ALGORITHMS]
 
 
 def collectives(comm: gc3.Communicator, rng: random.Random) -> None:
@@ -93,6 +98,21 @@ def coalesced(comm: gc3.Communicator, rng: random.Random) -> None:
     assert all((x == SIZE).all() for x in results)
 
 
+def registered(comm: gc3.Communicator, rng: random.Random) -> None:
+    """A one-sided program, sometimes on memory that others cannot reach."""
+    size = rng.choice(SIZES)
+    x = comm.empty(size, np.int32) if rng.random() < 0.8 else np.empty(size, np.int32)
+    x[:] = comm.rank
+    assert (comm.run(ONE_SIDED, x) == sum(range(SIZE))).all()
+
+
+def computing(comm: gc3.Communicator, rng: random.Random) -> None:
+    """A program that computes between its messages."""
+    case = rng.choice(COMPUTING)
+    mine = {name: arrays[comm.rank] for name, arrays in case.inputs.items()}
+    case.check_rank(case.program.bind(case.functions).run_rank(comm, mine, shapes=case.shapes), comm.rank)
+
+
 def torch_calls(rank: int, rng: random.Random, told: int, file: Path) -> None:
     """The calls of a rank through PyTorch."""
     limit = timedelta(seconds=LONGEST)
@@ -144,7 +164,7 @@ def run(rank: int, job: str, seed: int, told: int) -> None:
         comm = gc3.init(timeout=LONGEST)
         os.write(told, b"ready\n")
         while True:
-            rng.choice((collectives, blocks, messages, grouped, coalesced))(comm, rng)
+            rng.choice((collectives, blocks, messages, grouped, coalesced, registered, computing))(comm, rng)
     except gc3.CommError as problem:
         os.write(told, f"{problem}".encode())
 

@@ -170,6 +170,10 @@ class DirectProgram:
             "steps": self.core.step_count,
         }
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A program is pickled and copied as its text, and the messages of the same algorithm."""
+        return _of_text, (self.text, self.messages)
+
     def __eq__(self, other: object) -> bool:
         """Programs are equal if they do the same, wherever they were written."""
         return other is self or (isinstance(other, DirectProgram) and self.core == other.core)
@@ -187,6 +191,10 @@ class DirectProgram:
         """Shows it in a notebook."""
         rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
         return notebook.card(self.name, rows[1:])
+
+
+def _of_text(text: str, messages: Program | None) -> DirectProgram:
+    return DirectProgram(_core.DirectProgram.from_text(text, "a pickled program"), messages)
 
 
 public(DirectProgram)
