@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant(
         "direct-keeps-the-buffers-of-the-last-call",
         "cpp/gc3/runtime/direct/process_job.cc",
-        "  said_.clear();  // this rank's buffers may be others\n",
-        "",
+        "(at == found.at[b] && bytes == found.bytes[b])",
+        "bytes == found.bytes[b]",
         ("gc3_runtime_direct_test",),
     ),
     Mutant(
