@@ -106,7 +106,7 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   bool is_bound_ = false;
   std::array<bool, 2> copied_ = {};  // input and output, because others do not reach them
   Shape shape_;
-  std::uint64_t block_bytes_ = 0;  // the distance of two blocks of a buffer, copied or not
+  std::uint64_t block_bytes_ = 0;          // the distance of two blocks of a buffer, copied or not
   std::array<std::uint64_t, 2> own_ = {};  // where input and output of this rank are
 
   core::Mapping counters_;  // of the program, and what each rank says
@@ -116,7 +116,7 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   std::optional<Machine> machine_;
   std::vector<RankBuffers> buffers_;
   struct Found {
-    bool now = false;  // in this call
+    bool now = false;                      // in this call
     std::array<std::uint64_t, 2> at = {};  // what was found last, and how long that is; 0: nothing
     std::array<std::uint64_t, 2> bytes = {};
   };
