@@ -147,7 +147,7 @@ def test_the_verifier_orders_and_compares_operations() -> None:
         said = damaged(program, f"{step} after (0:1) signals", f"{step}{other} signals")
         assert "GC3-V007" in said
         assert step in said
-    said = damaged(program, "send out[0] after (2:1)\n  tb 1", "send out[0]\n  tb 1")
+    said = damaged(program, "send out[0] after (4:0)\n  tb 1", "send out[0]\n  tb 1")
     assert "GC3-V007" in said
     assert f"{step} after (0:1) signals) writes it" in said
     # The sum before the residual is added is another term.
@@ -159,7 +159,7 @@ def test_the_verifier_orders_and_compares_operations() -> None:
     assert told in said
     said = damaged(program, step, 'apply "norm" in[6] out[3] -> out[0]:3')
     assert "norm(gain[0] of rank 0, x[0] of rank 0 + " in said
-    assert "last written by rank 0 threadblock 2 step 1" in said
+    assert "last written by rank 0 threadblock 4 step 0" in said
 
 
 def test_the_verifier_checks_tables_and_lengths() -> None:

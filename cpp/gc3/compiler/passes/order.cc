@@ -1,16 +1,104 @@
 #include "gc3/compiler/passes/order.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
+#include <span>
+#include <tuple>
+#include <utility>
 
 #include "gc3/base/interrupt.h"
 
 namespace gc3::compiler {
 namespace {
 
-// Positions of nodes when sorted by step, then by depth, then by reverse depth from high to low, then by number.
+bool computes(const Trace& trace, std::uint32_t node) { return trace.ops[op_of(node)].kind == OpKind::apply; }
+
+// The nodes that wait for each node: those of its rank, and the receive of what it sends.
+class Successors {
+ public:
+  explicit Successors(const InstructionDag& dag) : begin_(dag.nodes.size() + 1, 0) {
+    const auto each = [&](auto visit) {
+      for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
+        if (!dag.exists(i)) continue;
+        for (const std::uint32_t p : dag.preds_of(i)) visit(p, i);
+        if (dag.sends(i)) visit(i, recv_node(dag.nodes[i].sends));
+      }
+    };
+    each([&](std::uint32_t from, std::uint32_t) { ++begin_[from + 1]; });
+    for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
+    nodes_.resize(begin_.back());
+    std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
+    each([&](std::uint32_t from, std::uint32_t to) { nodes_[next[from]++] = to; });
+  }
+  std::span<const std::uint32_t> of(std::uint32_t node) const {
+    return std::span(nodes_).subspan(begin_[node], begin_[node + 1] - begin_[node]);
+  }
+
+ private:
+  std::vector<std::uint32_t> begin_;
+  std::vector<std::uint32_t> nodes_;
+};
+
+// Depths in a program that computes. An operation holds its rank, so of those that are ready together only one has the
+// depth of its operands: the one of the earliest step, and then the one on the longest path. The others come one level
+// later each. All that is known of their times is that they are about as long as a message.
+void delay_operations(const Trace& trace, const InstructionDag& dag, Depths& d) {
+  const Successors successors(dag);
+  std::vector<std::uint32_t> waiting(dag.nodes.size(), 0);
+  std::vector<std::uint32_t> now;
+  std::uint32_t total = 0;
+  for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
+    if (!dag.exists(i)) continue;
+    ++total;
+    for (const std::uint32_t s : successors.of(i)) ++waiting[s];
+  }
+  for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
+    if (dag.exists(i) && waiting[i] == 0) now.push_back(i);
+  }
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  using Ready = std::priority_queue<Key, std::vector<Key>, std::greater<>>;
+  std::vector<Ready> of_rank(trace.ranks());
+  std::vector<std::uint32_t> busy;  // ranks with an operation that is ready
+  Breath breathe;
+  for (std::uint32_t level = 0; total != 0; ++level) {
+    std::vector<std::uint32_t> begun;
+    for (const std::uint32_t i : now) {
+      if (!computes(trace, i)) {
+        begun.push_back(i);
+        continue;
+      }
+      const std::uint32_t rank = rank_of(trace, i);
+      if (of_rank[rank].empty()) busy.push_back(rank);
+      of_rank[rank].emplace(trace.ops[op_of(i)].step, kNone - d.reverse[i], i);
+    }
+    for (const std::uint32_t rank : busy) {
+      begun.push_back(std::get<2>(of_rank[rank].top()));
+      of_rank[rank].pop();
+    }
+    std::erase_if(busy, [&](std::uint32_t rank) { return of_rank[rank].empty(); });
+    now.clear();
+    for (const std::uint32_t i : begun) {
+      breathe();
+      d.depth[i] = level;
+      --total;
+      for (const std::uint32_t s : successors.of(i)) {
+        if (--waiting[s] == 0) now.push_back(s);
+      }
+    }
+  }
+}
+
+// Positions of nodes when sorted by step, then by depth, then by reverse depth from high to low, then by number. At one
+// depth, messages come before operations, which would hold them up.
 std::vector<std::uint32_t> priorities(const Trace& trace, const InstructionDag& dag) {
-  const Depths d = depths(dag);
+  Depths d = depths(dag);
+  if (!trace.applied.empty()) {
+    delay_operations(trace, dag, d);
+    for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
+      if (computes(trace, i)) d.reverse[i] = 0;
+    }
+  }
   const auto n = static_cast<std::uint32_t>(dag.nodes.size());
   std::vector<std::uint32_t> sorted(n);
   std::vector<std::uint32_t> scratch(n);
@@ -34,7 +122,8 @@ std::vector<std::uint32_t> priorities(const Trace& trace, const InstructionDag& 
 
 // Gives local instructions to the block of their rank whose latest instruction is earliest in the order. An exception:
 // an instruction that continues the work of another local instruction on the same chunks stays in its block. A sum of
-// many terms then waits only for its terms, and not for each of its own steps in another block.
+// many terms then waits only for its terms, and not for each of its own steps in another block. Compute
+// operations of a rank share its block without connections, if it has one: they hold up no message.
 class BlockChooser {
  public:
   BlockChooser(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks)
@@ -46,11 +135,15 @@ class BlockChooser {
 
   void place(std::uint32_t node) {
     std::uint32_t& block = block_of_[node];
+    if (block == kNone && computes(trace_, node)) block = block_of_operations(rank_of(trace_, node));
     if (block == kNone) block = block_of_continued(node);
     if (block == kNone) {
       const std::uint32_t rank = rank_of(trace_, node);
+      const std::uint32_t end = threadblocks_.first_of_rank[rank + 1];
+      const bool shared =
+          threadblocks_.count(rank) > 1 && block_of_operations(rank) != kNone;  // a wait would hold them
       const auto first = latest_.begin() + threadblocks_.first_of_rank[rank];
-      const auto last = latest_.begin() + threadblocks_.first_of_rank[rank + 1];
+      const auto last = latest_.begin() + (shared ? end - 1 : end);
       block = static_cast<std::uint32_t>(std::min_element(first, last) - latest_.begin());
     }
     latest_[block] = ++placed_;
@@ -58,6 +151,12 @@ class BlockChooser {
   std::vector<std::uint32_t> take() { return std::move(block_of_); }
 
  private:
+  std::uint32_t block_of_operations(std::uint32_t rank) const {
+    const std::uint32_t last = threadblocks_.first_of_rank[rank + 1] - 1;
+    const Block& block = threadblocks_.blocks[last];
+    return block.send_connection == kNone && block.recv_connection == kNone ? last : kNone;
+  }
+
   std::uint32_t block_of_continued(std::uint32_t node) const {
     const ChunkOp& op = trace_.ops[op_of(node)];
     for (const std::uint32_t p : dag_.preds_of(node)) {
@@ -86,6 +185,7 @@ class Scheduler {
         priority_(priorities(trace, dag)),
         node_at_(dag.nodes.size()),
         waiting_(dag.nodes.size(), 0),
+        successors_(dag),
         fifo_next_(trace.ops.size(), kNone),
         at_front_(trace.ops.size(), false),
         fifos_(channels.connections.size()) {
@@ -93,9 +193,12 @@ class Scheduler {
   }
 
   Order run() {
-    build_successors();
     std::uint32_t total = 0;
     Breath breathe;
+    for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
+      if (!dag_.exists(n)) continue;
+      for (const std::uint32_t s : successors_.of(n)) ++waiting_[s];
+    }
     for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
       breathe();
       if (!dag_.exists(n)) continue;
@@ -122,24 +225,6 @@ class Scheduler {
     std::uint32_t under_way = 0;
     std::vector<std::uint32_t> parked;  // priorities of nodes that wait for a free slot, as a heap
   };
-
-  void build_successors() {
-    const std::size_t n = dag_.nodes.size();
-    successor_begin_.assign(n + 1, 0);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      if (!dag_.exists(i)) continue;
-      for (const std::uint32_t p : dag_.preds_of(i)) ++successor_begin_[p + 1];
-      waiting_[i] += static_cast<std::uint32_t>(dag_.preds_of(i).size());
-      if (dag_.receives(i)) ++waiting_[i];
-    }
-    for (std::size_t i = 0; i < n; ++i) successor_begin_[i + 1] += successor_begin_[i];
-    successors_.resize(successor_begin_[n]);
-    std::vector<std::uint32_t> next(successor_begin_.begin(), successor_begin_.end() - 1);
-    for (std::uint32_t i = 0; i < n; ++i) {
-      if (!dag_.exists(i)) continue;
-      for (const std::uint32_t p : dag_.preds_of(i)) successors_[next[p]++] = i;
-    }
-  }
 
   // Whether a node whose predecessors have run may run now. If not, it is added to the queue that will wake it.
   bool may_run(std::uint32_t n) {
@@ -168,9 +253,8 @@ class Scheduler {
     if (dag_.sends(n)) {
       const std::uint32_t op = dag_.nodes[n].sends;
       push(fifos_[channels_.connection_of[op]], op);
-      done(recv_node(op));
     }
-    for (std::uint32_t k = successor_begin_[n]; k < successor_begin_[n + 1]; ++k) done(successors_[k]);
+    for (const std::uint32_t s : successors_.of(n)) done(s);
   }
 
   void done(std::uint32_t successor) {
@@ -222,8 +306,7 @@ class Scheduler {
   std::vector<std::uint32_t> priority_;
   std::vector<std::uint32_t> node_at_;  // the inverse of priority_
   std::vector<std::uint32_t> waiting_;  // per node: predecessors that have not run
-  std::vector<std::uint32_t> successor_begin_;
-  std::vector<std::uint32_t> successors_;
+  Successors successors_;
   std::vector<std::uint32_t> fifo_next_;  // per operation: the one sent after it on its connection
   std::vector<bool> at_front_;            // per operation: nodes to wake when its message reaches the front
   std::vector<Fifo> fifos_;

@@ -55,6 +55,29 @@ TEST_CASE("order: steps decide before depth and the length of the path that foll
   CHECK(s.place(recv_node(4)) < s.place(recv_node(2)));
 }
 
+TEST_CASE("order: an operation that others wait for comes first, and messages move between operations") {
+  Traced t(2);
+  const auto apply = [&](const Range& read, const Range& write) {
+    t.copy(read, write).kind = OpKind::apply;
+    t.trace.ops.back().applied = static_cast<std::uint32_t>(t.trace.applied.size());
+    t.trace.applied.push_back({0, {read}, {write}});
+  };
+  apply(in(0, 0), out(0, 0));  // 0: nothing follows
+  for (std::uint32_t i = 1; i < 4; ++i) {
+    apply(in(0, i), scratch(0, i));    // 1, 3, 5
+    t.copy(scratch(0, i), out(1, i));  // 2, 4, 6
+  }
+  const Scheduled s(std::move(t.trace), 2);
+  REQUIRE(s.order.complete);
+  REQUIRE(s.threadblocks.count(0) == 2);
+  CHECK(s.block_of(recv_node(1)) != s.block_of(send_node(2)));
+  for (const std::uint32_t op : {0U, 3U, 5U}) CHECK(s.block_of(recv_node(op)) == s.block_of(recv_node(1)));
+  CHECK(s.place(recv_node(1)) < s.place(send_node(2)));
+  CHECK(s.place(send_node(2)) < s.place(recv_node(3)));
+  CHECK(s.place(send_node(4)) < s.place(recv_node(5)));
+  CHECK(s.place(recv_node(5)) < s.place(recv_node(0)));
+}
+
 TEST_CASE("order: a receive that was ready too early is woken when its message reaches the front") {
   Traced t(2);
   t.copy(in(1), scratch(1, 5));

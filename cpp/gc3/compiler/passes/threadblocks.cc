@@ -62,7 +62,9 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
       by_rank[connection.receiver].push_back({connection.receiver, kNone, c, connection.channel});
     }
   }
+  std::vector<bool> operations(ranks, false);
   for (const ChunkOp& op : trace.ops) {  // a rank that only copies needs a block too
+    if (op.kind == OpKind::apply && !by_rank[op.dst.rank].empty()) operations[op.dst.rank] = true;
     if (!op.remote() && by_rank[op.dst.rank].empty()) by_rank[op.dst.rank].push_back({op.dst.rank});
   }
   Threadblocks out;
@@ -81,6 +83,8 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
       join_blocks(blocks, limit);
       std::sort(blocks.begin(), blocks.end(), less);
     }
+    // Operations have a block of their own, the last, so that messages move between any two of them.
+    if (operations[r] && (limit == 0 || blocks.size() < limit)) blocks.push_back({r});
     out.first_of_rank.push_back(static_cast<std::uint32_t>(out.blocks.size()));
     for (const Block& b : blocks) {
       const auto id = static_cast<std::uint32_t>(out.blocks.size());

@@ -343,7 +343,7 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
   }
   static_cast<interp::Run&>(v_run_) = run;
   v_run_.first_step = access_.first_step;
-  v_budget_ = budget_of(run);
+  v_budget_ = plan_.collective.has_tensors() ? 1 : budget_of(run);  // messages move between any two operations
   return v_memory_->bind(call, memory_, v_run_);
 }
 

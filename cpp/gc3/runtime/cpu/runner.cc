@@ -48,7 +48,7 @@ void Runner::reset() {
 interp::Outcome Runner::advance(CpuBlock& block, const interp::Run& run, interp::Task& task,
                                 std::uint32_t budget) const {
   if (computing_ == nullptr) return advance_(block, run, task, budget);
-  return interp::advance<interp::Simple>(block, v_runs_[task.rank], task, budget);
+  return interp::advance<interp::Simple>(block, v_runs_[task.rank], task, 1);  // as processes
 }
 
 void Runner::note_progress() {
