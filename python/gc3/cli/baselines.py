@@ -85,7 +85,7 @@ def make(
     model = _only(programs)
     name, _, version = spec.partition(":")
     if name.lower() == "nccl" and not Path(spec).exists():
-        nccl = _nccl(on, model.name, version or None, log_path)
+        nccl = nccl_of(on, model.name, version or None, log_path)
         shift = what_if.nccl_shift_s(on)
         worth = {size: of_nccl(nccl, size, beyond) for size in asked}
 
@@ -124,7 +124,7 @@ def show(
     """Prints what NCCL finds on a machine, and its choices at sizes, in the lines of its log or as JSON."""
     name = _only(programs).name
     version = baselines[0].partition(":")[2] if baselines else ""
-    nccl = _nccl(on, name, version or None, log_path)
+    nccl = nccl_of(on, name, version or None, log_path)
     graphs = list(log.lines(nccl.graph))
     choices = [
         {"size": size, "algorithm": c.algorithm, "protocol": c.protocol, "channels": c.channels}
@@ -154,8 +154,8 @@ def _only(programs: Sequence[Core]) -> Any:
     return model
 
 
-def _nccl(on: Platform, collective: str, version: str | None, log_path: str | None) -> Nccl:
-    """NCCL by its rules, or as it logged."""
+def nccl_of(on: Platform, collective: str, version: str | None, log_path: str | None) -> Nccl:
+    """Returns NCCL by its rules, or as it logged."""
     if log_path is None:
         return Nccl(on, collective, version)
     return Nccl(on, collective, found=log.read(log_path, on.topology, collective, version))

@@ -170,6 +170,7 @@ _COMMANDS = {
     "run": ("run", "Run a program on data, and compare with NumPy."),
     "bench": ("bench", "Time a program as nccl-tests does."),
     "show": ("show", "Show a program, rank by rank."),
+    "gain": ("gain", "Say what programs would gain over NCCL on a machine."),
     "sim": ("sim", "Predict and explain times on a machine; calibrate the predictions."),
     "report": ("program_report:report_command", "Write a page about a program on a machine, for a browser."),
     "trace": ("trace", "Write a timeline of a program for Perfetto."),

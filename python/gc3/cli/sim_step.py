@@ -95,7 +95,7 @@ def sim_step(
         traces = chakra.read_all(path, on.topology.rank_count)
         groups = None if groups_path is None else chakra.read_groups(groups_path)
     table = None if table_path is None else Table.read(table_path)
-    choose = _Chooser(on, uses, table)
+    choose = Chooser(on, uses, table)
     with output.working("simulating"):
         found = step.simulate(on, traces, choose, groups, disturbance=disturbance)
     changes.check_effect({program.protocol for program in choose.programs})
@@ -117,17 +117,26 @@ def sim_step(
 
 
 @dataclass
-class _Chooser:
-    """Names what executes a collective: the program of the command line, of a table, or NCCL."""
+class Chooser:
+    """Names what executes a collective: the program of the command line, of a table, or NCCL.
+
+    Attributes:
+        on: The machine.
+        uses: Programs by collective.
+        table: Programs of other collectives; None: NCCL's times.
+        hint: What to do where NCCL's time is not known.
+    """
 
     on: Platform
     uses: dict[str, options.Asked]
     table: Table | None
+    hint: str = "; name a program: --use {}=PROGRAM, or --table FILE"
     _made: dict[tuple[str, tuple[int, ...]], Simulation] = field(default_factory=dict[Any, Simulation])
     _nccl: dict[tuple[str, tuple[int, ...]], Nccl] = field(default_factory=dict[Any, Nccl])
     _chosen: dict[tuple[str, tuple[int, ...], int], Chosen] = field(default_factory=dict[Any, Chosen])
 
     def __call__(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        """Returns what executes a collective, the same for calls alike."""
         # A step has many calls alike, and NCCL's time is simulated.
         key = what, ranks, size
         if key not in self._chosen:
@@ -153,8 +162,7 @@ class _Chooser:
         except errors.UserError as problem:
             raise errors.error(
                 "BadTrace",
-                f"NCCL's time of {what} on {len(ranks)} ranks is not known ({problem.message}); name a program: "
-                f"--use {what}=PROGRAM, or --table FILE",
+                f"NCCL's time of {what} on {len(ranks)} ranks is not known ({problem.message}){self.hint.format(what)}",
             ) from problem
         return Chosen(cell.program, None, cell.time_s)
 
@@ -246,7 +254,7 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _print_head(on: Platform, choose: _Chooser, found: Step, changes: what_if.Changes) -> None:
+def _print_head(on: Platform, choose: Chooser, found: Step, changes: what_if.Changes) -> None:
     beyond = changes.beyond()
     click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
     if choose.programs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -126,7 +127,7 @@ def best(given: _Given) -> int:
             for number, search in enumerate(searches):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
                 bounds[search.collective] = _bound(search, on, solvers, deadline, tell)
-                _search(search, on, solvers, seed, wanted, share, tell)
+                search_for(search, on, solvers, seed, wanted, share, tell)
     except KeyboardInterrupt:
         interrupted = True
     with output.working("proving"):
@@ -163,10 +164,18 @@ def _write(file: str, rows: list[dict[str, Any]], *, complete: bool) -> bool:
     return True
 
 
-def _search(
-    search: Best, on: Platform, solvers: synth.Solvers, seed: int, wanted: list[int], share: float, tell: output.Watch
+def search_for(
+    search: Best,
+    on: Platform,
+    solvers: synth.Solvers,
+    seed: int,
+    wanted: list[int],
+    share: float,
+    tell: Callable[[str], None],
+    *,
+    library: bool = True,
 ) -> None:
-    """Finds the programs of one collective in `share` seconds."""
+    """Finds the programs of one collective in `share` seconds; not `library`: the library's are known already."""
     begun = time.monotonic()
 
     def begin(what: str) -> None:
@@ -174,7 +183,8 @@ def _search(
 
     # One simulation of a very large size may take longer than all of the limit.
     with suppress(synth.TimeUp), alarm(begun + share + _GRACE, synth.TimeUp):
-        search.library(wanted, begin, begun + share)
+        if library:
+            search.library(wanted, begin, begun + share)
         seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
         if search.collective in synth.NAMES and seconds > 0:
             network, end = synth.Network.of(on.topology), time.monotonic() + seconds

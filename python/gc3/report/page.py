@@ -27,10 +27,15 @@ def write(sweep: Sweep) -> str:
     Raises:
         gc3.UserError: matplotlib is not installed.
     """
+    return whole(sweep.title, f"{picture.inline(sweep)}\n{_table(sweep)}")
+
+
+def whole(title: str, body: str, style: str = "") -> str:
+    """Returns a page with its title as its heading; `style` is added to the common one."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{escape(sweep.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{escape(sweep.title)}</h1>\n{picture.inline(sweep)}\n{_table(sweep)}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}{style}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(title)}</h1>\n{body}\n</body>\n</html>\n"
     )
 
 

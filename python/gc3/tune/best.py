@@ -17,7 +17,7 @@ from typing import Any
 from gc3 import collectives, datatypes, errors
 from gc3.comm import programs
 from gc3.comm.selection import Spec
-from gc3.runtime.program import verify
+from gc3.runtime.program import Program, verify
 from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, trust
 from gc3.support.words import counted
@@ -263,4 +263,8 @@ class Best:
 
     def scratch_share(self, spec: Spec) -> Fraction:
         """Returns the scratch memory that a program needs on a rank, as a part of S."""
-        return share(self._search.program(spec, in_place=self.in_place).core)
+        return share(self.program(spec).core)
+
+    def program(self, spec: Spec) -> Program:
+        """Returns the program of a choice that was found."""
+        return self._search.program(spec, in_place=self.in_place)

@@ -1,0 +1,425 @@
+"""gc3 gain."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from gc3 import _core, errors, mscclpp, synth
+from gc3.cli import options, output, sizes
+from gc3.cli.baselines import nccl_of, of_nccl
+from gc3.cli.command import Command, gathered
+from gc3.cli.files import OutputFile
+from gc3.cli.interrupt import INTERRUPTED
+from gc3.cli.machine import machine_option
+from gc3.cli.parsed import Parsed
+from gc3.cli.sim_step import Chooser
+from gc3.cli.synth_best import search_for
+from gc3.cli.variants import load_platform
+from gc3.report import gain_page
+from gc3.report.gain_page import Gain, Ratio, StepGain
+from gc3.runtime import for_target, targets
+from gc3.runtime.program import dialect_of
+from gc3.sim import step, trust
+from gc3.sim.read import chakra
+from gc3.sim.step import Chosen
+from gc3.support.files import write_text
+from gc3.support.words import counted
+from gc3.topologies.processors import PROCESSORS
+from gc3.tune import Best, simulated
+
+if TYPE_CHECKING:
+    from gc3.comm.selection import Spec
+    from gc3.sim import Platform
+    from gc3.sim.nccl import Nccl
+    from gc3.sim.read.chakra import Trace
+    from gc3.sim.step import Step
+    from gc3.topologies import Topology
+
+# With the programs of nccl-tests that measure them.
+_COLLECTIVES = {
+    "allreduce": "all_reduce_perf",
+    "allgather": "all_gather_perf",
+    "reducescatter": "reduce_scatter_perf",
+    "alltoall": "alltoall_perf",
+    "broadcast": "broadcast_perf",
+}
+_SIZES = "1KiB,16KiB,256KiB,4MiB,64MiB,1GiB"
+_SECONDS = 200.0  # for the search; proving and NCCL come on top
+_OF_LIBRARY = 0.9  # of the time: the most that the library's programs take, so that each call has one
+_OF_A_STEP = 6  # sizes of a collective for which programs are searched
+# How the runtimes are told about a file: MSCCL's README (github.com/microsoft/msccl), and src/misc/msccl of RCCL.
+_SETTINGS = {
+    "msccl": "-x NCCL_ALGO=MSCCL,RING,TREE -x MSCCL_XML_FILES={file}",
+    "azure": "-x NCCL_MSCCL_ENABLE=1 -x MSCCL_ALGO_DIR={folder}",
+    "rccl": "-x RCCL_MSCCL_FORCE_ENABLE=1 -x MSCCL_ALGO_DIR={folder}",
+}
+_NAMES = {"msccl": "MSCCL XML", "azure": "MSCCL XML (Azure)", "rccl": "MSCCL XML (RCCL)"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The command line."""
+
+    machine: str
+    wanted: tuple[int, ...]
+    recorded: tuple[str, ...]
+    file: str | None
+    as_json: bool
+
+
+class _Sizes(Parsed):
+    """Sizes with commas between them."""
+
+    name = "sizes"
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """Returns the bytes of each."""
+        found = sorted({sizes.parse_size(each) for each in text.split(",")})
+        if found[0] == 0:
+            raise ValueError(f"'{text}': a size is 0: give ones above 0")
+        return tuple(found)
+
+
+@click.command(
+    "gain",
+    cls=Command,
+    examples=[
+        "gc3 gain -t ndv4",
+        "gc3 gain -t ndv4:N=2 -o gain.html",
+        "gc3 gain -t dgx1 --sizes 64KiB,16MiB --json",
+        "gc3 gain -t ndv4 --from examples/transformer.et",
+    ],
+)
+@machine_option(required=True)
+@click.option("--sizes", "wanted", type=_Sizes(), default=_SIZES, show_default=True, metavar="SIZE,...",
+              help="S of the calls.")  # fmt: skip
+@click.option("--from", "recorded", metavar="FILE", multiple=True,
+              help="What was recorded there: a log of NCCL's graphs and choices, as gc3 sim --nccl-log reads it, in "
+              "place of what NCCL would find; a trace of gc3 sim step, for its calls and all of it. Once for each.")  # fmt: skip
+@click.option("-o", "--output", "file", type=OutputFile(".html"), metavar="FILE.html", help="Write a page, too.")
+@options.json_option
+@gathered(_Given)
+def gain(given: _Given) -> int:
+    """Say what programs would gain over NCCL on a machine, which need not exist.
+
+    For AllReduce, AllGather, ReduceScatter, AllToAll and Broadcast at each size: what NCCL takes, what the best program
+    takes, of the library or synthesized, and how they compare, within the errors of both predictions. With each program
+    are the runtimes that execute it, the commands that write its file, and those that measure it and NCCL. They are on
+    the page and in the JSON; the terminal shows those of programs whose gain exceeds the error.
+
+    Ctrl-C shows what was found.
+    """
+    on = load_platform(given.machine)
+    _check_machine(on.topology)
+    traces = None
+    wanted = {name: list(given.wanted) for name in _COLLECTIVES}
+    log, trace = _recorded(given.recorded)
+    if trace is not None:
+        if click.get_current_context().get_parameter_source("wanted") is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"the sizes are those of '{trace}': leave out --sizes")
+        with output.working("reading"):
+            traces = chakra.read_all(trace, on.topology.rank_count)
+    nccls, refused = _nccls(on, log)
+    before = None
+    if traces is not None:
+        with output.working("simulating the step with NCCL"):
+            before = step.simulate(on, traces, Chooser(on, {}, None, ""))
+        wanted = _calls(before, on, trace or "")
+    searches = {name: Best(name, on) for name in wanted}
+    interrupted = _search(on, searches, wanted, time.monotonic() + _SECONDS)
+    with output.working("proving"):
+        gains = [
+            _gain(given.machine, searches[name], nccls.get(name), refused.get(name, ""), size, wanted[name])
+            for name in wanted
+            for size in wanted[name]
+        ]
+    whole = None
+    if traces is not None and before is not None:
+        whole = _step(on, traces, before, gains, trace or "")
+    nodes = f", {counted(on.topology.node_count, 'node')}" if on.topology.node_count > 1 else ""
+    title = f"What programs would gain over NCCL on {on.topology.name}: {on.topology.rank_count} ranks{nodes}"
+    unknown = _unknown(on, gains, nccls, whole)
+    if given.file is not None:
+        write_text(given.file, gain_page.write(title, gains, whole, unknown))
+    if given.as_json:
+        shown = {"machine": on.topology.name, "ranks": on.topology.rank_count, "finished": not interrupted}
+        found = [each.data() for each in gains]
+        output.emit({**shown, "gains": found, "step": whole and whole.data(), "not_known": unknown})
+    else:
+        _show(title, gains, whole, unknown)
+    return INTERRUPTED if interrupted else 0
+
+
+def _recorded(given: Sequence[str]) -> tuple[str | None, str | None]:
+    """The log of NCCL and the trace among what was recorded."""
+    traces = [each for each in given if each.endswith((".et", ".json")) or Path(f"{each}.0.et").is_file()]
+    logs = [each for each in given if each not in traces]
+    for what, some in (("traces", traces), ("logs of NCCL", logs)):
+        if len(some) > 1:
+            raise click.UsageError(f"--from names {len(some)} {what}, '{some[0]}' and '{some[1]}': give one")
+    return next(iter(logs), None), next(iter(traces), None)
+
+
+def _check_machine(topology: Topology) -> None:
+    """Refuses a machine on which some rank cannot reach another one, not even through others."""
+    count = topology.rank_count
+    if count == 1:
+        raise click.UsageError(f"{topology.name} has one rank, which needs no program")
+    for forward in (True, False):
+        reached, todo = {0}, [0]
+        while todo:
+            at = todo.pop()
+            near = (r for r in range(count) if r not in reached)
+            new = [r for r in near if topology.path(*((at, r) if forward else (r, at))) is not None]
+            reached.update(new)
+            todo += new
+        if lost := sorted(set(range(count)) - reached):
+            ends = (0, lost[0]) if forward else (lost[0], 0)
+            first, last = (f"rank {r} (node {topology.ranks[r].node})" for r in ends)
+            why = f"no links or NICs lead from {first} to {last}, directly or through other ranks"
+            raise errors.error("NoPath", f"on '{topology.name}' {why}; `gc3 topo show` lists what joins its ranks")
+
+
+def _nccls(on: Platform, log: str | None) -> tuple[dict[str, Nccl], dict[str, str]]:
+    """NCCL for each collective, or why it is not known."""
+    found: dict[str, Nccl] = {}
+    refused: dict[str, str] = {}
+    for name in _COLLECTIVES:
+        try:
+            found[name] = nccl_of(on, name, None, log)
+        except errors.UserError as problem:
+            if log is not None:
+                raise
+            refused[name] = problem.diagnostics[0].message
+    return found, refused
+
+
+def _calls(found: Step, on: Platform, trace: str) -> dict[str, list[int]]:
+    """The sizes of a step's calls of all ranks, those that take the most time."""
+    took: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for call in found.calls:
+        if call.what in _COLLECTIVES and len(call.ranks) == on.topology.rank_count and call.size > 0:
+            took[call.what][call.size] += call.end_s - call.last_s
+    if not took:
+        names = ", ".join(_COLLECTIVES)
+        ranks = f"all {on.topology.rank_count} ranks of {on.topology.name}"
+        raise errors.error("BadTrace", f"'{trace}' has no call of {ranks} that programs could speed up ({names})")
+    return {name: sorted(sorted(each, key=lambda s: -each[s])[:_OF_A_STEP]) for name, each in took.items()}
+
+
+def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]], deadline: float) -> bool:
+    """Looks for the best programs, the library's of all collectives first; whether Ctrl-C has ended that."""
+    now = ""
+
+    def tell(part: str) -> None:
+        nonlocal now
+        now = part
+        watch(part)
+
+    try:
+        with synth.Solvers(0) as solvers, output.never_silent(lambda: now), output.watching("searching") as watch:
+            for number, (name, search) in enumerate(searches.items()):
+                left = len(searches) - number
+                until = time.monotonic() + _OF_LIBRARY * (deadline - time.monotonic()) / left
+                at = f"{number + 1} of {2 * len(searches)}, {name}, "
+                search.library(wanted[name], lambda part, at=at: tell(at + part), until)
+            for number, (name, search) in enumerate(searches.items()):
+                share = (deadline - time.monotonic()) / (len(searches) - number)
+                at = f"{len(searches) + number + 1} of {2 * len(searches)}, "
+                search_for(
+                    search, on, solvers, 0, wanted[name], share, lambda part, at=at: tell(at + part), library=False
+                )
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _gain(machine: str, search: Best, nccl: Nccl | None, why: str, size: int, every: Sequence[int]) -> Gain:
+    """A call with all that is told of it."""
+    on, name = search.platform, search.collective
+    at = on.topology.rank_count
+    measure_nccl = f"mpirun -np {at} {_COLLECTIVES[name]} -b {size} -e {size}"
+    label, nccl_s, theirs = f"not known: {why}", 0.0, None
+    if nccl is not None:
+        try:
+            cell = nccl(size)
+            label, nccl_s, theirs = f"{cell.program}: {cell.cause}", cell.time_s, of_nccl(nccl, size)
+        except errors.UserError as problem:  # there is no path between two ranks
+            label = f"not known: {problem.diagnostics[0].message}"
+    if not search.has(size):
+        return Gain(name, size, "", synthesized=False, own_s=0.0, own=None, nccl=label, nccl_s=nccl_s, theirs=theirs,
+                    measure_nccl=measure_nccl)  # fmt: skip
+    found = search.found[size]
+    spec, took = found.best
+    made = spec != found.default
+    runtimes = _runtimes(search, spec)
+    xml = next((runtime for runtime in targets.NAMES if _NAMES[runtime] in runtimes), None)
+    deploy, measure = _commands(machine, search, spec, size, every, xml, synthesized=made)
+    return Gain(
+        name,
+        size,
+        search.describe(spec),
+        made,
+        1e-6 * took,
+        simulated.worth(on, found, spec),
+        label,
+        nccl_s,
+        theirs,
+        None if found.default_us is None else 1e-6 * found.default_us,
+        runtimes,
+        deploy,
+        measure,
+        measure_nccl,
+    )
+
+
+def _amd(topology: Topology) -> bool:
+    processor = PROCESSORS.get(topology.processor or "")
+    return processor is not None and processor.generation.startswith(("cdna", "gcn"))
+
+
+def _runtimes(search: Best, spec: Spec) -> tuple[str, ...]:
+    """Who executes a program correctly, by a proof of what it executes."""
+    program, topology = search.program(spec), search.platform.topology
+    found: list[str] = []
+    for runtime in ("rccl",) if _amd(topology) else ("msccl", "azure"):
+        try:
+            for_target.prove(program.core, runtime, dialect_of(runtime))
+            found.append(_NAMES[runtime])
+        except errors.UserError:
+            continue
+    if topology.node_count == 1 and spec.protocol == "Simple":
+        try:
+            mscclpp.plan_of(_core.lower(program.core))
+            found.append("MSCCL++ plan, lowered to one-sided moves")
+        except errors.UserError:
+            pass
+    if not _amd(topology):
+        found.append("GC3" if topology.node_count == 1 else "GC3, between hosts through pinned memory")
+    return tuple(found)
+
+
+def _text(spec: Spec, topology: Topology, in_place: bool) -> str:
+    """A program of the library for the command line."""
+    ranks, nodes = topology.rank_count, topology.node_count
+    known = {"ranks": ranks, "root": 0, "nodes": nodes, "ranks_per_node": ranks // nodes}
+    given = {name: known[value] if isinstance(value, str) else value for name, value in spec.parameters}
+    how = {"instances": spec.instances, "protocol": spec.protocol, **({"in_place": "yes"} if in_place else {})}
+    how |= {"max_threadblocks": spec.threadblocks} if spec.threadblocks else {}
+    return f"{spec.algorithm}:" + ",".join(f"{key}={value}" for key, value in {**given, **how}.items())
+
+
+def _commands(
+    machine: str, search: Best, spec: Spec, size: int, every: Sequence[int], xml: str | None, *, synthesized: bool
+) -> tuple[tuple[str, ...], str]:
+    """The commands that write a program's file, and the one that measures it."""
+    topology, name = search.platform.topology, search.collective
+    file, later = f"{name}_{size}", every[every.index(size) + 1 :]
+    gpus = f"mpirun -np {topology.rank_count} {{}} {_COLLECTIVES[name]} -b {size} -e {size}"
+    bench = f"gc3 bench {{}} --engine cuda -b {size} -e {size}" if topology.node_count == 1 else ""
+    bench = "" if _amd(topology) else bench
+    if synthesized or spec.order:  # no name of the command line stands for it
+        table = f"{file}.json"
+        made = join(["gc3", "synth", "best", name, "-t", machine, "-b", str(size), "-e", str(size), "-o", table])
+        if xml is None:
+            return (made,), bench.format(f"{table}.programs/*.gc3") if synthesized else ""
+        wrote = join(["gc3", "export", table, "-o", file, "--target", xml, "--ranks", str(topology.rank_count)])
+        return (f"{made} --target {xml}", wrote), gpus.format(
+            _SETTINGS[xml].format(file=f"$(ls {file}/*.xml | paste -sd:)", folder=file)
+        )
+    text = _text(spec, topology, search.in_place)
+    if xml is None:
+        return (join(["gc3", "compile", text, "-o", f"{file}.gc3"]),), bench.format(f"{file}.gc3")
+    folder = "." if xml == "msccl" else file
+    path = f"{file}.xml" if xml == "msccl" else f"{file}/{file}.xml"
+    limits = [*(["--min-bytes", str(size)] if size != every[0] else []),
+              *(["--max-bytes", str(later[0] - 1)] if later else [])]  # fmt: skip
+    wrote = join(["gc3", "export", text, "-o", path, "--target", xml, *limits])
+    before = () if folder == "." else (join(["mkdir", "-p", folder]),)
+    return (*before, wrote), gpus.format(_SETTINGS[xml].format(file=path, folder=folder))
+
+
+def _step(on: Platform, traces: Sequence[Trace], before: Step, gains: Sequence[Gain], trace: str) -> StepGain:
+    """The whole step with programs where they are predicted to be faster, each in its time alone, as NCCL's are."""
+    faster = {(g.collective, g.size): g for g in gains if g.ratio is not None and g.ratio.value > 1}
+    nccl = Chooser(on, {}, None, "")
+
+    def choose(what: str, ranks: tuple[int, ...], size: int) -> Chosen:
+        found = faster.get((what, size)) if len(ranks) == on.topology.rank_count else None
+        return nccl(what, ranks, size) if found is None else Chosen(found.program, None, found.own_s)
+
+    with output.working("simulating the step with programs"):
+        after = step.simulate(on, traces, choose)
+    used = [faster[c.what, c.size] for c in after.calls
+            if len(c.ranks) == on.topology.rank_count and (c.what, c.size) in faster]  # fmt: skip
+    error = max((each.error for each in used), default=0.0)
+
+    def ratio(spread: float) -> float:
+        """With exposed communication that takes longer by a factor."""
+        return before.time_s / (after.time_s + after.exposed_s * (spread - 1)) if after.time_s > 0 else 1.0
+
+    e = math.exp(error)
+    whole = Ratio(before.time_s, after.time_s, ratio(e), ratio(1 / e))
+    exposed = before.exposed_s, after.exposed_s
+    return StepGain(Path(trace).name, whole, exposed, len(used), len(before.calls), before.untimed)
+
+
+def _unknown(on: Platform, gains: Sequence[Gain], nccls: dict[str, Nccl], whole: StepGain | None) -> list[str]:
+    """What a reader has to know besides the numbers."""
+    told: dict[str, None] = {f"Predicted, not measured: {trust.preset(on)}.": None}
+    for what, known in (
+        ("programs", [(g.collective, g.size, g.own) for g in gains if g.own is not None]),
+        ("NCCL", [(g.collective, g.size, g.theirs) for g in gains if g.theirs is not None]),
+    ):
+        by: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in dict.fromkeys(name for name, *_ in known):
+            by[tuple(trust.told(((s, w) for n, s, w in known if n == name), short=True))].append(name)
+        for texts, names in by.items():
+            told[f"Times of {what}, {', '.join(names)}: {'; '.join(texts)}."] = None
+    for nccl in nccls.values():
+        told |= dict.fromkeys(f"NCCL: {note}." for note in nccl.notes)
+    if missing := [g for g in gains if not g.program]:
+        told[f"{counted(len(missing), 'call')}: no program was found in time; ask for fewer --sizes."] = None
+    told["Runtimes other than GC3 have FIFOs of their own: times are with those that a program names."] = None
+    if whole is not None:
+        told["In the step each collective takes its time alone: what shares links with others takes longer."] = None
+        if whole.calls > whole.replaced:
+            told[f"{counted(whole.calls - whole.replaced, 'call')} of the step stay with NCCL."] = None
+        if whole.untimed:
+            told[f"{counted(whole.untimed, 'node')} of the trace compute and have no duration: they take no time."] = (
+                None
+            )
+    return list(told)
+
+
+def _show(title: str, gains: Sequence[Gain], whole: StepGain | None, unknown: Sequence[str]) -> None:
+    tell = click.echo
+    click.secho(f"# {title}", bold=True)
+    for each in gains:
+        where = f"{each.collective}, {sizes.format_size(each.size)}"
+        theirs = f"NCCL {1e6 * each.nccl_s:.4g} us" if each.nccl_s else f"NCCL {each.nccl}"
+        if not each.program:
+            tell(f"{where}: {theirs}; no program was found in time")
+            continue
+        ratio = each.ratio
+        runs = ", ".join(each.runtimes) or "no runtime"
+        than = "" if ratio is None else f": {ratio.text}"
+        tell(f"{where}: {theirs}, {1e6 * each.own_s:.4g} us with {each.program}{than}; runs on {runs}")
+        if ratio is not None and ratio.low > 1:
+            for text in (*each.deploy, each.measure, each.measure_nccl):
+                if text:
+                    tell(f"    {text}")
+    if whole is not None:
+        click.secho(whole.text, bold=True)
+    for text in unknown:
+        output.remark(text)

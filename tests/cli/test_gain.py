@@ -1,0 +1,141 @@
+"""gc3 gain: what programs would gain over NCCL on a machine."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gc3.cli.main import main
+from gc3.report.gain_page import Gain, Ratio
+from gc3.sim.trust import HELD_OUT, Expected
+
+pytestmark = pytest.mark.python_only
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("gc3.cli.gain"), "_SECONDS", 8.0)
+
+
+def gc3_gain(*line: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["gain", *line])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
+    """A machine of four GPUs with these links, as a file has it."""
+    result = CliRunner().invoke(main, ["topo", "show", "ring:R=4", "--json"])
+    machine = json.loads(result.output)
+    machine["links"] = [each for each in machine["links"] if (each["src"], each["dst"]) in links]
+    return machine
+
+
+def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> None:
+    page = tmp_path / "gain.html"
+    line = ["-t", "ndv4", "--sizes", "64KiB", "--json", "-o", str(page)]
+    found = json.loads(gc3_gain(*line).output)
+    assert [each["collective"] for each in found["gains"]] == [
+        *("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+    ]
+    for each in found["gains"]:
+        assert each["nccl_s"] > 0
+        assert each["measure_nccl"].startswith("mpirun -np 8 ")
+        ratio = each["gain"]
+        assert ratio["low"] < ratio["ratio"] < ratio["high"]
+        assert math.isclose(ratio["ratio"], each["nccl_s"] / each["own_s"])
+        error = max(max(w["p90"] or w["median"] or 0.0, w["judged"]) for w in (each["own"], each["theirs"]))
+        assert ratio["distinguishable"] == (abs(math.log(ratio["ratio"])) > error)
+        assert "GC3" in each["runtimes"]
+        assert each["deploy"]
+        assert each["measure"]
+    text = page.read_text()
+    assert len(text) < 500_000
+    assert text.count("<svg") == 1
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "What is not known" in text
+
+
+def test_the_command_that_writes_a_file_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(gc3_gain("-t", "ndv4", "--sizes", "1MiB", "--json").output)
+    library = [each for each in found["gains"] if not each["synthesized"] and len(each["deploy"]) == 1]
+    assert library
+    for each in library:
+        made = CliRunner().invoke(main, each["deploy"][0].split()[1:])
+        assert made.exit_code == 0, made.output
+
+
+def test_a_step_has_a_gain_of_its_own(tmp_path: Path) -> None:
+    trace = str(ROOT / "examples" / "transformer.et")
+    line = ["-t", "ndv4", "--from", trace, "--json"]
+    found = json.loads(gc3_gain(*line).output)
+    step = found["step"]
+    assert step["calls"] >= step["replaced"]
+    assert step["gain"]["low"] <= step["gain"]["ratio"] <= step["gain"]["high"]
+    assert step["ratio"]["own_s"] <= step["ratio"]["nccl_s"] * 1.0001
+    refused = gc3_gain("-t", "ndv4", "--from", trace, "--sizes", "1KiB", code=2)
+    assert "leave out --sizes" in refused.output
+
+
+def test_ranks_that_nothing_joins_are_told_before_any_search(tmp_path: Path) -> None:
+    machine = ring([(0, 1), (1, 2), (2, 3), (3, 2), (2, 1)])
+    path = tmp_path / "machine.json"
+    path.write_text(json.dumps(machine))
+    result = gc3_gain("-t", str(path), code=1)
+    assert "no links or NICs lead from rank 1" in result.output or "to rank 0" in result.output
+    assert result.output.count("error") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        (["-t", "ndv4", "--sizes", "1KiB,0"], 2, "a size is 0"),
+        (["-t", "ndv4", "--sizes", "big"], 2, "'big' is not a size"),
+        (["-t", "ndv4", "--from", "a.log", "--from", "b.log"], 2, "2 logs of NCCL"),
+        (["-t", "ndv4", "--sizes", "1MiB,"], 2, "'' is not a size"),
+        (["-t", "ndv4", "-o", "gain.pdf"], 2, "must end in .html"),
+        (["-t", "ndv4", "--from", "nowhere.et"], 1, "nowhere.et"),
+        (["-t", "ndv4", "--from", "nowhere.log"], 1, "nowhere.log"),
+        (["-t", "nowhere"], 1, "nowhere"),
+        (["-t", "ring:R=1"], 2, "one rank"),
+    ],
+)
+def test_bad_input_is_one_message(line: list[str], code: int, told: str) -> None:
+    output = gc3_gain(*line, code=code).output
+    assert told in output
+    assert "Traceback" not in output
+
+
+def test_a_log_of_another_machine_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text(
+        "n:1:1 [0] NCCL INFO Channel 00/02 :    0   1   2\nn:1:1 [0] NCCL INFO Channel 01/02 :    0   1   2\n"
+    )
+    assert "nccl.log" in gc3_gain("-t", "ndv4", "--from", str(log), code=1).output
+
+
+def test_a_trace_without_collectives_is_refused(tmp_path: Path) -> None:
+    from gc3.sim.read import chakra  # noqa: PLC0415  needs protobuf
+
+    path = tmp_path / "alone.et"
+    chakra.write(str(path), [chakra.Node(0, "add", chakra.COMPUTE, duration_s=1e-6)])
+    assert "has no call of all 8 ranks" in gc3_gain("-t", "ndv4", "--from", str(path), code=1).output
+
+
+def test_a_lead_below_the_error_is_none() -> None:
+    worth = Expected(HELD_OUT, 0.1, math.log(1.5), "calls")
+    gain = Gain("allreduce", 1, "ring", False, 1.0, worth, "NCCL", 1.4, worth)
+    assert gain.ratio is not None
+    assert not gain.ratio.tells
+    assert gain.ratio.text.startswith("not distinguishable")
+    assert Ratio(3.0, 1.0, 2.0, 4.5).tells
+    assert Gain("allreduce", 1, "ring", False, 1.0, worth, "not known", 0.0, None).ratio is None
