@@ -104,8 +104,8 @@ class _Sizes(Parsed):
 @click.option("--sizes", "wanted", type=_Sizes(), default=_SIZES, show_default=True, metavar="SIZE,...",
               help="S of the calls.")  # fmt: skip
 @click.option("--from", "recorded", metavar="FILE", multiple=True,
-              help="What was recorded there: a log of NCCL's graphs and choices, as gc3 sim --nccl-log reads it, in "
-              "place of what NCCL would find; a trace of gc3 sim step, for its calls and all of it. Once for each.")  # fmt: skip
+              help="What was recorded: a log of NCCL's graphs and choices, as gc3 sim --nccl-log reads it; a trace, as "
+              "in gc3 sim step, for its calls and the whole step. Once for each.")  # fmt: skip
 @click.option("-o", "--output", "file", type=OutputFile(".html"), metavar="FILE.html", help="Write a page, too.")
 @options.json_option
 @gathered(_Given)
