@@ -398,7 +398,10 @@ def test_baselines_are_columns_with_speedups(tmp_path: Path) -> None:
     line = f"ring_allreduce:protocol=LL -t ndv4 -b 1KiB -e 1MiB -f 32 --baseline {path} --baseline nccl"
     text = gc3_sim(line)
     assert "# baseline nccl.log (measured): measured, 3 sizes, times in place; the log reports 2 wrong elements" in text
-    assert "# baseline NCCL 2.8.4: its own choice, simulated; 1 KiB to 32 KiB: in sample; " in text
+    assert "# baseline NCCL 2.8.4: its own choice, simulated; error: 8% at 1 KiB to 1 MiB (in sample)" in text
+    assert len(text.partition("#       size")[0].splitlines()) == 4
+    why = gc3_sim(f"{line} --mode explain")
+    assert "# baseline NCCL 2.8.4: its own choice, simulated; 1 KiB to 32 KiB: in sample; median error " in why
     data = json.loads(gc3_sim(f"{line} --json"))
     assert [b["kind"] for b in data["baselines"]] == ["log", "nccl"]
     for row, us in zip(data["rows"], (17.17, 31.69, 71.8), strict=True):

@@ -132,8 +132,11 @@ def test_a_change_without_effect_is_reported() -> None:
     ],
 )  # fmt: skip
 def test_an_error_has_its_scope(line: str, says: str) -> None:
-    result = gc3_sim(line if " -b " in line else f"{line} -b 1KiB -e 1KiB")
-    assert says in result.stdout.splitlines()[1]
+    line = line if " -b " in line else f"{line} -b 1KiB -e 1KiB"
+    details = gc3_sim(f"{line} --mode explain").stdout.partition("# predicted with preset ")[2]
+    assert says in details.splitlines()[1]
+    head = gc3_sim(line).stdout.splitlines()[:2]
+    assert max(map(len, head)) < 120
     sent = trust.expected(sim.platform("ndv4:N=64"), "alltoall", "Simple", 1 << 20)
     assert (sent.scope, sent.error > math.log(2)) == (trust.HELD_OUT, True)
 

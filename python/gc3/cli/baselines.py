@@ -14,7 +14,7 @@ from gc3 import errors
 from gc3.cli import output, what_if
 from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
-from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected
+from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected, summary
 from gc3.sim.trust import told as described
 
 if TYPE_CHECKING:
@@ -49,12 +49,14 @@ class Baseline:
     Attributes:
         label: Its name in tables.
         about: The source of its times, as text.
+        short: The same in a line.
         data: The same as plain data.
         cell: Returns the cell of a size, with what its time is worth unless it was measured.
     """
 
     label: str
     about: str
+    short: str
     data: dict[str, Any]
     cell: Callable[[int], Cell | None]
 
@@ -94,7 +96,7 @@ def make(
 
         about = "; ".join(("its own choice, simulated", *described(worth.items()), *nccl.notes))
         data = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
-        return Baseline(nccl.label, about, data, cell)
+        return Baseline(nccl.label, about, f"its own choice, simulated; error: {summary(worth.items())}", data, cell)
     if not Path(spec).exists():
         meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
         told = f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}"
@@ -109,7 +111,7 @@ def make(
     if wrong:
         about += f"; the log reports {wrong} wrong elements"
     data = {"kind": "log", "file": spec, "sizes": sizes, "in_place": in_place, "nccl": table.nccl, "wrong": wrong}
-    return Baseline(table.label, about, data, lambda size: table.cell(size, model, in_place=in_place))
+    return Baseline(table.label, about, about, data, lambda size: table.cell(size, model, in_place=in_place))
 
 
 def show(

@@ -190,6 +190,12 @@ def paged() -> Generator[None, None, None]:
             click.echo_via_pager(text)
 
 
+def comment(*lines: str) -> None:
+    """Prints lines beside a table, each after a #."""
+    for text in lines:
+        click.echo(fitted(f"# {text}", "#   "))
+
+
 def fitted(text: str, indent: str) -> str:
     """Returns a line of a table, on a narrow terminal as several that are indented."""
     if not narrow(len(text)):

@@ -26,7 +26,7 @@ from gc3.runtime.program import Program
 from gc3.sim import Simulation, trust, v_counts
 from gc3.sim.predict import SHARING
 from gc3.sim.sensitivity import Sensitivity, sensitivities
-from gc3.sim.sweep import Column, Row, alpha_beta_column, column, ranges, sweep, to_csv
+from gc3.sim.sweep import Column, Row, alpha_beta_column, column, lead, ranges, sweep, to_csv
 from gc3.support.files import write_text
 from gc3.support.words import counted
 
@@ -163,8 +163,8 @@ def predict(given: _Given) -> int:
     collective, GB is 10^9 bytes. bound is the time of the busiest link or NIC for its share of the data: no schedule of
     the same transfers is faster. cause is the largest part of the critical path, * marks the fastest program, x is the
     time of the first baseline divided by that of the program; ~ where that is less than both times may be wrong by. The
-    lines that begin with # tell that error: of calls to which parameters were fitted (in sample), which were measured
-    (held out), or of the nearest ones that were.
+    line before the table tells that error, which 9 of 10 stay within: of calls to which parameters were fitted (in
+    sample), of others that were measured (held out), or of the nearest ones that were. --mode explain tells which.
     """
     on, changes = given.changes.on(given.machine)
     mode, dtype, as_json, disturbance = given.mode, given.dtype, given.as_json, changes.disturbance
@@ -204,7 +204,7 @@ def predict(given: _Given) -> int:
     ]
     remarks = [*changes.told(), *_choices(asked, uses)]
     if not as_json:
-        _print_head(on, mode, compared, [*trust.told(worth), *remarks])
+        _print_head(on, mode, compared, worth, changes.told())
     rows = _simulated(columns, wanted, compared, as_json=as_json)
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))
@@ -227,8 +227,8 @@ def predict(given: _Given) -> int:
         data["sensitivities"] = {u.name: what_if.sensitivity_data(u.sizes, found) for u, found in slopes.items()}
         output.emit(data)
         return 0
-    if len(columns) > 1:
-        _print_winners(rows)
+    _print_winners(rows)
+    output.comment(*_choices(asked, uses), *(_sources(on, worth, compared) if mode == "explain" else ()))
     for reason in reasons.values():
         _print_reason(reason)
     for use, found in slopes.items():
@@ -351,11 +351,26 @@ def _column(label: str, each: Sequence[_Use], on: Platform, counts: list[int] | 
     return lambda size: by_size[size](size)
 
 
-def _print_head(on: Platform, mode: str, compared: Sequence[baselining.Baseline], about: Sequence[str]) -> None:
-    rates = "latencies and line rates of the topology only" if mode == "alphabeta" else trust.preset(on)
+def _sources(
+    on: Platform, worth: Sequence[tuple[int, trust.Expected]], compared: Sequence[baselining.Baseline]
+) -> list[str]:
+    """Returns where predicted times come from, and the errors of the calls that tell what they are worth."""
+    about = [f"baseline {b.label}: {b.about}" for b in compared]
+    return [f"predicted with {trust.preset(on)}; errors:", *trust.told(worth), *about]
+
+
+def _print_head(
+    on: Platform,
+    mode: str,
+    compared: Sequence[baselining.Baseline],
+    worth: Sequence[tuple[int, trust.Expected]],
+    changed: Sequence[str],
+) -> None:
+    rates = "latencies and line rates of the topology only" if mode == "alphabeta" else trust.preset(on, short=True)
     first = f"{on.topology.name}: {on.topology.rank_count} ranks, {rates}"
-    for text in (first, *about, *(f"baseline {b.label}: {b.about}" for b in compared)):
-        click.echo(output.fitted(f"# {text}", "#   "))
+    more = "" if mode == "explain" else "; why: --mode explain"
+    errors_told = [f"error: {trust.summary(worth)}{more}"] if worth else []
+    output.comment(first, *changed, *errors_told, *(f"baseline {b.label}: {b.short}" for b in compared))
     names, units = ("speed-up", "(x or ~)") if compared else ("", "")
     click.echo(f"# {'size':>10}  {'time':>10} {'algbw':>8} {'busbw':>8} {'bound':>10} {names:>9}".rstrip())
     line = f"# {'(B)':>10}  {'(us)':>10} {'(GB/s)':>8} {'(GB/s)':>8} {'(us)':>10} {units:>9}".rstrip()
@@ -378,20 +393,9 @@ def _print_row(row: Row) -> None:
 
 
 def _print_winners(rows: Sequence[Row]) -> None:
-    for some in ranges(rows):
+    for some in ranges(rows) if len(rows[0].cells) > 1 else ():
         sizes_told = trust.span(row.size for row in some)
-        click.echo(output.fitted(f"# {sizes_told}: {some[0].winner}{_lead(some)}", "#   "))
-
-
-def _lead(rows: Sequence[Row]) -> str:
-    """How far the fastest program is ahead where that is least, if it is by more than the times may be wrong."""
-    least = min((row for row in rows if row.lead), key=lambda row: row.lead[1] if row.lead else 0.0, default=None)
-    if least is None or least.lead is None or all(cell.expected is None for cell in least.cells):
-        return ""
-    second, ahead = least.lead
-    if not least.sure:
-        return f", not distinguishable from {second} (error {trust.per_cent(least.error)})"
-    return f", {trust.per_cent(ahead)} or more ahead of {second} (error {trust.per_cent(least.error)})"
+        output.comment(f"{sizes_told}: {some[0].winner}{lead(some)}")
 
 
 def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str, Any]:

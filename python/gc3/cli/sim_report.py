@@ -44,15 +44,15 @@ def described(
     notes = [
         "Alpha-beta costs: latencies and line rates only."
         if mode == "alphabeta"
-        else f"Simulated with {trust.preset(on)}.",
+        else f"Simulated with {trust.preset(on, short=True)}.",
         *(f"{text[0].upper()}{text[1:]}." for text in told),
     ]
     worth: dict[str, list[tuple[int, trust.Expected]]] = {}
     for row in rows:
         for cell in row.cells:
             worth.setdefault(cell.program, []).extend([(row.size, cell.expected)] if cell.expected else [])
-    notes += [f"{label}: {'; '.join(trust.told(each, short=True))}." for label, each in worth.items() if each]
-    notes += [f"{b.label}: {b.about}." for b in compared if not worth.get(b.label)]
+    notes += [f"{label}: error {trust.summary(each)}." for label, each in worth.items() if each]
+    notes += [f"{b.label}: {b.short}." for b in compared if not worth.get(b.label)]
     collectives = ", ".join(sorted({p.collective.name for p in programs}))
     title = f"{collectives} on {topology.name}, {topology.rank_count} ranks{nodes}"
     return Sweep(title, " ".join(notes), rows, [b.label for b in compared])

@@ -171,17 +171,23 @@ class Chooser:
         chosen = self(what, ranks, size)
         return chosen.time_s if chosen.simulation is None else chosen.simulation.run(size).time_s
 
-    def trusted_nccl(self, found: Step, beyond: Sequence[str]) -> list[str]:
+    def trusted_nccl(self, found: Step, beyond: Sequence[str], *, short: bool = False) -> list[str]:
         """Returns what NCCL's times are worth, by collective and number of ranks."""
         told: dict[str, None] = {}
         for (what, ranks), nccl in self._nccl.items():
             asked = {c.size for c in found.calls if (c.what, c.ranks) == (what, ranks)}
             call = f"{what} on {counted(len(ranks), 'rank')}"
-            for text in trust.told((size, of_nccl(nccl, size, beyond)) for size in sorted(asked)):
-                told["; ".join((f"{call}: {nccl.label}, simulated; {text}", *nccl.notes))] = None
+            worth = [(size, of_nccl(nccl, size, beyond)) for size in sorted(asked)]
+            if short:
+                told[f"{call}: {nccl.label}, simulated; error {trust.summary(worth)}"] = None
+            else:
+                told |= {
+                    "; ".join((f"{call}: {nccl.label}, simulated; {text}", *nccl.notes)): None
+                    for text in trust.told(worth)
+                }
         return list(told)
 
-    def trusted(self, found: Step, beyond: Sequence[str]) -> list[str]:
+    def trusted(self, found: Step, beyond: Sequence[str], *, short: bool = False) -> list[str]:
         """Returns what the times of programs are worth."""
         more = ["a step", *beyond]
         simulations = {
@@ -189,7 +195,8 @@ class Chooser:
             for c in found.calls
             if len(c.ranks) > 1 and (s := self(c.what, c.ranks, c.size).simulation)
         }
-        return trust.told((size, s.expected(size, *more)) for (size, _), s in sorted(simulations.items()))
+        worth = [(size, s.expected(size, *more)) for (size, _), s in sorted(simulations.items())]
+        return [f"programs: error {trust.summary(worth)}"] if short and worth else trust.told(worth)
 
     @property
     def programs(self) -> list[Any]:
@@ -255,14 +262,12 @@ def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
 
 
 def _print_head(on: Platform, choose: Chooser, found: Step, changes: what_if.Changes) -> None:
-    beyond = changes.beyond()
-    click.echo(f"# {on.topology.name}: {on.topology.rank_count} ranks, ", nl=False)
-    if choose.programs:
-        click.echo(trust.preset(on))
-    else:
-        click.echo("collectives take the times of gc3 sim --baseline nccl")
-    for text in (*choose.trusted(found, beyond), *choose.trusted_nccl(found, beyond), *changes.told()):
-        click.echo(f"# {text}")
+    times = trust.preset(on, short=True) if choose.programs else "collectives take NCCL's times, simulated"
+    worth = (
+        *choose.trusted(found, changes.beyond(), short=True),
+        *choose.trusted_nccl(found, changes.beyond(), short=True),
+    )
+    output.comment(f"{on.topology.name}: {on.topology.rank_count} ranks, {times}", *changes.told(), *worth)
 
 
 def _print(found: Step, rows: Sequence[dict[str, Any]]) -> None:

@@ -81,7 +81,7 @@ def together(
     beyond = ["several programs at once", *changes.beyond()]
     if not as_json:
         asked = [(s, size) for call, s in zip(calls, simulations, strict=True) for size in _sizes(call, wanted)]
-        _print_head(on, trust.told((size, s.expected(size, *beyond)) for s, size in asked), changes.told())
+        _print_head(on, trust.summary((size, s.expected(size, *beyond)) for s, size in asked), changes.told())
     rows: list[tuple[int, Together]] = []
     for size in wanted:
         parts = [
@@ -143,10 +143,9 @@ def _sizes(call: _Call, wanted: Sequence[int]) -> Sequence[int]:
     return wanted if call.size is None else [call.size]
 
 
-def _print_head(on: Platform, told: Sequence[str], changed: Sequence[str]) -> None:
-    first = f"{on.topology.name}: {on.topology.rank_count} ranks, {trust.preset(on)}"
-    for text in (first, *told, *changed):
-        click.echo(output.fitted(f"# {text}", "#   "))
+def _print_head(on: Platform, worth: str, changed: Sequence[str]) -> None:
+    first = f"{on.topology.name}: {on.topology.rank_count} ranks, {trust.preset(on, short=True)}"
+    output.comment(first, *changed, f"error: {worth}; why: --json")
     click.echo(f"# {'size':>10}  {'start':>10} {'alone':>10} {'together':>10} {'longer':>7}")
     click.echo(f"# {'(B)':>10}  {'(us)':>10} {'(us)':>10} {'(us)':>10} {'(x)':>7}  program")
 

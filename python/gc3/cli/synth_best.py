@@ -217,8 +217,9 @@ def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
                 "few messages that it can be simulated"
             )
     points = [search.found[size] for size in wanted if search.has(size)]
-    for text in trust.told((p.size, simulated.worth(search.platform, p, p.best[0])) for p in points):
-        output.remark(f"{search.collective} of {text}")
+    if points:
+        worth = ((p.size, simulated.worth(search.platform, p, p.best[0])) for p in points)
+        output.remark(f"{search.collective}: error {trust.summary(worth)}; why: --json")
     if bound is not None:
         click.echo(f"the bound of {search.collective}: {bound.proof}, at the rates of the links")
 

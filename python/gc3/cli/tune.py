@@ -222,9 +222,8 @@ def tune(given: _Given) -> int:
         _print_summary(tuner.found, found, file, on)
     if on is not None:
         in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
-        output.remark(f"predicted with {trust.preset(on)}")
-        for text in trust.told((p.size, simulated.worth(on, p, p.best[0])) for p in tuner.found.points):
-            output.remark(text)
+        worth = [(p.size, simulated.worth(on, p, p.best[0])) for p in tuner.found.points]
+        output.remark(f"predicted with {trust.preset(on, short=True)}; error: {trust.summary(worth)}; why: --json")
     return INTERRUPTED if interrupted else 0
 
 

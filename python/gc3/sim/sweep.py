@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
-from gc3.sim.trust import Expected, distinguishable
+from gc3.sim.trust import Expected, distinguishable, per_cent
 from gc3.support.at_once import at_once
 
 # Runs with more slice operations than this are not recorded: their cause is left out.
@@ -214,3 +214,14 @@ def ranges(rows: Sequence[Row]) -> list[list[Row]]:
         else:
             found.append([row])
     return found
+
+
+def lead(rows: Sequence[Row]) -> str:
+    """Returns how far the fastest program is ahead where that is least, if by more than the times may be wrong by."""
+    least = min((row for row in rows if row.lead), key=lambda row: row.lead[1] if row.lead else 0.0, default=None)
+    if least is None or least.lead is None or all(cell.expected is None for cell in least.cells):
+        return ""
+    second, ahead = least.lead
+    if not least.sure:
+        return f", not distinguishable from {second} (error {per_cent(least.error)})"
+    return f", {per_cent(ahead)} or more ahead of {second} (error {per_cent(least.error)})"

@@ -252,15 +252,31 @@ def spread(misses: Iterable[float]) -> tuple[float, float]:
     return statistics.median(found), found[math.ceil(0.9 * len(found)) - 1]
 
 
-def told(found: Iterable[tuple[int, Expected]], *, short: bool = False) -> list[str]:
-    """Returns what is printed of predictions at some sizes: each text with the sizes in a row that have it."""
+def told(found: Iterable[tuple[int, Expected]]) -> list[str]:
+    """Returns the details of predictions at some sizes: each text with the sizes in a row that have it."""
     runs: list[tuple[str, list[int]]] = []
     for size, each in found:
-        text = each.short if short else each.text
-        if not runs or runs[-1][0] != text:
-            runs.append((text, []))
+        if not runs or runs[-1][0] != each.text:
+            runs.append((each.text, []))
         runs[-1][1].append(size)
     return list(dict.fromkeys(f"{span(some)}: {text}" for text, some in runs))
+
+
+def summary(found: Iterable[tuple[int, Expected]]) -> str:
+    """Returns what predictions are worth in one line: for each scope the sizes, and the greatest error.
+
+    >>> known = Expected(IN_SAMPLE, 0.01, 0.05, "")
+    >>> summary([(1024, known), (2048, known), (4096, Expected(NOT_MEASURED, 0.01, 0.05, "", judged=0.2))])
+    '5% at 1 KiB to 2 KiB (in sample), 22% at 4 KiB (not measured)'
+    """
+    scopes: dict[str, list[tuple[int, float]]] = {}
+    for size, each in found:
+        scopes.setdefault(each.scope, []).append((size, each.error))
+    parts: list[str] = []
+    for scope, some in scopes.items():
+        most = max(error for _, error in some)
+        parts.append(f"{per_cent(most) if most else 'none known'} at {span(size for size, _ in some)} ({scope})")
+    return ", ".join(parts)
 
 
 def span(sizes: Iterable[int]) -> str:
@@ -269,11 +285,12 @@ def span(sizes: Iterable[int]) -> str:
     return format_size(some[0]) + ("" if some[0] == some[-1] else f" to {format_size(some[-1])}")
 
 
-def preset(on: Platform) -> str:
-    """Returns the preset of a machine for people, with its source."""
+def preset(on: Platform, *, short: bool = False) -> str:
+    """Returns the preset of a machine for people, with its source unless it is to be short."""
     evidence, launch = on.parameters.evidence, LAUNCHES.get(on.parameters.name)
+    source = "" if short else f": {evidence.source}"
     by = "" if launch is None else f"; launched by a {launch.by}"
-    return f"preset {on.parameters.name} ({evidence.status}: {evidence.source}{by})"
+    return f"preset {on.parameters.name} ({evidence.status}{source}{by})"
 
 
 def distinguishable(first_s: float, second_s: float, *errors: float) -> bool:
