@@ -73,4 +73,4 @@ with gc3.init(table=sys.argv[1]) as comm:
     assert "direct_allreduce" in said().split("; "), said()
     assert str(comm.explain("allreduce", 1000)).splitlines()[0].endswith(", direct on registered memory")
 
-    print(error_of(lambda: comm.run(DIRECT, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))
+    print(error_of(lambda: comm.run(alone, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))
