@@ -219,7 +219,7 @@ def _calls(found: Step, on: Platform, trace: str) -> dict[str, list[int]]:
 
 def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]], deadline: float) -> bool:
     """Looks for the best programs, the library's of all collectives first; whether Ctrl-C has ended that."""
-    now = ""
+    now, library = "", deadline - (1 - _OF_LIBRARY) * _SECONDS
 
     def tell(part: str) -> None:
         nonlocal now
@@ -229,10 +229,8 @@ def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]
     try:
         with synth.Solvers(0) as solvers, output.never_silent(lambda: now), output.watching("searching") as watch:
             for number, (name, search) in enumerate(searches.items()):
-                left = len(searches) - number
-                until = time.monotonic() + _OF_LIBRARY * (deadline - time.monotonic()) / left
                 at = f"{number + 1} of {2 * len(searches)}, {name}, "
-                search.library(wanted[name], lambda part, at=at: tell(at + part), until)
+                search.library(wanted[name], lambda part, at=at: tell(at + part), library)
             for number, (name, search) in enumerate(searches.items()):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
                 at = f"{len(searches) + number + 1} of {2 * len(searches)}, "
