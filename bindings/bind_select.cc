@@ -77,7 +77,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
              std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
-             std::pair<std::uint32_t, std::optional<std::uint32_t>> per_node,
+             std::optional<std::pair<std::uint32_t, std::optional<std::uint32_t>>> per_node,
              std::pair<double, std::optional<double>> skew, std::optional<bool> adapt,
              std::optional<std::string_view> transport) {
   Row row;
@@ -90,7 +90,7 @@ Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional
   row.note = std::move(note);
   row.root = root;
   std::tie(row.first_nodes, row.last_nodes) = nodes;
-  std::tie(row.first_per_node, row.last_per_node) = per_node;
+  if (per_node) std::tie(row.first_per_node, row.last_per_node) = *per_node;
   std::tie(row.first_skew, row.end_skew) = skew;
   row.adapt = adapt;
   if (transport) row.transport = transport_of(*transport);
@@ -114,7 +114,7 @@ void bind_select(nb::module_& m) {
       "What can carry messages between hosts.");
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none(), "nodes"_a, "per_node"_a, "skew"_a, "adapt"_a.none() = nb::none(),
+           "note"_a, "root"_a.none(), "nodes"_a, "ranks_per_node"_a.none(), "skew"_a, "adapt"_a.none() = nb::none(),
            "transport"_a.none() = nb::none())
       .def("describe", &Row::describe, "The calls that it serves.")
       .def("covers", &Row::covers, "other"_a, "Whether it serves all calls that the other one does.");

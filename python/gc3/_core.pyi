@@ -1172,7 +1172,7 @@ def transports() -> list[str]:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], per_node: tuple[int, int | None], skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], ranks_per_node: tuple[int, int | None] | None, skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None) -> None: ...
 
     def describe(self) -> str:
         """The calls that it serves."""

@@ -161,12 +161,14 @@ def test_rows_for_a_transport_serve_calls_over_it(tmp_path: Path) -> None:
     row = {"collective": "allreduce", "program": {"algorithm": "ring_allreduce"}}
     table = tmp_path / "mine.json"
     rows = [{**row, "transport": "ucx"}, {**row, "transport": "tcp"}]
+    rows += [{**rows[1], "collective": "allgather", "program": {"algorithm": "ring_allgather"}}]
     table.write_text(json.dumps({"format": "gc3-selection-1", "rows": rows}))
     shell = f"GC3_UCX=off {shlex.quote(sys.executable)} {program('explain_on_hosts')} {table}"
     done = on_hosts(2, 1, [], shell)
     said = "chosen by mine.json row 2; not [('mine.json row 1', 'for messages over ucx')]; "
     assert done.stdout.count(said) == 2, done.stdout
     assert done.stdout.count("; tcp") == 2, done.stdout
+    assert done.stdout.count("v-form by mine.json row 3") == 2, done.stdout  # v-forms have their places and transport
 
 
 def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 
 from gc3 import collectives, errors
 from gc3.cli.main import main
-from gc3.comm.selection import FORMAT, Spec, Table, parse
+from gc3.comm.selection import FORMAT, Row, Spec, Table, parse
 from gc3.runtime.program import Program
 
 ROW = {"collective": "allreduce", "ranks": [2, 4], "size": [100, 200], "program": {"algorithm": "ring_allreduce"}}
@@ -85,7 +86,9 @@ def test_invalid_rows_are_reported(row: object, why: str) -> None:
 def test_a_row_is_read_as_it_was_written() -> None:
     data = {**ROW, "in_place": None, "program": Spec("ring_allreduce", ()).data(), "note": ""}
     more = {**data, "root": 0, "nodes": [2, None], "ranks_per_node": [1, 4], "transport": "tcp", "skew": [1, 1.5]}
-    for written in (data, {**more, "adapt": False}):
+    every = {**more, "adapt": False}
+    assert {"spec", "source", *every} == {each.name for each in fields(Row)} | {"program"}  # no key is forgotten here
+    for written in (data, every):
         (row,) = parse(text(written), "t.json")
         assert json.loads(json.dumps(row.data())) == written
 

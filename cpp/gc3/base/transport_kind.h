@@ -10,8 +10,20 @@
 namespace gc3 {
 
 // none: all ranks are on one host.
-enum class TransportKind : std::uint8_t { none, tcp, ucx };
-inline constexpr std::array<std::string_view, 3> kTransports{"", "tcp", "ucx"};
+#define GC3_TRANSPORTS(GC3_TRANSPORT) \
+  GC3_TRANSPORT(tcp)                  \
+  GC3_TRANSPORT(ucx)
+enum class TransportKind : std::uint8_t {
+  none,
+#define GC3_TRANSPORT(name) name,
+  GC3_TRANSPORTS(GC3_TRANSPORT)
+#undef GC3_TRANSPORT
+};
+inline constexpr auto kTransports = std::to_array<std::string_view>({"",
+#define GC3_TRANSPORT(name) #name,
+                                                                     GC3_TRANSPORTS(GC3_TRANSPORT)
+#undef GC3_TRANSPORT
+});
 
 constexpr std::string_view name_of(TransportKind kind) { return kTransports[static_cast<std::size_t>(kind)]; }
 

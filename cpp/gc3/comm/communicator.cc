@@ -197,16 +197,17 @@ Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, mo
   if (count > kMostBytes / model::size_of(type) / asks->largest_blocks) {
     return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
   }
-  return CallShape{kind,
-                   size(),
-                   count * model::size_of(type) * asks->largest_blocks,
-                   in_place,
-                   root,
-                   static_cast<std::uint32_t>(placement().ranks_of.size()),
-                   placement().ranks_per_node,
-                   placement().order,
-                   1,
-                   core_->transport()};
+  return here(
+      {.kind = kind, .size = count * model::size_of(type) * asks->largest_blocks, .in_place = in_place, .root = root});
+}
+
+CallShape Communicator::here(CallShape call) const {
+  call.ranks = size();
+  call.nodes = static_cast<std::uint32_t>(placement().ranks_of.size());
+  call.ranks_per_node = placement().ranks_per_node;
+  call.order = placement().order;
+  call.transport = core_->transport();
+  return call;
 }
 
 Result<CallShape> Communicator::shape(const Call& call) const {

@@ -211,6 +211,9 @@ class Communicator {
   void close(const Interrupted& interrupted = {});
 
  private:
+  // A call with what it has of this communicator, the same for all kinds of calls: ranks, and where they are.
+  select::CallShape here(select::CallShape call) const;
+
   // The program of the table for a call, with its one-sided form if the row has it, or the class of calls whose program
   // is learned.
   struct Found {

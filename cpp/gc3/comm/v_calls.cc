@@ -46,9 +46,7 @@ Result<CallShape> Communicator::v_shape(CollectiveKind kind, std::span<const std
   for (const std::uint64_t count : counts) all += count;
   const std::uint64_t copies = std::max<std::uint64_t>(counts.size() / asks->largest_blocks, 1);  // of that buffer
   const std::uint64_t bytes = (all + copies - 1) / copies * model::size_of(type);
-  CallShape shape{kind, size(), bytes, in_place, root};
-  shape.skew = CallShape::skew_of(counts);
-  return shape;
+  return here({.kind = kind, .size = bytes, .in_place = in_place, .root = root, .skew = CallShape::skew_of(counts)});
 }
 
 Status Communicator::check_v(CollectiveKind kind, const std::vector<std::uint64_t>& counts, model::DataType type,

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -23,14 +23,11 @@ from gc3.support import files
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
 TRANSPORTS = tuple(_core.transports())  # between hosts
-_ROW_KEYS = _PLACES.union(
-    ("transport", "collective", "ranks", "size", "in_place", "root", "skew", "program", "note", "measured_on", "adapt")
-)
 _CALL = ("ranks", "root", *sorted(_PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
 _COMPILED = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks", "order", "memory"})
@@ -198,36 +195,17 @@ class Row:
 
     def data(self) -> dict[str, Any]:
         """Returns it as a table has it, without what holds for every call."""
-        limits = {"root": self.root, "nodes": self.nodes, "ranks_per_node": self.ranks_per_node}
-        limits |= {"transport": self.transport, "skew": self.skew, "adapt": self.adapt}
-        every = (None, (1, None))
+        limits = {key: getattr(self, key) for key in _KEYS}
         return {
-            "collective": self.collective,
-            "ranks": self.ranks,
-            "size": self.size,
-            "in_place": self.in_place,
-            **{name: value for name, value in limits.items() if value not in every},
+            **{key: value for key, value in limits.items() if key not in _DEFAULTS or value != _DEFAULTS[key]},
             "program": self.spec.data(),
             "note": self.note,
         }
 
     def core(self, recipe: _core.Recipe | None = None) -> _core.Row:
         """Returns it as the core has it, with this recipe of its program, or one of its own."""
-        return _core.Row(
-            self.collective,
-            self.ranks,
-            self.size,
-            self.in_place,
-            recipe or self.spec.recipe(),
-            self.source,
-            self.note,
-            self.root,
-            self.nodes,
-            self.ranks_per_node or (0, None),
-            self.skew,
-            self.adapt,
-            self.transport,
-        )
+        keys = {key: getattr(self, key) for key in _KEYS}
+        return _core.Row(recipe=recipe or self.spec.recipe(), source=self.source, note=self.note, **keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,38 +362,31 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
 
 def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
-    collective = row["collective"]
-    if not isinstance(collective, str) or collective not in collectives.BUILTIN:
-        raise _bad(where, f"there is no collective '{collective}'; expected one of {', '.join(collectives.BUILTIN)}")
-    in_place = _flag(row.get("in_place"), "in_place must be true, false, or null for both", where)
+    keys: dict[str, Any] = {"ranks": (1, None), "size": (0, None), "in_place": None}
+    keys |= {key: read(row[key], where) for key, read in _KEYS.items() if key in row}
     spec = _spec(row["program"], where, folder)
-    transport = row.get("transport")
-    if transport is not None and transport not in TRANSPORTS:
-        raise _bad(where, f"transport is {transport!r}, not one of {', '.join(TRANSPORTS)}, or null for any")
-    nodes = _pair(row.get("nodes", [2 if transport else 1, None]), 1, _MOST_RANKS, "nodes", where)
-    if transport and nodes[0] == 1:
-        raise _bad(where, "a row with a transport is for several hosts: 'nodes' must begin at 2 or more")
-    per_node = row.get("ranks_per_node")
-    placed = None if per_node is None else _pair(per_node, 1, _MOST_RANKS, "ranks_per_node", where)
-    if placed is None and any(value in _PLACES for _, value in spec.parameters):
+    if keys.get("transport"):
+        keys.setdefault("nodes", (2, None))
+        if keys["nodes"][0] == 1:
+            raise _bad(where, "a row with a transport is for several hosts: 'nodes' must begin at 2 or more")
+    if keys.get("ranks_per_node") is None and any(value in _PLACES for _, value in spec.parameters):
         raise _bad(where, "a program whose parameters are nodes or ranks_per_node needs 'ranks_per_node' in its row")
     # A row that names no machine was measured on none, whatever holds for the others.
     measured = (_machines(row["measured_on"], where) or "not measured") if "measured_on" in row else machines
-    return Row(
-        collective,
-        _pair(row.get("ranks", [1, None]), 1, _MOST_RANKS, "ranks", where),
-        _pair(row.get("size", [0, None]), 0, _MOST_BYTES, "size", where),
-        in_place,
-        spec,
-        "; ".join(filter(None, (row.get("note", ""), measured, engine))),
-        where,
-        None if row.get("root") is None else _number(row["root"], 0, _MOST_RANKS, "root", where),
-        nodes,
-        placed,
-        _skew(row.get("skew", [1, None]), where),
-        _flag(row.get("adapt"), "adapt must be true, false, or null for what the communicator says", where),
-        transport,
-    )
+    note = "; ".join(filter(None, (row.get("note", ""), measured, engine)))
+    return Row(spec=spec, note=note, source=where, **keys)
+
+
+def _collective(value: Any, where: str) -> str:
+    if not isinstance(value, str) or value not in collectives.BUILTIN:
+        raise _bad(where, f"there is no collective '{value}'; expected one of {', '.join(collectives.BUILTIN)}")
+    return value
+
+
+def _transport(value: Any, where: str) -> str | None:
+    if value is not None and value not in TRANSPORTS:
+        raise _bad(where, f"transport is {value!r}, not one of {', '.join(TRANSPORTS)}, or null for any")
+    return value
 
 
 def _flag(value: Any, told: str, where: str) -> bool | None:
@@ -433,6 +404,27 @@ def _skew(value: Any, where: str) -> tuple[float, float | None]:
         if last is None or (valid(last, first) and last > first):
             return float(first), None if last is None else float(last)
     raise _bad(where, f"skew is {value!r}, not [first, end] with numbers from 1 on; null as the end is no limit")
+
+
+# The keys by which a row says which calls it serves: attributes of Row, which the core takes by these names.
+_KEYS: dict[str, Callable[[Any, str], Any]] = {
+    "collective": _collective,
+    "ranks": lambda value, where: _pair(value, 1, _MOST_RANKS, "ranks", where),
+    "size": lambda value, where: _pair(value, 0, _MOST_BYTES, "size", where),
+    "in_place": lambda value, where: _flag(value, "in_place must be true, false, or null for both", where),
+    "root": lambda value, where: None if value is None else _number(value, 0, _MOST_RANKS, "root", where),
+    "nodes": lambda value, where: _pair(value, 1, _MOST_RANKS, "nodes", where),
+    "ranks_per_node": lambda value, where: (
+        None if value is None else _pair(value, 1, _MOST_RANKS, "ranks_per_node", where)
+    ),
+    "transport": _transport,
+    "skew": _skew,
+    "adapt": lambda value, where: _flag(
+        value, "adapt must be true, false, or null for what the communicator says", where
+    ),
+}
+_ROW_KEYS = frozenset(_KEYS) | {"program", "note", "measured_on"}
+_DEFAULTS = {each.name: each.default for each in fields(Row) if each.default is not MISSING}
 
 
 def _spec(value: Any, where: str, folder: Path) -> Spec:

@@ -97,10 +97,16 @@ TransportKind HostLinks::kind() const {
 
 Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret) const {
   if (options_.make) return options_.make(group_.rank(), std::move(secret));
-  if (const Choice& choice = *options_.choice; choice.ucx != nullptr) {
-    GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
-               transport::Ucx::create(choice.ucx, group_.rank(), choice.devices, std::move(secret)));
-    return ucx;
+  switch (kind()) {  // a transport that is not here does not compile
+    case TransportKind::ucx: {
+      const Choice& choice = *options_.choice;
+      GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
+                 transport::Ucx::create(choice.ucx, group_.rank(), choice.devices, std::move(secret)));
+      return ucx;
+    }
+    case TransportKind::none:
+    case TransportKind::tcp:
+      break;
   }
   // The interface by which the hosts have met; tests have one host.
   const Group::Placement& placement = group_.placement();

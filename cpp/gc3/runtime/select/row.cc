@@ -89,7 +89,7 @@ bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr 
 struct Row::Key {
   bool (*serves)(const Row&, const CallShape&);
   bool (*covers)(const Row&, const Row& other);
-  std::string (*limit)(const Row&);  // empty: the row limits nothing here
+  std::string (*limit)(const Row&);                               // empty: the row limits nothing here
   std::string (*reason)(const Row&, const CallShape&) = nullptr;  // for a call that does not fit; null: the limit
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
