@@ -379,11 +379,11 @@ def _unknown(on: Platform, gains: Sequence[Gain], nccls: dict[str, Nccl], whole:
         ("programs", [(g.collective, g.size, g.own) for g in gains if g.own is not None]),
         ("NCCL", [(g.collective, g.size, g.theirs) for g in gains if g.theirs is not None]),
     ):
-        by: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        by: dict[str, list[str]] = defaultdict(list)
         for name in dict.fromkeys(name for name, *_ in known):
-            by[tuple(trust.told(((s, w) for n, s, w in known if n == name), short=True))].append(name)
-        for texts, names in by.items():
-            told[f"Times of {what}, {', '.join(names)}: {'; '.join(texts)}."] = None
+            by[trust.summary((s, w) for n, s, w in known if n == name)].append(name)
+        for text, names in by.items():
+            told[f"Errors of {what}, {', '.join(names)}: {text}."] = None
     for nccl in nccls.values():
         told |= dict.fromkeys(f"NCCL: {note}." for note in nccl.notes)
     if missing := [g for g in gains if not g.program]:

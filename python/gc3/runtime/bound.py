@@ -201,7 +201,8 @@ class Bound:
         arrays: dict[str, list[Array]] = {}
         dtype: np.dtype[Any] | None = None
         for name, chunks in wanted.items():
-            found = len(given[name]) if isinstance(given[name], Collection) else "no list of"
+            some = given[name]
+            found = len(some) if isinstance(some, Collection) else "no list of"  # pyright: ignore[reportUnnecessaryIsInstance]
             if found != len(chunks):
                 raise errors.error("BadBuffer", f"'{name}' has arrays for {found} ranks, not {len(chunks)}")
             arrays[name] = []
@@ -257,7 +258,8 @@ class Bound:
                 raise errors.error(
                     "BadBuffer", f"shapes: there is no '{errors.shown(str(name))}', but {', '.join(numbers)}"
                 )
-            if not isinstance(shape, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            axes: object = shape
+            if not isinstance(axes, Sequence):
                 raise errors.error("BadBuffer", f"shapes[{name!r}] is {shape!r}; expected the sizes of a chunk's axes")
             sizes = tuple(errors.whole(size, f"shapes[{name!r}]", name="BadBuffer") for size in shape)
             learn(numbers[name], sizes, f"'{name}'")
