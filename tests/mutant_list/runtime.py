@@ -251,8 +251,8 @@ MUTANTS = (
     ),
     Mutant(
         "tables-agree-on-other-programs",
-        "cpp/gc3/runtime/select/selection.cc",
-        "    all.update(row->recipe->text);\n",
+        "cpp/gc3/runtime/select/row.cc",
+        "  all.update(recipe_->text);\n",
         "",
         ("gc3_runtime_select_test",),
     ),
