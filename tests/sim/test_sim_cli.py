@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import gc3
 from gc3 import sim
+from gc3.algorithms import catalogue
 from gc3.cli.main import main
 from gc3.sim import trust
 
@@ -55,6 +57,14 @@ def test_a_program_takes_its_ranks_from_the_machine() -> None:
     gc3_sim("ring_allreduce:R=4 --topology ndv4 -b 1MiB -e 1MiB")
     CliRunner().invoke(main, ["compile", "ring_allreduce:R=8", "-o", "r.gc3"])
     gc3_sim("r.gc3 --topology ndv4 -b 1MiB -e 1MiB")
+
+
+def test_sizes_that_a_file_is_not_meant_for_are_told() -> None:
+    gc3.compile(catalogue()["ring_allreduce"], R=8).save("r.xml", min_bytes=2048, max_bytes=1 << 20)
+    line = "r.xml ring_allreduce --topology ndv4"
+    assert "# r.xml: the file is not meant for 1 KiB, 4 MiB to 16 MiB" in gc3_sim(f"{line} -b 1KiB -e 16MiB").stdout
+    assert "# r.xml: the file is not meant for 4 MiB\n" in gc3_sim(f"{line} -b 1MiB -e 4MiB").stdout
+    assert "not meant" not in gc3_sim(f"{line} -b 2KiB -e 1MiB").stdout
 
 
 def test_rings_that_share_nics_take_the_nodes_from_the_machine() -> None:

@@ -13,7 +13,7 @@ from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.errors import UserError
 from gc3.runtime.direct import DirectProgram
-from gc3.runtime.program import Program, Report
+from gc3.runtime.program import Program, Report, Use
 from gc3.runtime.targets import Verdict
 from gc3.support.words import counted
 
@@ -37,12 +37,16 @@ def use_text(program: Program) -> str:
     return f"the file allows it for {', '.join(parts)}" if parts else ""
 
 
-def outside_use(program: Program, size: int) -> str | None:
-    """Returns a remark if the file is not for S = `size`."""
-    use = program.use
-    if use is None or (use.min_bytes <= size and (size <= use.max_bytes or not use.max_bytes)):
+def outside_use(program: Program, sizes: Sequence[int]) -> str | None:
+    """Returns a remark if the file is not for some S of `sizes`."""
+    use = program.use or Use(True, True)
+    below = [size for size in sizes if size < use.min_bytes]
+    above = [size for size in sizes if 0 < use.max_bytes < size]
+    if not below and not above:
         return None
-    return f"the file is not meant for {format_size(size)}"
+    from gc3.sim.trust import span  # noqa: PLC0415  slow to import, and few files have limits
+
+    return f"the file is not meant for {', '.join(span(some) for some in (below, above) if some)}"
 
 
 def describe(program: Program) -> str:

@@ -89,7 +89,7 @@ def run(
     checks = [(each, compared) for each, (_, compared) in zip(programs, runs, strict=True) if compared is not None]
     ok = all(compared.ok for _, compared in checks)
     actual = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
-    outside = report.outside_use(program, actual) if isinstance(program, Program) else None
+    outside = report.outside_use(program, [actual]) if isinstance(program, Program) else None
     notes = [note for note in (rounding, outside) if note is not None]
     timing = measure.summarize(program.collective, actual, [seconds], None)
     if as_json:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import copies, in_switch, options, output, sizes, trials, variants, what_if
+from gc3.cli import copies, in_switch, options, output, report, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
@@ -336,7 +336,10 @@ def _uses(
 def _choices(asked: dict[str, options.Asked], uses: dict[str, list[_Use]]) -> list[str]:
     """What is told of the settings of the columns."""
     plain = [asked[label].with_settings("instances=1", label) for label, each in uses.items() if each[0].name != label]
-    return [f"settings are chosen for each size; the plain form: {' '.join(plain)}"] if plain else []
+    told = [f"settings are chosen for each size; the plain form: {' '.join(plain)}"] if plain else []
+    files = ((label, use.program, use.sizes) for label, each in uses.items() for use in each)
+    remarks = ((label, report.outside_use(p, sizes)) for label, p, sizes in files if isinstance(p, Program))
+    return [*told, *(f"{label}: {remark}" for label, remark in remarks if remark)]
 
 
 def _column(label: str, each: Sequence[_Use], on: Platform, counts: list[int] | None, how: dict[str, Any]) -> Column:
