@@ -295,6 +295,18 @@ def test_a_function_that_raises_ends_the_run_with_one_error_and_the_engine_goes_
             case.check(case.program.bind(case.functions).run(case.inputs, shapes=case.shapes, workers=workers))
 
 
+def test_what_ends_programs_is_no_error_of_a_function() -> None:
+    case = Case(computing_programs.gemm_ring, 2)
+
+    def stops(a: Array, b: Array, out: Array) -> None:
+        raise KeyboardInterrupt
+
+    for workers in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            case.program.bind({"matmul": stops}).run(case.inputs, shapes=case.shapes, workers=workers)
+        case.check(case.program.bind(case.functions).run(case.inputs, shapes=case.shapes, workers=workers))
+
+
 def test_what_a_function_may_not_do() -> None:
     case = Case(computing_programs.gemm_ring, 2)
 

@@ -48,7 +48,7 @@ def shapes() -> None:
     assert gc3.torch.empty(5, requires_grad=True).requires_grad
     assert is_registered(gc3.torch.empty(5))
     for wrong in ((-1,), ("3",), (1.5,), ((2, -1),)):
-        assert refusal(*wrong).startswith("GC3-R001 "), refusal(*wrong)
+        assert refusal(*wrong).startswith("GC3-L017 "), refusal(*wrong)
     assert refusal(2**40, 2**40).startswith("GC3-"), refusal(2**40, 2**40)
     assert "dtype" in refusal(3, dtype="float32")
 

@@ -7,8 +7,10 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import FrameType
 
 INTERRUPTED = 130
 
@@ -45,7 +47,13 @@ def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, No
         yield
         return
 
-    def ring(_signal: int, _frame: object) -> None:
+    def ring(_signal: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
+                # Python drops what is raised while an object is freed, and prints it.
+                signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
+                return
+            frame = frame.f_back
         raise problem
 
     usual = signal.signal(signal.SIGALRM, ring)

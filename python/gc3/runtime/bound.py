@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -92,14 +93,16 @@ class Bound:
             if is_output
         }
         engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
-        engine.compute(
-            [[datatypes.as_bytes(array) for array in own] for own in inputs],
-            [[datatypes.as_bytes(outputs[name][rank]) for name in outputs] for rank in ranks],
-            [math.prod(shape) for shape in found],
-            datatypes.name(dtype),
-            _core.Operation(datatypes.op(op)),
-            self._caller(found, dtype),
-        )
+        ended: list[BaseException] = []
+        with _told_as(ended):
+            engine.compute(
+                [[datatypes.as_bytes(array) for array in own] for own in inputs],
+                [[datatypes.as_bytes(outputs[name][rank]) for name in outputs] for rank in ranks],
+                [math.prod(shape) for shape in found],
+                datatypes.name(dtype),
+                _core.Operation(datatypes.op(op)),
+                self._caller(found, dtype, ended),
+            )
         return outputs
 
     @of_all_ranks
@@ -164,19 +167,25 @@ class Bound:
         ready = self._prepared.get((joined, slot))
         if ready is None:
             ready = self._prepared[joined, slot] = joined.prepare(self._core, 0, slot)
-        joined.compute(
-            ready,
-            [datatypes.as_bytes(own[rank]) for own in arrays.values()],
-            [datatypes.as_bytes(array) for array in outputs.values()],
-            counts,
-            datatypes.name(dtype),
-            _core.Operation(datatypes.op(op)),
-            self._caller(found, dtype),
-            timeout,
-        )
+        ended: list[BaseException] = []
+        with _told_as(ended):
+            joined.compute(
+                ready,
+                [datatypes.as_bytes(own[rank]) for own in arrays.values()],
+                [datatypes.as_bytes(array) for array in outputs.values()],
+                counts,
+                datatypes.name(dtype),
+                _core.Operation(datatypes.op(op)),
+                self._caller(found, dtype, ended),
+                timeout,
+            )
         return outputs
 
-    def _caller(self, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Callable[[int, list[memoryview]], None]:
+    def _caller(
+        self, shapes: Sequence[Shape], dtype: np.dtype[Any], ended: list[BaseException]
+    ) -> Callable[[int, list[memoryview]], None]:
+        """What calls a function; an exception that ends programs, as of Ctrl-C, goes to `ended`."""
+
         def call(application: int, operands: list[memoryview]) -> None:
             name, reads, lengths = self._applications[application]
             views: list[Array] = []
@@ -184,7 +193,12 @@ class Bound:
                 flat: Array = np.frombuffer(memory, dtype)
                 views.append(np.reshape(flat, shapes[length]))
             out = views[reads] if len(views) == reads + 1 else tuple(views[reads:])
-            made: object = self._functions[application](*views[:reads], out=out)
+            try:
+                made: object = self._functions[application](*views[:reads], out=out)
+            except BaseException as problem:
+                if not isinstance(problem, Exception):
+                    ended.append(problem)
+                raise
             if made is not None and made is not out:
                 raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
 
@@ -271,6 +285,17 @@ class Bound:
                 f"no input has chunks as long as those of '{self._lengths[number]}': give its shape in shapes=",
             )
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
+
+
+@contextmanager
+def _told_as(ended: Sequence[BaseException]) -> Iterator[None]:
+    """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised."""
+    try:
+        yield
+    except errors.UserError:
+        if ended:
+            raise ended[0] from None
+        raise
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:

@@ -72,12 +72,13 @@ def empty(*size: Any, dtype: Any = None, group: Any = None, requires_grad: bool 
         gc3.UserError: An argument is invalid, the tensors of the group are not served by gc3, or there is not enough
             memory.
     """
-    torch = _torch()
     shape = size[0] if len(size) == 1 and isinstance(size[0], list | tuple) else size  # torch.Size is a tuple
+    lengths = [errors.whole(length, "size", 0, 2**63 - 1) for length in shape]
+    torch = _torch()
     if not isinstance(dtype, torch.dtype | None):
         raise errors.error("BadDataType", f"dtype={dtype!r}; expected a type of PyTorch, as torch.float32")
     tensors = importlib.import_module("gc3.torch.tensors")
-    return tensors.empty(communicator(group), shape, dtype or torch.get_default_dtype()).requires_grad_(requires_grad)
+    return tensors.empty(communicator(group), lengths, dtype or torch.get_default_dtype()).requires_grad_(requires_grad)
 
 
 def build() -> Path:

@@ -86,9 +86,8 @@ def contiguous(tensor: torch.Tensor) -> torch.Tensor:
 
 def empty(comm: Communicator, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Returns a tensor of zeros in memory that all ranks can reach."""
-    lengths = [errors.whole(length, "size", 0, 2**63 - 1, name="BadBuffer") for length in shape]
-    memory = comm.empty(math.prod(lengths) * dtype.itemsize, "uint8")
-    return torch.from_numpy(memory).view(dtype).view(lengths)
+    memory = comm.empty(math.prod(shape) * dtype.itemsize, "uint8")
+    return torch.from_numpy(memory).view(dtype).view(list(shape))
 
 
 @functools.cache

@@ -1,0 +1,42 @@
+"""The time limit of a command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gc3.cli.interrupt import alarm
+
+pytestmark = pytest.mark.python_only
+
+
+class SlowToFree:
+    """An object that takes longer to free than the limit."""
+
+    def __del__(self) -> None:
+        """Takes its time."""
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            pass
+
+
+def freed() -> None:
+    """Frees such an object, and waits."""
+    slow = [SlowToFree()]
+    slow.clear()
+    time.sleep(30)
+
+
+def busy() -> None:
+    """Does not look at the time."""
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("work", [freed, busy])
+def test_a_limit_ends_a_command_wherever_it_is(work: Callable[[], None]) -> None:
+    """Python would print what is raised while an object is freed, and go on; pytest fails on that."""
+    with pytest.raises(TimeoutError), alarm(time.monotonic() + 0.1, TimeoutError):
+        work()
