@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -288,7 +288,7 @@ class Bound:
 
 
 @contextmanager
-def _told_as(ended: Sequence[BaseException]) -> Iterator[None]:
+def _told_as(ended: Sequence[BaseException]) -> Generator[None, None, None]:
     """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised."""
     try:
         yield
