@@ -3,6 +3,7 @@
 Argument: a file where the ranks meet. The table in GC3_CACHE has one-sided rows for the three collectives.
 """
 
+import os
 import sys
 
 import torch
@@ -82,6 +83,27 @@ def calls() -> None:
     assert said("allreduce") == "direct_allreduce"
 
 
+def buckets() -> None:
+    """DDP's buckets, where PyTorch lets the backend allocate them."""
+    found: list[bool] = []
+
+    def hook(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        found.append(is_registered(bucket.buffer()))
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        dist.all_reduce(bucket.buffer())
+        future.set_result(bucket.buffer())
+        return future
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 3))
+    model.register_comm_hook(None, hook)
+    model(torch.ones(2, 8)).sum().backward()
+    weight = model.module.weight.grad
+    assert weight is not None
+    assert (weight == 2 * SIZE).all()
+    assert found == [True]
+    assert said("allreduce") == "direct_allreduce"
+
+
 def ended() -> None:
     """A tensor outlives the group; a new one needs it."""
     kept = gc3.torch.empty(3)
@@ -93,5 +115,7 @@ def ended() -> None:
 
 shapes()
 calls()
+if os.environ.get("DDP_DISABLE_COMM_MEM") == "0":
+    buckets()
 ended()
 print("ended")
