@@ -93,8 +93,7 @@ class Bound:
             if is_output
         }
         engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
-        ended: list[BaseException] = []
-        with _told_as(ended):
+        with _raised_where_it_ends() as ended:
             engine.compute(
                 [[datatypes.as_bytes(array) for array in own] for own in inputs],
                 [[datatypes.as_bytes(outputs[name][rank]) for name in outputs] for rank in ranks],
@@ -167,8 +166,7 @@ class Bound:
         ready = self._prepared.get((joined, slot))
         if ready is None:
             ready = self._prepared[joined, slot] = joined.prepare(self._core, 0, slot)
-        ended: list[BaseException] = []
-        with _told_as(ended):
+        with _raised_where_it_ends() as ended:
             joined.compute(
                 ready,
                 [datatypes.as_bytes(own[rank]) for own in arrays.values()],
@@ -288,10 +286,11 @@ class Bound:
 
 
 @contextmanager
-def _told_as(ended: Sequence[BaseException]) -> Generator[None, None, None]:
-    """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised."""
+def _raised_where_it_ends() -> Generator[list[BaseException], None, None]:
+    """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised: it is put here."""
+    ended: list[BaseException] = []
     try:
-        yield
+        yield ended
     except errors.UserError:
         if ended:
             raise ended[0] from None

@@ -34,6 +34,12 @@ class Successors {
   std::span<const std::uint32_t> of(std::uint32_t node) const {
     return std::span(nodes_).subspan(begin_[node], begin_[node + 1] - begin_[node]);
   }
+  // For how many others each node waits.
+  std::vector<std::uint32_t> waits() const {
+    std::vector<std::uint32_t> counts(begin_.size() - 1, 0);
+    for (const std::uint32_t node : nodes_) ++counts[node];
+    return counts;
+  }
 
  private:
   std::vector<std::uint32_t> begin_;
@@ -45,16 +51,13 @@ class Successors {
 // later each. All that is known of their times is that they are about as long as a message.
 void delay_operations(const Trace& trace, const InstructionDag& dag, Depths& d) {
   const Successors successors(dag);
-  std::vector<std::uint32_t> waiting(dag.nodes.size(), 0);
+  std::vector<std::uint32_t> waiting = successors.waits();
   std::vector<std::uint32_t> now;
   std::uint32_t total = 0;
   for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
     if (!dag.exists(i)) continue;
     ++total;
-    for (const std::uint32_t s : successors.of(i)) ++waiting[s];
-  }
-  for (std::uint32_t i = 0; i < dag.nodes.size(); ++i) {
-    if (dag.exists(i) && waiting[i] == 0) now.push_back(i);
+    if (waiting[i] == 0) now.push_back(i);
   }
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
   using Ready = std::priority_queue<Key, std::vector<Key>, std::greater<>>;
@@ -122,8 +125,8 @@ std::vector<std::uint32_t> priorities(const Trace& trace, const InstructionDag& 
 
 // Gives local instructions to the block of their rank whose latest instruction is earliest in the order. An exception:
 // an instruction that continues the work of another local instruction on the same chunks stays in its block. A sum of
-// many terms then waits only for its terms, and not for each of its own steps in another block. Compute
-// operations of a rank share its block without connections, if it has one: they hold up no message.
+// many terms then waits only for its terms, and not for each of its own steps in another block. Compute operations of a
+// rank share its block without connections, if it has one: they hold up no message.
 class BlockChooser {
  public:
   BlockChooser(const Trace& trace, const InstructionDag& dag, const Threadblocks& threadblocks)
@@ -184,8 +187,8 @@ class Scheduler {
         chooser_(trace, dag, threadblocks),
         priority_(priorities(trace, dag)),
         node_at_(dag.nodes.size()),
-        waiting_(dag.nodes.size(), 0),
         successors_(dag),
+        waiting_(successors_.waits()),
         fifo_next_(trace.ops.size(), kNone),
         at_front_(trace.ops.size(), false),
         fifos_(channels.connections.size()) {
@@ -195,10 +198,6 @@ class Scheduler {
   Order run() {
     std::uint32_t total = 0;
     Breath breathe;
-    for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
-      if (!dag_.exists(n)) continue;
-      for (const std::uint32_t s : successors_.of(n)) ++waiting_[s];
-    }
     for (std::uint32_t n = 0; n < dag_.nodes.size(); ++n) {
       breathe();
       if (!dag_.exists(n)) continue;
@@ -305,8 +304,8 @@ class Scheduler {
   BlockChooser chooser_;
   std::vector<std::uint32_t> priority_;
   std::vector<std::uint32_t> node_at_;  // the inverse of priority_
-  std::vector<std::uint32_t> waiting_;  // per node: predecessors that have not run
   Successors successors_;
+  std::vector<std::uint32_t> waiting_;    // per node: predecessors that have not run
   std::vector<std::uint32_t> fifo_next_;  // per operation: the one sent after it on its connection
   std::vector<bool> at_front_;            // per operation: nodes to wake when its message reaches the front
   std::vector<Fifo> fifos_;

@@ -27,7 +27,7 @@ std::uint64_t fingerprint_of(const Program& program, const cpu::ProcessProgram* 
   return word;
 }
 
-std::string is_elsewhere(std::size_t buffer, std::uint32_t rank) {
+std::string not_registered(std::size_t buffer, std::uint32_t rank) {
   return "the " + std::string(kBuffers[buffer]) + " of rank " + std::to_string(rank) + " is not registered memory";
 }
 
@@ -278,7 +278,7 @@ Result<bool> ProcessJob::agree(const core::Interrupted& interrupted) {
   for (std::uint32_t r = 0; r < plan_.ranks.size(); ++r) {
     for (std::size_t b = 0; b < 2; ++b) {
       if (reached(r, b) == 0 || said[r][b] != core::Window::kNowhere) continue;
-      why_messages_ = is_elsewhere(b, r);
+      why_messages_ = not_registered(b, r);
       return false;
     }
   }
@@ -367,7 +367,7 @@ std::string ProcessJob::explain() const {
   const auto lock = members_->look();
   const std::string& name = decoded_.program.name;
   for (std::size_t b = 0; b < 2 && why_messages_.empty(); ++b) {
-    if (copied_[b]) return name + " (on a copy in the last call: " + is_elsewhere(b, rank_) + ")";
+    if (copied_[b]) return name + " (on a copy in the last call: " + not_registered(b, rank_) + ")";
   }
   if (why_messages_.empty()) return name;
   return name + (messages_ != nullptr ? " (by messages in the last call: " : " (refused in the last call: ") +
