@@ -45,10 +45,9 @@ def functions(module: str) -> Iterator[Any]:
 
 def methods(owner: Any) -> Iterator[Any]:
     """The public methods of an object or class."""
-    for name in dir(owner):
+    for name in (name for name in dir(owner) if not name.startswith("_") and name not in ENDS):
         method = getattr(owner, name)
-        ours = str(getattr(method, "__module__", "")).startswith("gc3")
-        if ours and not name.startswith("_") and name not in ENDS and callable(method):
+        if str(getattr(method, "__module__", "")).startswith("gc3") and callable(method):
             yield method
 
 
