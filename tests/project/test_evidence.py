@@ -100,13 +100,12 @@ def test_on_the_command_line() -> None:
 
 
 def test_calls_of_nccl_tests_are_launched_by_streams() -> None:
-    files = {p.launch: {q.file for q in measured.points() if q.launch == p.launch} for p in measured.points()}
-    assert files["graph"] == {"ndv5_1node_allgather", "ndv5_1node_allreduce"}
+    points = list(measured.points())
+    assert {p.file for p in points if p.launch == "graph"} == {"ndv5_1node_allgather", "ndv5_1node_allreduce"}
     stream = Point("a", "fit", False, "H200_NVSwitch", 1, 8, "AllReduce", "NCCL", "2.20.5", 65536, 30e-6)
     graph = replace(stream, launch="graph")
     times = [evidence.predicted(p).time_s or 0.0 for p in (stream, graph)]
     assert times[0] - times[1] == pytest.approx(3.7e-6)
     # The constant was taken from these.
-    assert {p.size for p in measured.points() if p.file == "h200_1node_azure" and p.fitted} == {
-        1 << k for k in range(20, 25)
-    }
+    sizes = {p.size for p in points if p.file == "h200_1node_azure" and p.fitted}
+    assert sizes == {1 << k for k in range(20, 25)}
