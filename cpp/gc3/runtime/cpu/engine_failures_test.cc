@@ -6,6 +6,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
+#include "gc3/runtime/core/waiting/test_process.h"
 #include "gc3/runtime/cpu/test_reference.h"
 #include "gc3/runtime/cpu/threads_engine.h"
 #include "gc3/runtime/interp/test_programs.h"
@@ -114,6 +115,17 @@ TEST_CASE("a run without progress ends at its deadline, and the engine stays usa
       CHECK(empty.ok());
     }
   }
+}
+
+TEST_CASE("a run does not count the time in which its process was stopped") {
+  CHECK(core::testing::leaves_out_stops([] {
+    EngineOptions options;
+    options.timeout_s = 1;
+    options.workers = 2;
+    const auto engine = make_engine(everyone_receives_first(Protocol::Simple), options);
+    const Status late = run(*engine);
+    return !late.ok() && late.error().code == ErrorCode::Timeout;
+  }));
 }
 
 TEST_CASE("an interrupted run returns, and the engine stays usable") {

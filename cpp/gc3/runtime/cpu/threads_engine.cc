@@ -1,7 +1,6 @@
 #include "gc3/runtime/cpu/threads_engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <sstream>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/core/sharing/cores.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 #include "gc3/runtime/interp/waiting_report.h"
 
@@ -27,8 +27,6 @@ std::string in_words(double seconds) {
 Diagnostic forked() {
   return {ErrorCode::BadOption, "the engine was made before this process was forked; make one in this process"};
 }
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -226,13 +224,13 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute_bound(interp::R
   barrier_->reset();
   std::vector<Times> times(std::size_t{iterations} * runners_.size());
   std::uint64_t seen = progress();
-  double moved = now();
+  core::WaitClock still;
   const auto watch = [&] {
     if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
     if (const std::uint64_t p = progress(); p != seen || computing_.runs()) {
       seen = p;
-      moved = now();
-    } else if (now() - moved > timeout_s_) {
+      still = core::WaitClock();
+    } else if (still.waited_s() > timeout_s_) {
       stop(Why::timeout);
     }
   };

@@ -1,7 +1,6 @@
 #include "gc3/runtime/direct/job.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/core/sharing/cores.h"
+#include "gc3/runtime/core/waiting/wait_policy.h"
 #include "gc3/runtime/cpu/recording.h"
 #include "gc3/runtime/direct/chunk_classes.h"
 #include "gc3/runtime/interp/checked_bytes.h"
@@ -131,16 +131,15 @@ Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint
   why_.store(Why::nothing, std::memory_order_relaxed);
   barrier_->reset();
   std::vector<std::vector<Times>> by_worker(workers_.size(), std::vector<Times>(rounds));
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  auto moved = now();
+  core::WaitClock still;
   std::uint64_t seen = 0;
   const auto watch = [&] {
     if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
     std::uint64_t sum = 0;
     for (const auto& w : workers_) sum += w->progress.load(std::memory_order_relaxed);
     if (sum != std::exchange(seen, sum)) {
-      moved = now();
-    } else if (std::chrono::duration<double>(now() - moved).count() > timeout_s_) {
+      still = core::WaitClock();
+    } else if (still.waited_s() > timeout_s_) {
       stop(Why::timeout);
     }
   };

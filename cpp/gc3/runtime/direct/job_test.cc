@@ -14,6 +14,7 @@
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/mix64.h"
 #include "gc3/ir/direct/test_direct.h"
+#include "gc3/runtime/core/waiting/test_process.h"
 #include "gc3/runtime/interp/test_reference.h"
 
 namespace gc3::direct {
@@ -184,6 +185,11 @@ TEST_CASE("a direct program that waits for what does not come") {
     CHECK(status.error().code == ErrorCode::Timeout);
     text = status.error().str();
   } while (text.find(waits) == std::string::npos);
+  CHECK(core::testing::leaves_out_stops([&] {
+    const auto here = make_job(program, {.workers = 2, .timeout_s = 1});
+    const Status status = here->run_calls(sums.call(), 2);
+    return !status.ok() && status.error().code == ErrorCode::Timeout;
+  }));
   job = make_job(program, {.workers = 2});
   const Status stopped = job->run_calls(sums.call(), 2, {}, [] { return true; });
   REQUIRE(!stopped.ok());

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace gc3::core::testing {
@@ -45,6 +47,25 @@ class Process {
  private:
   pid_t id_;
 };
+
+// Whether `times_out`, which waits for one second, waits longer in a process that is stopped for a part of it.
+inline bool leaves_out_stops(const std::function<bool()>& times_out) {
+  using Clock = std::chrono::steady_clock;
+  return Process([&]() -> std::string {
+           const auto begun = Clock::now();
+           Process stops([waits = getpid()]() -> std::string {
+             std::this_thread::sleep_for(std::chrono::milliseconds(50));
+             kill(waits, SIGSTOP);
+             std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+             return kill(waits, SIGCONT) == 0 ? "" : "not continued";
+           });
+           const bool late = times_out();
+           const std::chrono::duration<double> waited = Clock::now() - begun;
+           if (!late || !stops.succeeds()) return "no time-out";
+           return waited.count() > 2.2 ? "" : "it took " + std::to_string(waited.count()) + " s";
+         })
+      .succeeds();
+}
 
 // One process waits until another one has come so far.
 class Signal {
