@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from gc3 import collectives, errors
 from gc3.cli.main import main
+from gc3.comm.export import export, export_xml
 from gc3.comm.selection import FORMAT, Row, Spec, Table, parse
 from gc3.runtime.program import Program
 
@@ -231,3 +232,49 @@ def test_a_table_says_on_which_machines_it_was_measured() -> None:
     for bad in ('"A"', "[1]", "null", "{}"):
         with pytest.raises(errors.UserError, match='"measured_on" must be a list of names of machines'):
             parse(head % (bad, row % ""), "x")
+
+
+def test_files_of_a_table_hold_the_programs_of_its_rows(tmp_path: Path) -> None:
+    spec = {"algorithm": "ring_allreduce", "instances": 4}
+    row = {**ROW, "size": [0, 10], "in_place": False, "ranks": [4, 4]}
+    specs = [spec, {**spec, "order": [0, 2, 1, 3]}, {**spec, "threadblocks": 40}]
+    rows = parse(text(*({**row, "program": each} for each in specs)), "t.json")
+    assert export(Table(rows), [4], tmp_path) == (3, 2)
+    lines = (tmp_path / "index").read_text().splitlines()[1:]
+    for line, each in zip(lines, rows, strict=True):
+        assert Program.load(tmp_path / line.split()[-1]).core.as_dict() == each.spec.compile(4).core.as_dict()
+
+
+def test_a_table_is_not_written_with_fewer_slots_than_a_program_needs(tmp_path: Path) -> None:
+    rows = [{**ROW, "program": {"algorithm": "ring_allreduce", "slots": slots}} for slots in (0, 1)]
+    with pytest.raises(errors.UserError, match="GC3-V005"):
+        export(Table(parse(text(*rows), "t.json")), [4], tmp_path)
+
+
+def test_of_rows_that_overlap_the_first_serves_another_runtime(tmp_path: Path) -> None:
+    row = {**ROW, "in_place": False, "ranks": [4, 4]}
+    rows = parse(text({**row, "size": [100, 200]}, {**row, "size": [150, 180]}, {**row, "size": [0, None]}), "t.json")
+    written, refused = export_xml(rows, [4], "msccl", tmp_path)
+    assert refused == []
+    uses = [Program.load(path).use for path in written]
+    assert [(use.min_bytes, use.max_bytes) for use in uses if use is not None] == [(100, 199), (0, 99), (200, 0)]
+
+
+def test_programs_that_differ_have_different_texts() -> None:
+    """Ranks compare their tables by these texts."""
+    given = Spec("ring_allgather", (("R", "ranks"),))
+    others = {
+        "algorithm": "direct_allgather",
+        "parameters": (("R", 4),),
+        "instances": 2,
+        "protocol": "LL",
+        "slots": 3,
+        "slot_bytes": 4096,
+        "thresholds": (("spins", 1),),
+        "threadblocks": 5,
+        "order": (1, 0),
+        "memory": "direct",
+    }
+    assert [*others] == [each.name for each in fields(Spec)]
+    texts = [str(given), *(str(replace(given, **{name: other})) for name, other in others.items())]
+    assert len({*texts}) == len(texts)

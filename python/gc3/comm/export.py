@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from gc3 import _core, collectives, errors
-from gc3.comm.selection import Row, Table
+from gc3.comm.selection import Row, Spec, Table
 from gc3.support import files
+
+_ANY = 1 << 63  # the end of a row's sizes without an end
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """The name of the file of its program, the same for rows with the same program."""
+        """The name of the file of its program, the same for rows with the same program, and no others."""
         spec = self.row.spec
         if spec.is_file:
             return Path(spec.algorithm).name
@@ -30,6 +33,8 @@ class Entry:
         mode = "-in-place" if self.in_place else ""
         root = f"-root{self.root}" if collectives.get(self.row.collective).rooted else ""
         how = f"{spec.protocol}-x{spec.instances}"
+        if spec.order:  # of a node with many ranks it is longer than a name of a file may be
+            how += f"-order{sha256(str(spec.order).encode()).hexdigest()[:16]}"
         return f"{spec.algorithm}{parameters}-{self.ranks}ranks{root}-{how}{mode}.gc3"
 
 
@@ -59,14 +64,18 @@ def export(
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
     """
     found = entries(table.rows, ranks)
-    known: dict[str, Entry] = {}
+    known: set[str] = set()
+    proven: set[tuple[str, Spec]] = set()  # a row may allow fewer slots than another one with the same program
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for entry in found:
             begin(f"{entry.row.collective}, {entry.ranks} ranks")
+            if (entry.file, entry.row.spec) in proven:
+                continue
+            program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
+            proven.add((entry.file, entry.row.spec))
             if entry.file not in known:
-                known[entry.file] = entry
-                program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
+                known.add(entry.file)
                 program.save(folder / entry.file)
         lines = [(e.row.core(), e.ranks, e.in_place, e.root, e.file) for e in found]
         (folder / "index").write_text(_core.program_folder_index(lines))
@@ -81,7 +90,8 @@ def export_xml(
     """Writes MSCCL XML for each kind of call, with the range of sizes that it is for.
 
     Args:
-        rows: The rows, which should not overlap: these runtimes have an order of their own.
+        rows: The rows. These runtimes have an order of their own, so of rows that overlap a later one gets the sizes
+            that no earlier one has.
         ranks: The numbers of ranks.
         target: The runtime: "msccl", "azure" or "rccl".
         folder: The folder.
@@ -95,19 +105,33 @@ def export_xml(
     """
     written: list[Path] = []
     refused: list[str] = []
+    served: dict[tuple[str, int, int, bool], list[tuple[int, int]]] = {}
     files.make_folder(folder)
     for entry in entries(rows, ranks):
         begin(f"{entry.row.collective}, {entry.ranks} ranks")
-        first, end = entry.row.size
+        key = (entry.row.collective, entry.ranks, entry.root, entry.in_place)
+        rest = _without(entry.row.size, served.get(key, []))
         program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
         root = f"-root{entry.root}" if collectives.get(entry.row.collective).rooted else ""
         mode = "-in-place" if entry.in_place else ""
-        path = folder / f"{entry.row.collective}-{entry.ranks}ranks{root}-{first}B{mode}.xml"
-        try:
-            program.save(path, target=target, min_bytes=first, max_bytes=0 if end is None else end - 1)
+        for first, end in rest:
+            path = folder / f"{entry.row.collective}-{entry.ranks}ranks{root}-{first}B{mode}.xml"
+            try:
+                program.save(path, target=target, min_bytes=first, max_bytes=0 if end == _ANY else end - 1)
+            except errors.UserError as problem:
+                if problem.diagnostics[0].name == "FileUnwritable":
+                    raise
+                refused.append(f"{entry.row.source}, {path.name}: {problem.message}")
+                break
             written.append(path)
-        except errors.UserError as problem:
-            if problem.diagnostics[0].name == "FileUnwritable":
-                raise
-            refused.append(f"{entry.row.source}, {path.name}: {problem.message}")
+            served.setdefault(key, []).append((first, end))
     return written, refused
+
+
+def _without(size: tuple[int, int | None], served: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges of a row's sizes that are not served."""
+    rest = [(size[0], _ANY if size[1] is None else size[1])]
+    for begin, end in served:
+        parts = [part for a, b in rest for part in ((a, min(b, begin)), (max(a, end), b))]
+        rest = [(a, b) for a, b in parts if a < b]
+    return rest

@@ -141,6 +141,7 @@ class Spec:
             return f"program {programs.short(self.algorithm)}{slots}{bytes_}{told}"
         given = "".join(f" {name}={value}" for name, value in self.parameters)
         instances = f", {self.instances} instances" if self.instances > 1 else ""
+        told += f", at most {self.threadblocks} threadblocks" if self.threadblocks else ""
         told += f", order {' '.join(map(str, self.order))}" if self.order else ""
         told += "" if self.memory == "fifo" else ", direct on registered memory"
         return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
