@@ -10,6 +10,7 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -79,6 +80,12 @@ def test_programs_keep_what_their_file_said(tmp_path: object) -> None:
     program = gc3.Program.load(path)
     assert pickle.loads(pickle.dumps(program)).use == program.use  # noqa: S301
     assert program.use is not None
+
+
+def test_a_file_for_no_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(gc3.UserError, match="for no size: 64 B to 8 B"):
+        gc3.compile(load("ring_allreduce"), R=2).save(tmp_path / "ring.xml", min_bytes=64, max_bytes=8)
+    assert not any(tmp_path.iterdir())
 
 
 def test_damaged_pickles_are_errors() -> None:

@@ -152,6 +152,8 @@ class Program:
             else:
                 self.core.save_text(name) if ending == ".txt" else self.core.save(name)
             return
+        if 0 < max_bytes < min_bytes:
+            raise errors.error("BadArgument", f"'{name}' would be for no size: {min_bytes} B to {max_bytes} B")
         if target is not None:
             for_target.prove(self.core, target, dialect or dialect_of(target), min_bytes, max_bytes)
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
