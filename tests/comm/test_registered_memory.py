@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,16 @@ def test_a_row_keeps_its_memory() -> None:
         data["rows"] = [{"collective": "allreduce", "program": program | wrong}]
         with pytest.raises(gc3.UserError, match="expected 'fifo', or 'direct', which needs the protocol Simple"):
             parse(json.dumps(data), "mine.json")
+
+
+def test_mistakes_with_registered_memory() -> None:
+    for number in range(3):
+        found = ranks.start(ranks.program("registered_mistakes"), 3, arguments=[0.07 * number]).finish()
+        for rank, (status, text) in enumerate(found):
+            assert f"rank {rank}: allreduce of {10 + rank} float64" in text
+            if rank == 1:
+                assert status == -signal.SIGKILL, text
+                continue
+            assert status == 0, text
+            assert text.splitlines()[-2].startswith("GC3-R009 a rank is gone: rank 1 (process "), text
+            assert text.endswith("done\n")

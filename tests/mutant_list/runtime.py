@@ -187,6 +187,13 @@ MUTANTS = (
         ("gc3_runtime_direct_test",),
     ),
     Mutant(
+        "direct-takes-buffers-of-another-call",
+        "cpp/gc3/runtime/direct/process_job.cc",
+        "  GC3_CHECK(group().check_same(rank));\n",
+        "",
+        ("gc3_runtime_direct_test",),
+    ),
+    Mutant(
         "comm-asks-a-recipe-for-every-call",
         "cpp/gc3/comm/communicator.cc",
         "  if (found.program == nullptr) {\n    GC3_ASSIGN(const ir::Program",

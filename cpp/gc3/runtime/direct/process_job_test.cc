@@ -131,6 +131,30 @@ TEST_CASE("direct programs between processes: a rank is killed in a call, is sto
   }
 }
 
+TEST_CASE("direct programs between processes: a rank makes another call") {
+  enum class What { longer, other_program, messages };
+  for (const What what : {What::longer, What::other_program, What::messages}) {
+    testing::run_ranks(2, [&](std::uint32_t rank) {
+      const auto comm = testing::join(testing::meeting_of(rank, 2));
+      const auto job = prepared(*comm, test::one_shot(2));
+      const auto other = prepared(*comm, test::two_shot(2));
+      const Registered arrays(*comm, job->plan().collective, what == What::longer ? 5001 : 5000);
+      Registered wrong = arrays;
+      if (what == What::longer && rank == 1) wrong.call.count = 5000;
+      if (what != What::messages && !is_right(*job, arrays, rank)) return false;
+      Status status;
+      if (what == What::messages && rank == 1) {
+        status = comm->barrier();
+      } else {
+        status = (what == What::other_program && rank == 1 ? other : job)->run(wrong.call);
+      }
+      const std::string text = status.ok() ? "no error" : status.error().str();
+      return expect(!status.ok() && status.error().code == ErrorCode::CallsDiffer, rank, text) &&
+             expect(!job->run(arrays.call).ok(), rank, "the next call runs");
+    });
+  }
+}
+
 TEST_CASE("direct programs between processes: a rank gives memory that there is not") {
   for (const std::uint64_t offset : {core::SharedMemory::kMostAddresses - 4096, core::Window::kNowhere - 1}) {
     testing::run_ranks(2, [&](std::uint32_t rank) {
