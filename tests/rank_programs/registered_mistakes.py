@@ -71,6 +71,7 @@ with gc3.init() as comm:
     with gc3.init() as other:
         assert (other.run(DIRECT[0], part) == SIZE * np.arange(5.0, 15.0)).all()
         assert reached(other)
+        comm.barrier()  # else a rank that is still in the last call gets the error of the next one
         longer = other.register(np.ones(10 + RANK))
         print(error_of(lambda: other.run(DIRECT[0], longer)), flush=True)
 
