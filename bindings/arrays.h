@@ -2,9 +2,11 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +48,15 @@ class Memory {
 
 using Bytes = Memory<true>;
 using ConstBytes = Memory<false>;
+
+// Memory as an array of NumPy, which owns it.
+inline nanobind::object as_bytes(std::shared_ptr<std::uint8_t> memory, std::size_t bytes) {
+  std::uint8_t* const at = memory.get();
+  const auto release = [](void* held) noexcept { delete static_cast<std::shared_ptr<std::uint8_t>*>(held); };
+  const nanobind::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
+  using Array = nanobind::ndarray<std::uint8_t, nanobind::numpy, nanobind::ndim<1>>;
+  return nanobind::cast(Array(at, {bytes}, owner));
+}
 
 // An operation by name, and for premulsum the factors of the ranks that a call is for, one after the other.
 struct Operation {

@@ -369,11 +369,7 @@ void bind_processes(nb::module_& m) {
       .def(
           "allocate",
           [](Joined& j, std::uint64_t bytes) {
-            auto memory = without_gil([&] { return j.body().allocate(bytes); });
-            std::uint8_t* const at = memory.get();
-            const auto release = [](void* held) noexcept { delete static_cast<std::shared_ptr<std::uint8_t>*>(held); };
-            const nb::capsule owner(new std::shared_ptr<std::uint8_t>(std::move(memory)), release);
-            return nb::ndarray<std::uint8_t, nb::numpy, nb::ndim<1>>(at, {bytes}, owner);
+            return as_bytes(without_gil([&] { return j.body().allocate(bytes); }), bytes);
           },
           nb::sig("def allocate(self, bytes: int) -> gc3.datatypes.Array"), "bytes"_a,
           "Memory that all ranks can read.")

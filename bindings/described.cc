@@ -1,6 +1,7 @@
 #include "described.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -88,27 +89,42 @@ void take_input(Described& d, const Method& method, std::uint32_t blocks, std::u
   if (method.divides && d.given_each.empty()) check_divides(d.given, ranks);
 }
 
-void take_output(Described& d, const Method& method, std::uint32_t blocks, std::uint32_t ranks, nb::handle out,
-                 bool lists) {
+// A new output. A call that runs one-sidedly on registered memory gets one there, if there is room.
+Operand new_output(const comm::Communicator& comm, const Described& d, const nb::object& shape, std::uint32_t blocks) {
+  const Operand& given = d.given;
+  std::shared_ptr<std::uint8_t> memory;
+  if (given.device == kHost && comm.reaches(given.address)) {
+    without_gil([&]() -> Status {
+      Result<std::shared_ptr<std::uint8_t>> made = comm.new_output(d.call.kind, d.call.root, given.bytes(), blocks);
+      if (made.ok()) memory = std::move(made).value();
+      return {};
+    });
+  }
+  return like(given, shape, std::move(memory));
+}
+
+void take_output(Described& d, const Method& method, const comm::Communicator& comm, std::uint32_t blocks,
+                 nb::handle out, bool lists) {
+  const std::uint32_t ranks = comm.size();
   if (lists && blocks == ranks && is_list(out)) {
     d.result_each = targets(out, blocks);
     d.result = together(d.result_each, "out");
   } else if (!out.is_none()) {
     d.result = target(out);
   } else if (d.given.there()) {
-    d.result = like(d.given, new_shape(d.given.shape(), method.result, ranks));
+    d.result = new_output(comm, d, new_shape(d.given.shape(), method.result, ranks), blocks);
   } else {
     throw bad_buffer("this rank has no input to make an output from: give out=");
   }
 }
 
-void take_arrays(Described& d, const Method& method, const Signature& asks, std::uint32_t ranks, nb::handle x,
-                 nb::handle out, Lists lists) {
+void take_arrays(Described& d, const Method& method, const Signature& asks, const comm::Communicator& comm,
+                 nb::handle x, nb::handle out, Lists lists) {
   if (method.kind == CollectiveKind::broadcast) return take_one(d, asks, x);
   const bool listed = lists == Lists::used && !out.is_none();
-  if (asks.input_blocks != 0) take_input(d, method, asks.input_blocks, ranks, x, listed);
+  if (asks.input_blocks != 0) take_input(d, method, asks.input_blocks, comm.size(), x, listed);
   if (asks.output_blocks == 0) return;
-  take_output(d, method, asks.output_blocks, ranks, out, listed || lists == Lists::copied);
+  take_output(d, method, comm, asks.output_blocks, out, listed || lists == Lists::copied);
 }
 
 // The reduction of elements like those of `operand`.
@@ -160,7 +176,7 @@ Described describe(const comm::Communicator& comm, const Method& method, nb::han
   if ((method.takes & kOp) != 0) d.call.op = reduction(op);
   if ((method.takes & kRoot) != 0) d.call.root = root_rank(root, comm.size());
   const Signature& asks = *unwrap(comm.signature(method.kind, d.call.root));
-  take_arrays(d, method, asks, comm.size(), x, out, lists);
+  take_arrays(d, method, asks, comm, x, out, lists);
   if ((method.takes & kOp) != 0) take_reduction(d, comm, d.given.there() ? d.given : d.result, op);
   check_types(d.given, d.result);
   d.call.input_at = addresses(d.given_each);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -181,8 +182,17 @@ Operand target(nb::handle out) {
   return of_made(known().target(out));
 }
 
-Operand like(const Operand& other, const nb::object& shape) {
+Operand like(const Operand& other, const nb::object& shape, std::shared_ptr<std::uint8_t> memory) {
   if (other.device != kHost) return of_device(other.array.attr("new")(shape));
+  if (memory != nullptr) {
+    nb::dict given;
+    given["shape"] = shape;
+    given["dtype"] = other.dtype();
+    std::size_t elements = 1;
+    for (const nb::handle length : shape) elements *= nb::cast<std::size_t>(length);
+    given["buffer"] = as_bytes(std::move(memory), elements * other.units * model::size_of(other.type));
+    return of_numpy(known().ndarray(**given));
+  }
   PyObject* const arguments[] = {shape.ptr(), numpy_array(other.array).dtype};
   PyObject* const made = PyObject_Vectorcall(known().empty.ptr(), arguments, 2, nullptr);
   if (made != nullptr) return of_numpy(nb::steal(made));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -35,8 +36,8 @@ struct Operand : comm::Operand {
 Operand source(nanobind::handle x);
 // The same for an argument `out` to write to.
 Operand target(nanobind::handle out);
-// A new array of the same type, on the same device.
-Operand like(const Operand& other, const nanobind::object& shape);
+// A new array of the same type, on the same device; in `memory`, if there is some.
+Operand like(const Operand& other, const nanobind::object& shape, std::shared_ptr<std::uint8_t> memory = {});
 // A copy of a NumPy array.
 Operand copy(const Operand& other);
 

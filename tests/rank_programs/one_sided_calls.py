@@ -73,4 +73,16 @@ with gc3.init(table=sys.argv[1]) as comm:
     assert "direct_allreduce" in said().split("; "), said()
     assert str(comm.explain("allreduce", 1000)).splitlines()[0].endswith(", direct on registered memory")
 
+    # A new result is where all ranks reach it, if the input is and the row is one-sided.
+    x = comm.register(np.full(1000, RANK))
+    for _ in range(40):
+        assert (comm.all_reduce(x) == sum(range(SIZE))).all()
+        assert "direct_allreduce" in said().split("; "), said()
+    assert comm.register(result := comm.all_reduce(x)) is result
+    assert comm.register(result := comm.all_reduce(x[:4])) is not result  # of messages
+    assert comm.register(result := comm.all_reduce(x + 0)) is not result
+    grid = comm.register(np.ones((10, 50, 2), np.float32))
+    assert comm.all_reduce(grid).tolist() == np.full((10, 50, 2), SIZE).tolist()
+    assert "\n  on other memory: " in str(comm.explain("allreduce", 1000))
+
     print(error_of(lambda: comm.run(alone, comm.empty(5 + RANK % 2), comm.empty(5 + RANK % 2))))

@@ -17,8 +17,21 @@ from click.testing import CliRunner
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
+from gc3.comm.world import WorldError
 from gc3.sim.nccl import Nccl
-from gc3.tune import Goal, Measured, Record, SimulatedTuner, Tuner, candidates, ranges, search, table, timers
+from gc3.tune import (
+    Goal,
+    Measured,
+    Record,
+    SimulatedTuner,
+    Tuner,
+    candidates,
+    ranges,
+    registered_ranges,
+    search,
+    table,
+    timers,
+)
 from gc3.tune import record as records
 from gc3.tune.ranges import assigned
 from gc3.tune.space import fits
@@ -73,6 +86,7 @@ def test_the_program_of_ranks_is_one_argument() -> None:
     work = Work("/a folder/\u00fc.gc3", 8, 4096, in_place=True)
     assert " " not in work.word()
     assert Work.read(work.word()) == work
+    assert Work.read(replace(work, memory="direct").word()).memory == "direct"
 
 
 def test_programs_that_are_as_good_as_equal_do_not_take_turns() -> None:
@@ -124,6 +138,39 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     for wrong in ("", "a", [], [2, 1], [-1], [np.ones(2)]):
         with pytest.raises(errors.UserError, match=r"GC3-L017 bad argument: (sizes?=|ranges\(\): sizes is 'a')"):
             ranges([], wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_one_sided_programs_have_rows_where_they_are_faster_on_registered_memory() -> None:
+    direct = replace(A, memory="direct")
+    sizes = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
+    times = ({direct: 1.0}, {direct: 2.0}, {direct: 9.0}, {})
+    points = [
+        replace(measured(size, default=B, b=4), registered_us=((B, 3.0), *found.items()))
+        for size, found in zip(sizes, times, strict=True)
+    ]
+    points.append(replace(measured(sizes[-1], default=B, b=4), collective="allgather"))  # on ordinary memory only
+    (found,) = registered_ranges(points)
+    assert (found.first, found.end, found.spec) == (1 << 15, 1 << 19, direct)
+    rows = parse(json.dumps(table([found.row(), *(r.row() for r in ranges(points, sizes))])), "t.json")
+    assert rows[0].note == f"tuned: 1 us (messages 3) at {1 << 16} B, 2 us (messages 3) at {1 << 18} B"
+    choice = Table(rows).choose("allreduce", ranks=4, size=1 << 18, in_place=False)
+    assert choice.row.spec == direct
+    assert "on other memory: ring_allreduce" in str(choice.explanation)
+    assert registered_ranges(points[2:]) == []
+
+
+def test_a_search_tries_one_sided_programs_on_registered_memory() -> None:
+    tuner = Tuner(Goal(("alltoall",), (2,), (1 << 18,), seconds=0.002, time_limit=20))
+    (point,) = tuner.points()
+    (messages, _), *direct = point.registered_us
+    assert messages == point.best[0]
+    assert direct
+    assert {spec.memory for spec, _ in direct} == {"direct"}
+    assert not tuner.failed
+    wrong = replace(B, memory="direct", parameters=(("R", "root"),))  # refused before a rank runs it
+    timer = RankTimer(2)
+    with timer, pytest.raises(WorldError):
+        timer.on_registered_memory().seconds(wrong, "allreduce", 1 << 18, 0, 1, in_place=False)
 
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
@@ -353,7 +400,8 @@ def test_a_boundary_lies_between_measured_sizes() -> None:
 
 def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
     told = replace(A, thresholds=(("read_moved", None), ("spins", 3)))
-    point = Measured("allreduce", 2, 1024, False, ((told, 1.0),), None, 1)
+    direct = ((A, 2.0), (replace(A, memory="direct"), 1.0))
+    point = Measured("allreduce", 2, 1024, False, ((told, 1.0),), None, 1, registered_us=direct)
     record = Record(str(tmp_path / "t.json"), fresh=False)
     record.write([point])
     assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)

@@ -68,6 +68,7 @@ Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Sele
                            std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt)
     : core_(std::move(core)),
       messages_(std::make_unique<p2p::Messenger>(core_->group(), std::move(hosts))),
+      job_(core_->group().job()),
       process_(getpid()),
       selection_(std::move(selection)),
       adaptation_(*core_, std::move(adapt),
@@ -269,7 +270,8 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
 Result<select::Explanation> Communicator::explain_many(const CallShape& shape, std::size_t arrays,
                                                        std::string text) const {
   GC3_ASSIGN(select::Explanation found, explain(shape, std::move(text)));
-  GC3_ASSIGN(const ir::Program program, made_by(*found.row->recipe, shape, placement().several()));
+  GC3_ASSIGN(const Recipe by, recipe(shape));
+  GC3_ASSIGN(const ir::Program program, by.make());
   const Result<ir::Blocks> blocks = ir::trace_blocks(program);
   found.arrays = "one run for " + std::to_string(arrays) + ", ";
   if (blocks.ok()) {
@@ -286,7 +288,8 @@ Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe,
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
   const std::lock_guard lock(mutex_);
-  if (const select::Row* const row = selection_.find(shape)) return Recipe{row->recipe, shape, placement().several()};
+  if (const select::Row* const row = selection_.find_messages(shape))
+    return Recipe{row->recipe, shape, placement().several()};
   GC3_CHECK(selection_.explain(shape));
   return Diagnostic(ErrorCode::Internal, "the row that was selected is not in the table");
 }
@@ -303,25 +306,24 @@ Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
   const std::lock_guard lock(mutex_);
   Remembered& remembered = remembered_[hash % remembered_.size()];
   if (remembered.found.program != nullptr && remembered.shape == shape && remembered.v == v) return remembered.found;
-  const select::Row* const row = selection_.find(shape);
-  if (row == nullptr) {
-    GC3_CHECK(selection_.explain(shape));
-  }
+  const select::Row* const first = selection_.find(shape);
+  if (first == nullptr) GC3_CHECK(selection_.explain(shape));
+  const select::Row* const row = selection_.find_messages(shape);
   Prepared& found = ready_[{row->recipe, shape.root, shape.in_place}];
   if (found.program == nullptr) {
     GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
     // Slots of rows for one host are those that suit shared memory.
     const bool chosen = row->first_nodes > 1 || !placement().several();
-    GC3_ASSIGN(const Ready ready,
+    GC3_ASSIGN(found.program,
                core_->prepare(program, chosen ? recipe.slots : 0, chosen ? recipe.slot_bytes : 0, recipe.thresholds));
-    GC3_ASSIGN(found.one_sided, lowered(recipe, program, ready));
-    found.program = ready;
   }
-  direct::ProcessJob* const one_sided = v ? nullptr : found.one_sided;
-  Adaptation::Class* const learned =
-      one_sided != nullptr ? nullptr : adaptation_.find(shape, v, *row, found.program, selection_);
-  remembered = {shape, v, {found.program.get(), learned, one_sided}};
+  if (first->recipe->lower && !v && !placement().several()) {
+    GC3_ASSIGN(direct::ProcessJob* const one_sided, lowered({first->recipe, shape}, found));
+    remembered = {shape, v, {found.program.get(), nullptr, one_sided}};
+  } else {
+    remembered = {shape, v, {found.program.get(), adaptation_.find(shape, v, *row, found.program, selection_)}};
+  }
   return remembered.found;
 }
 

@@ -200,8 +200,14 @@ class Communicator {
 
   // Whether it is memory that all ranks can reach, which this or another communicator of the job has allocated.
   Result<bool> is_registered(const void* address) const;
+  // The same, in few instructions: also after the communicator is closed, and in a fork.
+  bool reaches(const void* address) const;
   // Memory that all ranks can read.
-  Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes);
+  Result<std::shared_ptr<std::uint8_t>> allocate(std::uint64_t bytes) const;
+  // The same for the `blocks` blocks of a call's output whose input of so many bytes is registered; null: the row that
+  // serves the call has no one-sided form.
+  Result<std::shared_ptr<std::uint8_t>> new_output(CollectiveKind kind, std::uint32_t root, std::uint64_t input_bytes,
+                                                   std::uint32_t blocks) const;
   // Makes the calls of all ranks fail, including running ones. Can be called from any thread. In a fork it does
   // nothing, because the calls belong to the parent.
   void abort() {
@@ -229,10 +235,10 @@ class Communicator {
 
   Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
                std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt);
-  // A program of a row, and its one-sided form.
+  // A program of a row, and the one-sided ones of other rows in whose place it runs on other than registered memory.
   struct Prepared {
     Ready program;
-    direct::ProcessJob* one_sided = nullptr;
+    std::map<std::shared_ptr<const select::Recipe>, direct::ProcessJob*> one_sided = {};
   };
 
   // Collective: with what the ranks of a new group need.
@@ -263,8 +269,8 @@ class Communicator {
   // Within a call: runs one of equal blocks.
   static Status serve(const Found& found, ProcessProgram& program, const cpu::RankCall& call,
                       const cpu::Membership::Turn& turn, const Interrupted& interrupted);
-  // Proves the one-sided form of a program, and prepares it; null: the recipe has none, or there are several hosts.
-  Result<direct::ProcessJob*> lowered(const select::Recipe& recipe, const ir::Program& program, const Ready& messages);
+  // The one-sided program of a recipe, proven; `messages` run in its place on other than registered memory.
+  Result<direct::ProcessJob*> lowered(const Recipe& by, Prepared& messages);
   // Keeps it, or returns the same that is kept.
   const std::shared_ptr<direct::ProcessJob>& keep(std::shared_ptr<direct::ProcessJob> made);
   // Within the order of calls: runs a call, `work`, with the program that is its turn.
@@ -298,6 +304,7 @@ class Communicator {
 
   std::unique_ptr<cpu::Communicator> core_;
   std::unique_ptr<p2p::Messenger> messages_;
+  std::weak_ptr<core::Job> job_;  // until it is closed; looking at it takes no lock
   pid_t process_;
   std::atomic<bool> closed_ = false;
   // By kind, and by whether this rank is the root; none if there are more ranks than the collective allows.

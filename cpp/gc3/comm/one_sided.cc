@@ -1,4 +1,5 @@
 // One-sided programs of the caller and of the table, and the memory that they need.
+#include <algorithm>
 #include <utility>
 
 #include "gc3/comm/communicator.h"
@@ -6,6 +7,8 @@
 #include "gc3/verify/direct/verify.h"
 
 namespace gc3::comm {
+
+using select::CallShape;
 
 Result<std::shared_ptr<direct::ProcessJob>> Communicator::prepare(const ir::direct::Program& program, Ready messages) {
   GC3_ASSIGN(auto made, direct::ProcessJob::create(program, *core_, std::move(messages)));
@@ -20,14 +23,15 @@ const std::shared_ptr<direct::ProcessJob>& Communicator::keep(std::shared_ptr<di
   return one_sided_.emplace_back(std::move(made));
 }
 
-Result<direct::ProcessJob*> Communicator::lowered(const select::Recipe& recipe, const ir::Program& program,
-                                                  const Ready& messages) {
-  if (!recipe.lower || placement().several()) return static_cast<direct::ProcessJob*>(nullptr);
-  GC3_ASSIGN(const ir::direct::Program made, recipe.lower(program));
+Result<direct::ProcessJob*> Communicator::lowered(const Recipe& by, Prepared& messages) {
+  direct::ProcessJob*& known = messages.one_sided[by.recipe];
+  if (known != nullptr) return known;
+  GC3_ASSIGN(const ir::Program program, by.make());
+  GC3_ASSIGN(const ir::direct::Program made, by.recipe->lower(program));
   const verify::Report report = verify::direct::verify(made);
   if (!report.ok()) return report.diagnostics.front();
-  GC3_ASSIGN(auto job, direct::ProcessJob::create(made, *core_, messages));
-  return keep(std::move(job)).get();
+  GC3_ASSIGN(auto job, direct::ProcessJob::create(made, *core_, messages.program));
+  return known = keep(std::move(job)).get();
 }
 
 Result<Communicator::RankEngine*> Communicator::engine(const select::CallShape& shape) {
@@ -49,15 +53,34 @@ std::string Communicator::describe_one_sided(CollectiveKind kind) const {
   return text;
 }
 
-Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
+Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) const {
   GC3_CHECK(usable());
   return core_->allocate(bytes);
 }
 
+Result<std::shared_ptr<std::uint8_t>> Communicator::new_output(CollectiveKind kind, std::uint32_t root,
+                                                               std::uint64_t input_bytes, std::uint32_t blocks) const {
+  GC3_CHECK(usable());
+  GC3_ASSIGN(const Signature* const asks, signature(kind, root));
+  const std::uint64_t block = input_bytes / std::max<std::uint64_t>(asks->input_blocks, 1);
+  const CallShape shape = here({.kind = kind, .size = block * asks->largest_blocks, .root = root});
+  bool one_sided = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const select::Row* const row = selection_.find(shape);
+    one_sided = row != nullptr && row->recipe->lower && !placement().several();
+  }
+  return one_sided ? allocate(block * blocks) : std::shared_ptr<std::uint8_t>();
+}
+
+bool Communicator::reaches(const void* address) const {
+  const std::shared_ptr<core::Job> job = job_.lock();
+  return job != nullptr && job->offset_of(address) != core::Window::kNowhere;
+}
+
 Result<bool> Communicator::is_registered(const void* address) const {
   GC3_CHECK(usable());
-  const auto lock = core_->members()->look();
-  return core_->group().job()->offset_of(address) != core::Window::kNowhere;
+  return reaches(address);
 }
 
 }  // namespace gc3::comm

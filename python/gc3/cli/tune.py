@@ -40,6 +40,7 @@ from gc3.tune import (
     check_fits,
     nccl_rules,
     ranges,
+    registered_ranges,
     serve,
     simulated,
 )
@@ -357,9 +358,10 @@ def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool, with_ncc
     if isinstance(tuner, SimulatedTuner):
         return ranges(tuner.found.points, wanted, change=SIMULATED_CHANGE, other=0.0, with_reference=with_nccl)
     if not everything:
-        return ranges(tuner.found.points, wanted)
+        points = list(tuner.found.points)
+        return registered_ranges(points) + ranges(points, wanted)
     points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.skew, p.size))
-    return ranges(points, sorted({*wanted, *(point.size for point in points)}))
+    return registered_ranges(points) + ranges(points, sorted({*wanted, *(point.size for point in points)}))
 
 
 def _rows(found: list[Range], file: str, on: Platform | None) -> list[dict[str, Any]]:

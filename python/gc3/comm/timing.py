@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,19 +10,30 @@ import numpy as np
 from gc3.comm import arrays
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
     from gc3 import _core
     from gc3.datatypes import Array
 
 
-def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_place: bool) -> tuple[Array, Array]:
+def buffers(
+    model: _core.Collective,
+    rank: int,
+    count: int,
+    dtype: Any,
+    *,
+    in_place: bool,
+    make: Callable[[int, Any], Array] | None = None,
+) -> tuple[Array, Array]:
     """Returns input and output of a rank for `count` elements per block; in place, one is a part of the other.
+
+    `make` makes an array, as `Communicator.empty` does in registered memory; None: in ordinary memory.
 
     Every page is written to, because all pages that were never written are one page of zeros, which a cache holds.
     """
-    given = _ones(model.input_blocks(rank) * count, dtype)
-    result = _ones(model.output_blocks(rank) * count, dtype)
+    given, result = (
+        (make or np.empty)(b * count, dtype) for b in (model.input_blocks(rank), model.output_blocks(rank))
+    )
+    for each in (given, result):
+        each.fill(1)
     if not (in_place and given.size and result.size):
         return given, result
     if given.size == result.size:
@@ -29,10 +41,6 @@ def buffers(model: _core.Collective, rank: int, count: int, dtype: Any, *, in_pl
     if given.size > result.size:
         return given, given[rank * count : rank * count + result.size]
     return result[rank * count : rank * count + given.size], result
-
-
-def _ones(count: int, dtype: DTypeLike) -> Array:
-    return np.ones(count, dtype)
 
 
 def checked(given: tuple[Any, Any]) -> tuple[Array | None, Array | None]:

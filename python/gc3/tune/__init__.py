@@ -7,7 +7,7 @@ from gc3.support.public import public_names
 from gc3.tune.best import Best
 from gc3.tune.guided import One, Search
 from gc3.tune.hosts import HostTimer, serve
-from gc3.tune.ranges import Range, ranges, table
+from gc3.tune.ranges import Range, ranges, registered_ranges, table
 from gc3.tune.record import Record
 from gc3.tune.schedules import schedules
 from gc3.tune.search import Found, Goal, Measured, Own, Tuner
@@ -31,6 +31,7 @@ __all__ = [
     "check_fits",
     "choose",
     "ranges",
+    "registered_ranges",
     "schedules",
     "serve",
     "simplest",

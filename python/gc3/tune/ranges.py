@@ -145,6 +145,21 @@ def ranges(
     return found
 
 
+def registered_ranges(points: Sequence[Measured]) -> list[Range]:
+    """Returns the ranges in which a one-sided program is the fastest on registered memory; see `ranges`.
+
+    Their rows come before those of `ranges`, which serve calls on other memory.
+    """
+    known: list[Measured] = []
+    for point in points:
+        if point.registered_us:
+            (_, messages), *direct = point.registered_us
+            than = ("messages", messages)
+            known.append(replace(point, times_us=tuple(direct), default=REFERENCE, intervals_us=(), reference=than))
+    found = ranges(known, sorted({point.size for point in known}), with_reference=True) if known else []
+    return [each for each in found if each.spec != REFERENCE]
+
+
 def _with_reference(point: Measured) -> Measured:
     if point.reference is None:
         return point

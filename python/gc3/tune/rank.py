@@ -21,6 +21,7 @@ import numpy as np
 from gc3 import _core, collectives
 from gc3.comm import Communicator, init, timing
 from gc3.runtime.buffers import operation
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Program
 from gc3.tune.uneven import elements_of, uneven
@@ -94,7 +95,7 @@ class TimedRank:
     def __init__(self, comm: Communicator) -> None:
         """Times on the ranks of a communicator, each of which makes one of these."""
         self._comm = comm
-        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
+        self._buffers = lru_cache(maxsize=2)(self._allocate)  # the same for all programs tried at a point
 
     def seconds(
         self, program: Program, work: Work, collective: str, size: int, warmup: int, iterations: int
@@ -103,14 +104,15 @@ class TimedRank:
         if work.skew > 1:
             return self._uneven(program, work, collective, size, warmup, iterations)
         count = collectives.count_for(collectives.get(collective).model(self._comm.size), size, 4)
+        direct = DirectProgram(_core.lower(program.core)) if work.memory == "direct" else None
         return self._comm.time(
             collective,
             count,
             in_place=work.in_place,
             warmup=warmup,
             iterations=iterations,
-            buffers=self._buffers(collective, count, work.in_place),
-            program=program,
+            buffers=self._buffers(collective, count, work.in_place, work.memory != ""),
+            program=direct or program,
             options=EngineOptions(work.slots, work.slot_bytes),
             thresholds=work.thresholds,
         )
@@ -134,9 +136,10 @@ class TimedRank:
         took = joined.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
         return comm.all_reduce(np.array(took), op="max").tolist()
 
-    def _allocate(self, collective: str, count: int, in_place: bool) -> tuple[Array, Array]:
+    def _allocate(self, collective: str, count: int, in_place: bool, registered: bool) -> tuple[Array, Array]:
         model = collectives.get(collective).model(self._comm.size, in_place=in_place)
-        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place)
+        make = self._comm.empty if registered else None
+        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place, make=make)
 
 
 if __name__ == "__main__":

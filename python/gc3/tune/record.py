@@ -100,6 +100,7 @@ _SPEC = schema.record(
     slots=schema.COUNT,
     slot_bytes=schema.COUNT,
 )
+_TIMES = schema.array({"prefixItems": [_SPEC, schema.TIME], **schema.array(False, minItems=2)})
 _SCHEMA = schema.record(
     format={"const": FORMAT},
     machine={"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
@@ -112,15 +113,14 @@ _SCHEMA = schema.record(
                 "intervals_us": schema.array(
                     {"anyOf": [schema.array(schema.TIME, minItems=2, maxItems=2), {"type": "null"}]}
                 ),
+                "registered_us": _TIMES,
                 "within": {**schema.TIME, "type": ["number", "null"]},
             },
             collective=schema.TEXT,
             ranks={**_POSITIVE, "maximum": 2**32 - 1},
             size={**schema.COUNT, "maximum": 2**62},
             in_place={"type": "boolean"},
-            times_us=schema.array(
-                {"prefixItems": [_SPEC, schema.TIME], **schema.array(False, minItems=2)},
-            ),
+            times_us=_TIMES,
             default={"anyOf": [_SPEC, {"type": "null"}]},
             tried=schema.COUNT,
         )
@@ -146,6 +146,7 @@ def _point(data: Any) -> Measured:
         float(data.get("skew", 1)),
         tuple(None if each is None else (float(each[0]), float(each[1])) for each in data.get("intervals_us", ())),
         None if data.get("within") is None else float(data["within"]),
+        tuple((_spec(spec), float(took)) for spec, took in data.get("registered_us", ())),
     )
 
 

@@ -15,10 +15,11 @@ from gc3.sim import Platform, presets
 from gc3.tune.guided import Search
 from gc3.tune.hosts import HostTimer
 from gc3.tune.point import FAR, SURE, Place, Point
-from gc3.tune.space import candidates, fits, serves_v
+from gc3.tune.space import candidates, fits, one_sided, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
 _RACING = 12  # programs of a race, those aside that have to be in it
+_RACING_DIRECT = 4
 _SHARED = 2  # the fastest programs of the sizes beside it race at each size, too
 _LOOKING = 0.5  # of the time of a point: after it no further programs are looked at
 _AGAIN = 2  # a brief point is measured again in the same run if there is so many times its share of time left
@@ -109,6 +110,7 @@ class Measured:
         skew: Of the blocks; 1: equal blocks.
         intervals_us: The 95 % intervals of the times; None: of too few turns. Empty with a simulation.
         within: Any other program is faster than the best by at most this, at 95 % each: 0.01 is 1 %. None: not known.
+        registered_us: The times on registered memory: of the best program, then of one-sided ones; empty: not measured.
     """
 
     collective: str
@@ -124,6 +126,7 @@ class Measured:
     skew: float = 1.0
     intervals_us: tuple[tuple[float, float] | None, ...] = ()
     within: float | None = None
+    registered_us: tuple[tuple[Spec, float], ...] = ()
 
     @property
     def place(self) -> Place:
@@ -330,10 +333,16 @@ class Tuner:
             kept = [default, *(spec for spec in kept if spec != default)]
         chosen = {*kept, *sorted(dict.fromkeys(near), key=point.looks.__getitem__)[:_RACING]}
         order = [spec for spec in dict.fromkeys((*kept, *tried, *varied, *further)) if spec in chosen]
-        found = point.race(order, kept, max(share - (time.monotonic() - began), 0.0))
+        apart = timer.on_registered_memory() if skew == 1 else None
+        part = share * (_LOOKING if apart else 1)
+        found = point.race(order, kept, max(part - (time.monotonic() - began), 0.0))
         if found is None:
             why = "; ".join(list(self.failed.values())[:1]) or "there is none"
             raise errors.error("RankLost", f"no program could be timed: {why}")
+        registered: dict[Spec, float] = {}
+        if apart is not None:
+            left = max(share - (time.monotonic() - began), 0.0)
+            registered = self._registered(apart, place, [found.winner, *one_sided(tried)], left)
         return Measured(
             *place[:4],
             tuple((spec, 1e6 * took) for spec, took in found.seconds.items()),
@@ -344,7 +353,28 @@ class Tuner:
             skew=skew,
             intervals_us=tuple(at and (1e6 * at[0], 1e6 * at[1]) for at in found.intervals.values()),
             within=found.within,
+            registered_us=tuple((spec, 1e6 * took) for spec, took in registered.items()),
         )
+
+    def _registered(self, timer: Timer, place: Place, tried: list[Spec], seconds: float) -> dict[Spec, float]:
+        """Times one-sided programs on registered memory, in turn with the first of `tried`, the best one of messages.
+
+        Returns the seconds of that, and of the fastest one-sided ones; nothing if none is worth it.
+        """
+        best, *direct = (spec for spec in tried if fits(spec, place[2]) and str(spec) not in self.failed)
+        if not direct:
+            return {}
+        point = Point(timer, place, self.goal.seconds, self.failed)
+        end = time.monotonic() + _LOOKING * seconds
+        point.start([best])
+        point.look_at(direct, lambda: time.monotonic() < end)
+        point.halve(lambda: time.monotonic() < end)
+        racing = dict.fromkeys((best, *point.finalists[:_RACING_DIRECT]))
+        found = point.race(racing, [best], _LOOKING * seconds)
+        if found is None or best not in found.turns:
+            return {}
+        took = found.seconds
+        return {best: took.pop(best), **took}
 
     def _default_of(self, place: Place) -> Spec | None:
         """The default table's program; None: it does not serve such calls."""

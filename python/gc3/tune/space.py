@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gc3 import datatypes, errors
@@ -23,6 +23,9 @@ _FIRST_INSTANCES = 16 << 10  # below this size, instances have too little data t
 _FIRST_LARGE, _LARGE = 256 << 10, 1 << 20
 _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
+# Below this size what one-sided programs gain is not worth what the others pay: ranks whose memory is not registered
+# exchange a word in each call, to agree on that.
+_FIRST_DIRECT = 64 << 10
 _LAST_SPUN = 256 << 10  # above it waits are longer than spins
 _SPINS = (250, 8000)
 
@@ -101,6 +104,8 @@ def fits(spec: Spec, size: int) -> bool:
     """
     if spec.instances > 1 and size < _FIRST_INSTANCES:
         return False
+    if spec.memory == "direct" and size < _FIRST_DIRECT:
+        return False
     if (spec.slot_bytes >= _LARGE and size < _FIRST_LARGE) or (0 < spec.slot_bytes <= _SMALL and size > _LAST_SMALL):
         return False
     return size <= {"LL": _LAST_LL, "LL128": _LAST_LL128}.get(spec.protocol, size)
@@ -123,6 +128,12 @@ def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
     if core_each and size <= _LAST_SPUN:
         told += [(("spins", spins),) for spins in _SPINS]
     return tuple(replace(spec, thresholds=thresholds) for thresholds in told)
+
+
+def one_sided(programs: Iterable[Spec]) -> list[Spec]:
+    """Returns the one-sided forms of those that have one: they have no FIFOs."""
+    plain = [s for s in programs if s.protocol == "Simple" and not (s.slots or s.thresholds or s.is_file)]
+    return [replace(spec, memory="direct") for spec in dict.fromkeys(plain)]
 
 
 def serves_v(spec: Spec, ranks: int, *, in_place: bool) -> bool:

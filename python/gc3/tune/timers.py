@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 import tempfile
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import collectives, errors
+from gc3 import _core, collectives, errors
 from gc3.comm import timing
 from gc3.comm.selection import Spec
 from gc3.comm.world import Request, World, WorldError
 from gc3.datatypes import FORMATS
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.measure import cores
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Program
@@ -53,6 +55,10 @@ class Timer(ABC):
             WorldError: The program cannot be timed.
         """
 
+    def on_registered_memory(self) -> Timer | None:
+        """Returns what times programs on registered memory, also one-sided ones; None: nothing does."""
+        return None
+
     def renew(self) -> None:  # noqa: B027  the ranks may be those of a job
         """Lets ranks start anew, where they can: they then find other memory, without that of other programs."""
 
@@ -74,7 +80,7 @@ class RankTimer(Timer):
         """Starts nothing yet."""
         self._ranks = ranks
         self._folder = tempfile.TemporaryDirectory(prefix="gc3-tune-")
-        self._files: dict[tuple[str, tuple[tuple[str, int | str], ...], int, str, bool], Path] = {}
+        self._files: dict[tuple[object, ...], Path] = {}
         self._started = 0
         self._world: World | None = None
 
@@ -86,6 +92,10 @@ class RankTimer(Timer):
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
     ) -> tuple[float, ...]:
         """Measures."""
+        return self.timed(Request(collective, size, warmup, iterations, check=False, mode=""), spec, in_place, skew)
+
+    def timed(self, what: Request, spec: Spec, in_place: bool, skew: float, memory: str = "") -> tuple[float, ...]:
+        """The same on registered `memory`, as `Work` has it."""
         try:
             file = self._file(spec, in_place)
         except errors.UserError as problem:  # the default table's choice need not be among the candidates
@@ -96,12 +106,16 @@ class RankTimer(Timer):
             place.mkdir()
             command = [sys.executable, "-m", "gc3.tune.rank", str(place), str(self._ranks)]
             self._world = World([command], self._ranks, place)
-        word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew).word()
+        word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew, memory).word()
         try:
-            return self._world.ask(Request(collective, size, warmup, iterations, check=False, mode=word)).seconds
+            return self._world.ask(replace(what, mode=word)).seconds
         except WorldError:
             self._end()
             raise
+
+    def on_registered_memory(self) -> Timer:
+        """Returns what times on the same ranks."""
+        return _Registered(self)
 
     def renew(self) -> None:
         """Ends the ranks; they start on demand."""
@@ -113,10 +127,13 @@ class RankTimer(Timer):
         self._folder.cleanup()
 
     def _file(self, spec: Spec, in_place: bool) -> Path:
-        key = (spec.algorithm, spec.parameters, spec.instances, spec.protocol, in_place)
+        key = (spec.algorithm, spec.parameters, spec.instances, spec.protocol, in_place, spec.memory)
         if key not in self._files:
             path = Path(self._folder.name) / f"{len(self._files)}.gc3"
-            spec.compile(self._ranks, in_place=in_place).save(path)
+            program = spec.compile(self._ranks, in_place=in_place)
+            program.save(path)
+            if spec.memory == "direct":  # refused here, not on the ranks
+                DirectProgram(_core.lower(program.core)).verify()
             self._files[key] = path
         return self._files[key]
 
@@ -124,6 +141,25 @@ class RankTimer(Timer):
         if self._world is not None:
             self._world.close()
             self._world = None
+
+
+class _Registered(Timer):
+    """The ranks of another timer, with registered memory."""
+
+    def __init__(self, ranks: RankTimer) -> None:
+        """Starts nothing."""
+        self._ranks = ranks
+
+    def seconds(
+        self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
+    ) -> tuple[float, ...]:
+        """Measures."""
+        what = Request(collective, size, warmup, iterations, check=False, mode="")
+        return self._ranks.timed(what, spec, in_place, skew, spec.memory)
+
+    def renew(self) -> None:
+        """Ends the ranks; they start on demand."""
+        self._ranks.renew()
 
 
 class ThreadTimer(Timer):

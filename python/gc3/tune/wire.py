@@ -17,6 +17,7 @@ class Work:
         in_place: Whether the buffers alias.
         thresholds: See `gc3.comm.selection.Spec`.
         skew: Of the blocks; above 1 the call is one of a v-form.
+        memory: "" on ordinary memory; on registered memory "fifo", or "direct" for the one-sided form.
     """
 
     file: str
@@ -25,6 +26,7 @@ class Work:
     in_place: bool
     thresholds: tuple[tuple[str, int | None], ...] = ()
     skew: float = 1.0
+    memory: str = ""
 
     def word(self) -> str:
         """Returns one word without spaces."""
@@ -37,5 +39,6 @@ class Work:
         >>> Work.read(Work("a b.gc3", 4, 0, in_place=True).word()).file
         'a b.gc3'
         """
-        *first, thresholds, skew = json.loads(word)
-        return Work(*first, thresholds=tuple((name, value) for name, value in thresholds), skew=skew)
+        *first, thresholds, skew, memory = json.loads(word)
+        told = tuple((name, value) for name, value in thresholds)
+        return Work(*first, thresholds=told, skew=skew, memory=memory)

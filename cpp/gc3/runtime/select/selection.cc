@@ -15,6 +15,7 @@ std::string Explanation::str() const {
   std::string text = call + ": " + row->recipe->text + "\n  chosen by " + row->source;
   if (!row->note.empty()) text += ": " + row->note;
   for (const auto& [source, why] : passed_over) text += "\n  not " + source + ": " + why;
+  if (!elsewhere.empty()) text += "\n  on other memory: " + elsewhere;
   if (!arrays.empty()) text += "\n  several arrays: " + arrays;
   if (!one_sided.empty()) text += "\n  on registered memory: " + one_sided;
   if (!processes.empty()) text += "\n  between processes: " + processes;
@@ -37,6 +38,13 @@ const Row* Selection::find(const CallShape& call) const {
     if (row->serves(call)) return row.get();
   }
   return nullptr;
+}
+
+const Row* Selection::find_messages(const CallShape& call) const {
+  for (const std::shared_ptr<const Row>& row : rows_) {
+    if (!row->recipe->lower && row->serves(call)) return row.get();
+  }
+  return find(call);
 }
 
 std::uint64_t Selection::digest() const {
@@ -75,6 +83,8 @@ Result<Explanation> Selection::explain(const CallShape& call, std::string text) 
     if (row->kind != call.kind || (call.nodes == 1 && row->first_nodes > 1)) continue;  // of no interest on one host
     if (row->serves(call)) {
       found.row = row;
+      const Row* const other = row->recipe->lower ? find_messages(call) : row.get();
+      if (other != row.get()) found.elsewhere = other->recipe->text + ", by " + other->source;
       return found;
     }
     found.passed_over.emplace_back(row->source, row->misfit(call));

@@ -17,6 +17,7 @@ struct Explanation {
   std::string call;  // as text
   std::shared_ptr<const Row> row;
   std::vector<std::pair<std::string, std::string>> passed_over;  // source of a row, and why it does not fit
+  std::string elsewhere = {};  // the row for other than registered memory; empty: the same
   std::string arrays = {};     // how many arrays in one call are moved; empty: it is not known to be such a call
   std::string one_sided = {};  // how calls on registered memory are served; empty: by messages
   std::string processes = {};  // how large messages move between processes; empty: unknown
@@ -40,6 +41,8 @@ class Selection {
   void put_first(Row row);
   // The row that serves a call; null: none.
   const Row* find(const CallShape& call) const;
+  // The first without a one-sided form that serves it, or else the first one: that for other than registered memory.
+  const Row* find_messages(const CallShape& call) const;
   // Equal in all processes for rows that serve the same calls by programs of the same texts; 0: there are no rows.
   std::uint64_t digest() const;
   // Rows that would serve it if it had another size or skew: first those that serve it, then the nearest in size.

@@ -40,6 +40,22 @@ TEST_CASE("the first row that fits is used, and rows put first are tried first")
   CHECK(before.find(call(40))->source == "a");
 }
 
+TEST_CASE("rows with a one-sided form leave what is not in registered memory to the next one without") {
+  Row direct = row("direct", 0, 200);
+  direct.recipe = std::make_shared<const Recipe>(
+      Recipe{.make = {}, .text = "puts", .lower = [](const ir::Program&) -> Result<ir::direct::Program> {
+               return Diagnostic(ErrorCode::BadTable, "none");
+             }});
+  const Selection selection({direct, row("a", 0, 100)});
+  CHECK(selection.find(call(99))->source == "direct");
+  CHECK(selection.find_messages(call(99))->source == "a");
+  CHECK(selection.find_messages(call(199))->source == "direct");  // no other one serves it
+  CHECK(selection.find_messages(call(200)) == nullptr);
+  const auto said = [&](std::uint64_t size) { return selection.explain(call(size)).value().str(); };
+  CHECK(said(99).find("\n  on other memory: program of a, by a") != std::string::npos);
+  CHECK(said(199).find("on other memory") == std::string::npos);
+}
+
 TEST_CASE("rows near a call serve it, or would with another size; the nearest come first") {
   Row other = row("other ranks", 0, {});
   other.first_ranks = 4;
