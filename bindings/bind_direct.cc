@@ -49,6 +49,12 @@ void bind_direct(nb::module_& m) {
       "program"_a, "pushing"_a = false,
       "A program of messages as one-sided moves: whoever keeps a value loads its terms; `pushing`: what is only moved "
       "is stored by the rank that has it.");
+  m.def(
+      "lower_to_packets",
+      [](const ir::Program& program) {
+        return unwrap(long_work([&] { return compiler::direct::lower_to_packets(program); }));
+      },
+      "program"_a, "The same as packets in the scratch of the ranks that would load, without signals.");
 }
 
 }  // namespace gc3::bindings

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+from pathlib import Path
 from typing import Any
 
 from gc3 import mscclpp
 
 Json = dict[str, Any]
+# The plans that MSCCL++'s public programs write, where they are.
+SHIPPED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "mscclpp-plans"
 
 
 def own(index: int = 0, size: int = 1, buffer: str = "i") -> Json:

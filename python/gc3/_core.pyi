@@ -701,6 +701,11 @@ def lower(program: Program, pushing: bool = False) -> DirectProgram:
     A program of messages as one-sided moves: whoever keeps a value loads its terms; `pushing`: what is only moved is stored by the rank that has it.
     """
 
+def lower_to_packets(program: Program) -> DirectProgram:
+    """
+    The same as packets in the scratch of the ranks that would load, without signals.
+    """
+
 class Trace:
     """The chunk operations of a program, in the order they were written."""
 

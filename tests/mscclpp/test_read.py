@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from mscclpp_plans import (
     NOP,
     OPERATIONS,
     PORT,
+    SHIPPED,
     SIGNAL,
     WAIT,
     Json,
@@ -30,7 +30,6 @@ from mscclpp_plans import (
     switch,
 )
 
-SHIPPED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "mscclpp-plans"
 FILES = sorted(SHIPPED.glob("*.json"))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ from gc3 import _core, algorithms, mscclpp
 from gc3.cli.main import main
 from gc3.runtime.checking import Case
 from gc3.runtime.direct import DirectProgram
+from mscclpp_plans import SHIPPED
 
 SIZES = {"N": {"N": 2, "G": 2}, "R": {"R": 4}}
 NAMES = [
@@ -27,18 +29,23 @@ NAMES = [
 def plan_of(name: str, **how: Any) -> dict[str, Any]:
     given = {p.name for p in algorithms.load(name).parameters}
     size = {} if name == "ndv2_allreduce" else next((SIZES[p] for p in SIZES if p in given), {})
-    program = gc3.compile(algorithms.load(name), **{**size, **how})
-    return mscclpp.plan_of(_core.lower(program.core, pushing=True))
+    core = gc3.compile(algorithms.load(name), **{**size, **how}).core
+    packets = how.get("protocol") == "LL"
+    return mscclpp.plan_of(_core.lower_to_packets(core) if packets else _core.lower(core, pushing=True))
 
 
 def operations(plan: dict[str, Any], rank: int = 0) -> list[str]:
     return [op["name"] for block in plan["gpus"][rank]["threadblocks"] for op in block["ops"]]
 
 
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_plans_of_the_library_compute_what_numpy_does(name: str, in_place: bool) -> None:
-    plan = json.loads(json.dumps(plan_of(name, in_place=in_place, instances=2 if in_place else 1)))
+def test_plans_of_the_library_compute_what_numpy_does(name: str, in_place: bool, protocol: str) -> None:
+    made = plan_of(name, in_place=in_place, instances=2 if in_place else 1, protocol=protocol)
+    plan = json.loads(json.dumps(made))
+    assert plan["protocol"] == protocol
+    assert protocol == "Simple" or not {"signal", "wait"} & set(operations(plan))
     read = mscclpp.read(plan)
     assert read.states_collective
     assert read.refusals == ()
@@ -57,6 +64,61 @@ def test_what_can_be_one_operation_is_one() -> None:
     exchanged = plan_of("direct_alltoall", in_place=False)
     assert Counter(operations(exchanged))["put"] == 3
     assert all(gpu["scratch_chunks"] == 0 for gpu in exchanged["gpus"])
+
+
+def test_packets_replace_signals() -> None:
+    """A sum is stored as packets where it is made; what comes on the way is passed on as it came."""
+    how: dict[str, Any] = {"protocol": "LL", "in_place": True}
+    assert operations(plan_of("direct_allreduce", **how)) == ["ppkt", "nop", "upkt", "upkt", "upkt", "respkt"]
+    assert operations(plan_of("direct_allgather", **how)) == ["ppkt", "upkt", "upkt", "upkt"]
+    assert Counter(operations(plan_of("ring_allgather", **how))) == {"ppkt": 1, "rppkt": 2, "upkt": 3}
+    many = plan_of("direct_allreduce", R=12, protocol="LL")
+    sums = [op for block in many["gpus"][0]["threadblocks"] for op in block["ops"] if op["name"].endswith("epkt")]
+    assert [len(op["src_buff"]) for op in sums] == [9]
+    # What is staged in scratch is added as it came.
+    assert Counter(operations(plan_of("allpairs_allreduce", **how))) == {"ppkt": 1, "nop": 1, "upkt": 3, "respkt": 1}
+
+
+def test_ranks_that_compute_the_same_sum_add_packets_in_one_order() -> None:
+    """The executor adds the own value last, so that is the first term on all ranks, whoever has it."""
+    program = _core.lower_to_packets(gc3.compile(algorithms.load("one_step_allreduce"), R=4, protocol="LL").core)
+    case = Case(program.collective, 64, "float32", "sum")
+    inputs = [np.random.default_rng(rank).normal(size=case.count).astype(np.float32) * 10**rank for rank in range(4)]
+    for each in (program, mscclpp.read(mscclpp.plan_of(program)).program):
+        results = DirectProgram(each).run([given.copy() for given in inputs])
+        assert all((result == results[0]).all() for result in results)
+
+
+# The public program, and what is compared with it: as many chunks, and as many instances as it has threadblocks.
+PUBLIC: list[tuple[str, str, dict[str, Any]]] = [
+    ("allgather_pkt", "direct_allgather", {"protocol": "LL"}),
+    ("allgather_pkt_rppkt", "direct_allgather", {"protocol": "LL"}),
+    ("allreduce_naivy", "direct_allreduce", {"protocol": "LL"}),
+    ("allreduce_pkt", "direct_allreduce", {"protocol": "LL"}),
+    ("allreduce", "direct_allreduce", {"instances": 8}),
+    ("alltoall", "direct_alltoall", {"instances": 2}),
+    ("alltoall_ring", "direct_alltoall", {"instances": 16}),
+    ("alltoall_ring_oop", "direct_alltoall", {"instances": 16, "in_place": False}),
+    ("alltoall_ring_peers", "direct_alltoall", {"instances": 16}),
+    ("alltoall_pipeline", "direct_alltoall", {"instances": 2}),
+]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(("public", "name", "how"), PUBLIC, ids=[public for public, *_ in PUBLIC])
+def test_plans_are_not_longer_than_the_public_ones(public: str, name: str, how: dict[str, Any], ranks: int) -> None:
+    path = SHIPPED / f"{public}_{ranks}.json"
+    if not path.exists():
+        pytest.skip("the public plans are not here")
+
+    def length(plan: dict[str, Any]) -> int:
+        blocks = [block["ops"] for gpu in plan["gpus"] for block in gpu["threadblocks"]]
+        return sum(1 + len(op.get("ops", ())) for ops in blocks for op in ops)
+
+    theirs = json.loads(path.read_text())
+    ours = plan_of(name, **{"R": ranks, "in_place": True, **how})
+    assert ours["collective"] == theirs["collective"]
+    assert length(ours) <= length(theirs)
 
 
 def test_many_ranks_are_divided_among_operations() -> None:
@@ -89,7 +151,12 @@ def test_each_wrong_step_of_a_plan_is_found() -> None:
         ("ring_allreduce", {"R": 20}, "operations; a threadblock holds 64"),
         ("direct_allreduce", {"R": 20}, "19 of a type; a threadblock holds 16"),
         ("flat_gather", {"R": 3}, "it has no gather"),
-        ("ring_allreduce", {"R": 3, "protocol": "LL"}, "compile with protocol=Simple"),
+        (
+            "ring_allreduce",
+            {"R": 3, "protocol": "LL128"},
+            "it has no LL128: compile with protocol=Simple or protocol=LL",
+        ),
+        ("ring_allreduce", {"R": 20, "protocol": "LL"}, "19 of a type; a threadblock holds 16"),
         ("direct_allgather", {"R": 3, "memory": "direct", "in_place": False}, "another offset than it stores to"),
     ],
 )

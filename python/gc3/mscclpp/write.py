@@ -32,6 +32,7 @@ class _Place:
     rank: int
     buffer: str
     index: int
+    packet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class _Writer:
         for block in self.blocks:
             for step in block.steps:
                 self._step(block, step)
+            self._reach(block)
         ends: list[list[int]] = [[] for _ in range(ranks)]  # per rank, its channels in order
         peers: list[list[int]] = [[] for _ in range(ranks)]
         for link in sorted(set(self.link_of)):
@@ -107,7 +109,7 @@ class _Writer:
         plan = {
             "name": self.program.name,
             "collective": collective.name,
-            "protocol": "Simple",
+            "protocol": "LL" if self._has_packets() else "Simple",
             "inplace": collective.in_place,
             "reuse_resources": "shared scratch" in self.head[0],
             "gpus": gpus,
@@ -120,6 +122,22 @@ class _Writer:
         if plan["reuse_resources"]:
             plan["max_message_size"] = min(refusals.most_bytes(plan, rank) for rank in range(ranks))
         return plan
+
+    def _reach(self, block: _Block) -> None:
+        """Gives a threadblock a channel to each rank whose memory it uses: its executor connects no other ranks."""
+        for owner in dict.fromkeys(owner for owner, _ in block.others):
+            pair = {block.rank, owner}
+            if not any(pair == {*self.channels[link]} for link in block.links):
+                known = [link for link in dict.fromkeys(self.link_of) if pair == {*self.channels[link]}]
+                if not known:
+                    known = [len(self.channels)]
+                    self.channels.append((block.rank, owner))
+                    self.link_of.append(known[0])
+                block.links.append(known[0])
+
+    def _has_packets(self) -> bool:
+        places = (place for block in self.blocks for step in block.steps for place in (*step.sources, *step.targets))
+        return any(place.packet for place in places)
 
     def _parse(self, text: str) -> None:
         rank = 0
@@ -156,9 +174,9 @@ class _Writer:
         for side in line.split(" -> "):
             sides.append([])
             for owner, packet, buffer, index in _OPERAND.findall(side):
-                if packet or owner.startswith("g"):
-                    raise self.refuse("moves of packets and through switches are not written")
-                place = _Place(int(owner[:-1]) if owner else rank, _LETTERS[buffer], int(index))
+                if owner.startswith("g"):
+                    raise self.refuse("moves through switches are not written")
+                place = _Place(int(owner[:-1]) if owner else rank, _LETTERS[buffer], int(index), bool(packet))
                 sides[-1].append(place)
         times = re.search(r" x(\d+)", line)
         return _Step(name, False, [], sides[0], sides[1], int(times[1]) if times else 1)
@@ -213,6 +231,9 @@ class _Writer:
             raise self.refuse(f"{step.name} is not written")
 
     def _move(self, block: _Block, step: _Step) -> None:
+        if any(place.packet for place in (*step.sources, *step.targets)):
+            self._move_packets(block, step)
+            return
         own = [s for s in step.sources if s.rank == block.rank]
         others = [s for s in step.sources if s.rank != block.rank]
         kept = [t for t in step.targets if t.rank == block.rank]
@@ -253,14 +274,43 @@ class _Writer:
         self._copy(block, target, rest, step.count)
         self._put(block, target, far, step.count)
 
+    def _move_packets(self, block: _Block, step: _Step) -> None:
+        *packets, last = step.sources
+        kept = [t for t in step.targets if not t.packet]
+        sent = [t for t in step.targets if t.packet]
+        if not packets:
+            for target in kept:
+                self._add(block, "upkt", [last], [target], step.count)
+            for target in [] if last.packet else [t for t in sent if t.rank == block.rank]:
+                self._add(block, "cpkt", [last], [target], step.count)
+            far = [t for t in sent if t.rank != block.rank]
+            if not last.packet:
+                self._put(block, last, far, step.count, "ppkt")
+            for some in _groups(far, _MOST_OTHERS) if last.packet else ():
+                self._add(block, "rppkt", [last], some, step.count)
+            return
+        if last.packet or last.rank != block.rank or len(kept) != 1 or any(t.rank == block.rank for t in sent):
+            raise self.refuse("a sum of packets is not of one own value, or kept in more than one place")
+        for i in range(0, len(packets), _MOST_OTHERS):
+            final = i + _MOST_OTHERS >= len(packets)
+            if i:
+                block.ops.append({"name": "nop"})
+            stored = sent[:_MOST_OTHERS] if final else []
+            terms = [kept[0] if i else last, *packets[i : i + _MOST_OTHERS]]
+            self._add(block, "respkt" if stored else "repkt", terms, [kept[0], *stored], step.count)
+        rest = sent[_MOST_OTHERS:]
+        if rest:
+            block.ops.append({"name": "nop"})
+        self._put(block, kept[0], rest, step.count, "ppkt")
+
     def _copy(self, block: _Block, source: _Place, targets: list[_Place], count: int) -> None:
         for target in targets:
             self._add(block, "copy", [source], [target], count)
 
-    def _put(self, block: _Block, source: _Place, targets: list[_Place], count: int) -> None:
+    def _put(self, block: _Block, source: _Place, targets: list[_Place], count: int, name: str = "put") -> None:
         """Adds a put, or more pairs to the put before it."""
         for target in targets:
-            put = block.ops[-1] if block.ops and block.ops[-1]["name"] == "put" else None
+            put = block.ops[-1] if block.ops and block.ops[-1]["name"] == name else None
             if put:
                 before = put["src_buff"][-1]
                 alike = (before["type"], before["size"]) == (source.buffer, count)
@@ -268,7 +318,7 @@ class _Writer:
                     put["src_buff"].append(self._range(block, source, count))
                     put["dst_buff"].append(self._range(block, target, count))
                     continue
-            self._add(block, "put", [source], [target], count)
+            self._add(block, name, [source], [target], count)
 
     def _add(self, block: _Block, name: str, sources: Sequence[_Place], targets: Sequence[_Place], count: int) -> None:
         op: Json = {"name": name}
@@ -330,7 +380,9 @@ def save(program: _core.Program | _core.DirectProgram, path: str | os.PathLike[s
         gc3.UserError: There is none, or the file cannot be written.
     """
     if isinstance(program, _core.Program):
-        if program.protocol != "Simple":
-            raise _refusal(program, f"{program.protocol} is a protocol of messages: compile with protocol=Simple")
-        program = _core.lower(program, pushing=True)
+        if program.protocol not in ("Simple", "LL"):
+            raise _refusal(program, f"it has no {program.protocol}: compile with protocol=Simple or protocol=LL")
+        program = (
+            _core.lower(program, pushing=True) if program.protocol == "Simple" else _core.lower_to_packets(program)
+        )
     files.replace_text(os.fsdecode(path), json.dumps(plan_of(program), indent=2) + "\n")

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ class MoveJoiner {
   }
 
   Moves run(bool pushing) {
+    drop_idle();
     pass([&](Move& m) { return sum_up(m); });
     if (pushing) pass([&](Move& m) { return store_with(m); });
     return std::move(from_);
@@ -70,6 +72,39 @@ class MoveJoiner {
     return found;
   }
   bool same_rank(const Move& a, const Move& b) const { return rank_of_[a.tb] == rank_of_[b.tb]; }
+
+  // Leaves out moves that store to a place the value that it has, and then those to scratch that nothing loads.
+  void drop_idle() {
+    std::vector<std::uint64_t> values(places_.count());
+    std::iota(values.begin(), values.end(), std::uint64_t{0});
+    std::uint64_t next = values.size();
+    std::erase_if(from_.all, [&](const Move& m) {
+      const bool copies = m.sources.size() == 1;
+      const auto value = [&](const Spot& s, std::uint32_t k) -> std::uint64_t& { return values[number(s, k)]; };
+      std::vector<std::uint64_t> made(m.count);
+      for (std::uint32_t k = 0; k < m.count; ++k) made[k] = copies ? value(m.sources[0], k) : next++;
+      bool idle = true;
+      for (const Spot& t : m.targets) {
+        for (std::uint32_t k = 0; k < m.count; ++k) idle = std::exchange(value(t, k), made[k]) == made[k] && idle;
+      }
+      return idle;
+    });
+    std::vector<bool> needed(places_.count());
+    for (auto m = from_.all.rbegin(); m != from_.all.rend(); ++m) {
+      bool idle = true;
+      for (const Spot& t : m->targets) {
+        for (std::uint32_t k = 0; k < m->count; ++k) {
+          idle = idle && t.place.buffer == model::Buffer::scratch && !needed[number(t, k)];
+          needed[number(t, k)] = false;
+        }
+      }
+      if (idle) m->count = 0;
+      for (const Spot& s : m->sources) {
+        for (std::uint32_t k = 0; k < m->count; ++k) needed[number(s, k)] = true;
+      }
+    }
+    std::erase_if(from_.all, [](const Move& m) { return m.count == 0; });
+  }
 
   // t = a + b; t = t + c becomes t = a + b + c, if nothing else has touched t and its terms are still there. Bits stay:
   // a sum of two does not depend on their order.

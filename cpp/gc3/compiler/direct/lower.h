@@ -20,4 +20,9 @@ namespace gc3::compiler::direct {
 // proven by verify::direct.
 Result<ir::direct::Program> lower(const ir::Program& program, bool pushing = false);
 
+// The same without signals: what a rank would load from another one, that one stores into its scratch as packets, whose
+// flags say that they are there. Scratch has two halves, so that a call does not meet the one before; where some rank
+// could be two calls ahead of another, the proof refuses it.
+Result<ir::direct::Program> lower_to_packets(const ir::Program& program);
+
 }  // namespace gc3::compiler::direct
