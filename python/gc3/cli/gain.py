@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ _SETTINGS = {
     "azure": "-x NCCL_MSCCL_ENABLE=1 -x MSCCL_ALGO_DIR={folder}",
     "rccl": "-x RCCL_MSCCL_FORCE_ENABLE=1 -x MSCCL_ALGO_DIR={folder}",
 }
-_NAMES = {"msccl": "MSCCL XML", "azure": "MSCCL XML (Azure)", "rccl": "MSCCL XML (RCCL)"}
+_NAMES = {"msccl": "MSCCL", "azure": "MSCCL of Azure", "rccl": "RCCL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,10 @@ def gain(given: _Given) -> int:
     Ctrl-C shows what was found.
     """
     on = load_platform(given.machine)
-    _check_machine(on.topology)
+    if on.topology.rank_count == 1:
+        raise click.UsageError(f"{on.topology.name} has one rank, which needs no program")
+    with synth.Solvers(0) as solvers:  # before anything is searched: can all ranks reach each other?
+        synth.Task(synth.Session(synth.Network.of(on.topology), solvers), "allgather").least_steps()
     traces = None
     wanted = {name: list(given.wanted) for name in _COLLECTIVES}
     log, trace = _recorded(given.recorded)
@@ -129,7 +132,7 @@ def gain(given: _Given) -> int:
             raise click.UsageError(f"the sizes are those of '{trace}': leave out --sizes")
         with output.working("reading"):
             traces = chakra.read_all(trace, on.topology.rank_count)
-    nccls, refused = _nccls(on, log)
+    nccls = {name: _nccl(on, name, log) for name in _COLLECTIVES}
     before = None
     if traces is not None:
         with output.working("simulating the step with NCCL"):
@@ -139,7 +142,7 @@ def gain(given: _Given) -> int:
     interrupted = _search(on, searches, wanted, time.monotonic() + _SECONDS)
     with output.working("proving"):
         gains = [
-            _gain(given.machine, searches[name], nccls.get(name), refused.get(name, ""), size, wanted[name])
+            _gain(given.machine, searches[name], nccls[name], size, wanted[name])
             for name in wanted
             for size in wanted[name]
         ]
@@ -148,7 +151,7 @@ def gain(given: _Given) -> int:
         whole = _step(on, traces, before, gains, trace or "")
     nodes = f", {counted(on.topology.node_count, 'node')}" if on.topology.node_count > 1 else ""
     title = f"What programs would gain over NCCL on {on.topology.name}: {on.topology.rank_count} ranks{nodes}"
-    unknown = _unknown(on, gains, nccls, whole)
+    unknown = _unknown(on, gains, nccls.values(), before)
     if given.file is not None:
         write_text(given.file, gain_page.write(title, gains, whole, unknown))
     if given.as_json:
@@ -170,38 +173,14 @@ def _recorded(given: Sequence[str]) -> tuple[str | None, str | None]:
     return next(iter(logs), None), next(iter(traces), None)
 
 
-def _check_machine(topology: Topology) -> None:
-    """Refuses a machine on which some rank cannot reach another one, not even through others."""
-    count = topology.rank_count
-    if count == 1:
-        raise click.UsageError(f"{topology.name} has one rank, which needs no program")
-    for forward in (True, False):
-        reached, todo = {0}, [0]
-        while todo:
-            at = todo.pop()
-            near = (r for r in range(count) if r not in reached)
-            new = [r for r in near if topology.path(*((at, r) if forward else (r, at))) is not None]
-            reached.update(new)
-            todo += new
-        if lost := sorted(set(range(count)) - reached):
-            ends = (0, lost[0]) if forward else (lost[0], 0)
-            first, last = (f"rank {r} (node {topology.ranks[r].node})" for r in ends)
-            why = f"no links or NICs lead from {first} to {last}, directly or through other ranks"
-            raise errors.error("NoPath", f"on '{topology.name}' {why}; `gc3 topo show` lists what joins its ranks")
-
-
-def _nccls(on: Platform, log: str | None) -> tuple[dict[str, Nccl], dict[str, str]]:
-    """NCCL for each collective, or why it is not known."""
-    found: dict[str, Nccl] = {}
-    refused: dict[str, str] = {}
-    for name in _COLLECTIVES:
-        try:
-            found[name] = nccl_of(on, name, None, log)
-        except errors.UserError as problem:
-            if log is not None:
-                raise
-            refused[name] = problem.diagnostics[0].message
-    return found, refused
+def _nccl(on: Platform, name: str, log: str | None) -> Nccl | errors.UserError:
+    """NCCL for a collective, or why its time is not known."""
+    try:
+        return nccl_of(on, name, None, log)
+    except errors.UserError as problem:
+        if log is not None:
+            raise
+        return problem
 
 
 def _calls(found: Step, on: Platform, trace: str) -> dict[str, list[int]]:
@@ -242,43 +221,27 @@ def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]
     return False
 
 
-def _gain(machine: str, search: Best, nccl: Nccl | None, why: str, size: int, every: Sequence[int]) -> Gain:
+def _gain(machine: str, search: Best, nccl: Nccl | errors.UserError, size: int, every: Sequence[int]) -> Gain:
     """A call with all that is told of it."""
     on, name = search.platform, search.collective
-    at = on.topology.rank_count
-    measure_nccl = f"mpirun -np {at} {_COLLECTIVES[name]} -b {size} -e {size}"
-    label, nccl_s, theirs = f"not known: {why}", 0.0, None
-    if nccl is not None:
-        try:
-            cell = nccl(size)
-            label, nccl_s, theirs = f"{cell.program}: {cell.cause}", cell.time_s, of_nccl(nccl, size)
-        except errors.UserError as problem:  # there is no path between two ranks
-            label = f"not known: {problem.diagnostics[0].message}"
+    measure_nccl = f"mpirun -np {on.topology.rank_count} {_COLLECTIVES[name]} -b {size} -e {size}"
+    try:
+        if isinstance(nccl, errors.UserError):
+            raise nccl
+        cell = nccl(size)
+        told = f"{cell.program}: {cell.cause}"
+        beside = Gain(name, size, told, cell.time_s, of_nccl(nccl, size), measure_nccl)
+    except errors.UserError as problem:
+        beside = Gain(name, size, f"not known: {problem.diagnostics[0].message}", 0.0, None, measure_nccl)
     if not search.has(size):
-        return Gain(name, size, "", synthesized=False, own_s=0.0, own=None, nccl=label, nccl_s=nccl_s, theirs=theirs,
-                    measure_nccl=measure_nccl)  # fmt: skip
+        return beside
     found = search.found[size]
     spec, took = found.best
-    made = spec != found.default
-    runtimes = _runtimes(search, spec)
+    made, runtimes, worth = spec != found.default, _runtimes(search, spec), simulated.worth(on, found, spec)
     xml = next((runtime for runtime in targets.NAMES if _NAMES[runtime] in runtimes), None)
     deploy, measure = _commands(machine, search, spec, size, every, xml, synthesized=made)
-    return Gain(
-        name,
-        size,
-        search.describe(spec),
-        made,
-        1e-6 * took,
-        simulated.worth(on, found, spec),
-        label,
-        nccl_s,
-        theirs,
-        None if found.default_us is None else 1e-6 * found.default_us,
-        runtimes,
-        deploy,
-        measure,
-        measure_nccl,
-    )
+    return replace(beside, program=search.describe(spec), synthesized=made, own_s=1e-6 * took, own=worth,
+                   runtimes=runtimes, deploy=deploy, measure=measure)  # fmt: skip
 
 
 def _amd(topology: Topology) -> bool:
@@ -299,12 +262,10 @@ def _runtimes(search: Best, spec: Spec) -> tuple[str, ...]:
     if topology.node_count == 1 and spec.protocol == "Simple":
         try:
             mscclpp.plan_of(_core.lower(program.core))
-            found.append("MSCCL++ plan, lowered to one-sided moves")
+            found.append("MSCCL++ plan")
         except errors.UserError:
             pass
-    if not _amd(topology):
-        found.append("GC3" if topology.node_count == 1 else "GC3, between hosts through pinned memory")
-    return tuple(found)
+    return (*found, *([] if _amd(topology) else ["GC3"]))
 
 
 def _text(spec: Spec, topology: Topology, in_place: bool) -> str:
@@ -369,10 +330,12 @@ def _step(on: Platform, traces: Sequence[Trace], before: Step, gains: Sequence[G
     e = math.exp(error)
     whole = Ratio(before.time_s, after.time_s, ratio(e), ratio(1 / e))
     exposed = before.exposed_s, after.exposed_s
-    return StepGain(Path(trace).name, whole, exposed, len(used), len(before.calls), before.untimed)
+    return StepGain(Path(trace).name, whole, exposed, len(used), len(before.calls))
 
 
-def _unknown(on: Platform, gains: Sequence[Gain], nccls: dict[str, Nccl], whole: StepGain | None) -> list[str]:
+def _unknown(
+    on: Platform, gains: Sequence[Gain], nccls: Iterable[Nccl | errors.UserError], before: Step | None
+) -> list[str]:
     """What a reader has to know besides the numbers."""
     told: dict[str, None] = {f"Predicted, not measured: {trust.preset(on)}.": None}
     for what, known in (
@@ -382,42 +345,34 @@ def _unknown(on: Platform, gains: Sequence[Gain], nccls: dict[str, Nccl], whole:
         by: dict[str, list[str]] = defaultdict(list)
         for name in dict.fromkeys(name for name, *_ in known):
             by[trust.summary((s, w) for n, s, w in known if n == name)].append(name)
-        for text, names in by.items():
-            told[f"Errors of {what}, {', '.join(names)}: {text}."] = None
-    for nccl in nccls.values():
-        told |= dict.fromkeys(f"NCCL: {note}." for note in nccl.notes)
+        told |= {f"Errors of {what}, {', '.join(names)}: {text}.": None for text, names in by.items()}
+    told |= {f"{gain.collective}: NCCL's time is {gain.nccl.rstrip('.')}.": None for gain in gains if not gain.nccl_s}
+    for nccl in nccls:
+        if not isinstance(nccl, errors.UserError):
+            told |= dict.fromkeys([f"NCCL is {nccl.version}.", *(f"NCCL: {note}." for note in nccl.notes)])
     if missing := [g for g in gains if not g.program]:
         told[f"{counted(len(missing), 'call')}: no program was found in time; ask for fewer --sizes."] = None
     told["Runtimes other than GC3 have FIFOs of their own: times are with those that a program names."] = None
-    if whole is not None:
+    if any("GC3" in gain.runtimes for gain in gains) and on.topology.node_count > 1:
+        told["GC3 itself moves data between hosts through pinned memory, which the times do not have."] = None
+    if before is not None:
         told["In the step each collective takes its time alone: what shares links with others takes longer."] = None
-        if whole.calls > whole.replaced:
-            told[f"{counted(whole.calls - whole.replaced, 'call')} of the step stay with NCCL."] = None
-        if whole.untimed:
-            told[f"{counted(whole.untimed, 'node')} of the trace compute and have no duration: they take no time."] = (
-                None
-            )
+        if before.untimed:
+            nodes = counted(before.untimed, "node")
+            told[f"{nodes} of the trace compute and have no duration: they take no time."] = None
     return list(told)
 
 
 def _show(title: str, gains: Sequence[Gain], whole: StepGain | None, unknown: Sequence[str]) -> None:
-    tell = click.echo
     click.secho(f"# {title}", bold=True)
+    output.comment(*gain_page.answer(gains, whole))
+    rows = [gain_page.HEADS, *(each.cells for each in gains)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, each in zip(rows, [None, *gains], strict=True):
+        line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        click.secho(output.fitted(line, "    "), bold=each is not None and each.wins)
     for each in gains:
-        where = f"{each.collective}, {sizes.format_size(each.size)}"
-        theirs = f"NCCL {1e6 * each.nccl_s:.4g} us" if each.nccl_s else f"NCCL {each.nccl}"
-        if not each.program:
-            tell(f"{where}: {theirs}; no program was found in time")
-            continue
-        ratio = each.ratio
-        runs = ", ".join(each.runtimes) or "no runtime"
-        than = "" if ratio is None else f": {ratio.text}"
-        tell(f"{where}: {theirs}, {1e6 * each.own_s:.4g} us with {each.program}{than}; runs on {runs}")
-        if ratio is not None and ratio.low > 1:
-            for text in (*each.deploy, each.measure, each.measure_nccl):
-                if text:
-                    tell(f"    {text}")
-    if whole is not None:
-        click.secho(whole.text, bold=True)
+        for text in each.commands if each.wins else ():
+            click.echo(f"{'' if text is not each.commands[0] else chr(10)}    {text}")
     for text in unknown:
         output.remark(text)

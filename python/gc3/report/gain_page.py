@@ -11,19 +11,24 @@ from typing import Any
 from gc3.report import page, svg
 from gc3.report.style import short_size
 from gc3.report.svg import time_text
-from gc3.sim.trust import Expected, distinguishable, per_cent
+from gc3.sim.trust import Expected, distinguishable
 
-_LEFT, _RIGHT, _ROW, _TOP = 190, 170, 18, 30
-_WIDTH = 560  # of the axis
+_LEFT, _RIGHT, _ROW, _TOP = 190, 60, 18, 30
+_WIDTH = 640  # of the axis
+_FASTER, _SLOWER, _UNSURE = "#009E73", "#D55E00", "#8a8f96"
 _STYLE = """
 body { background: var(--back); color: var(--ink); }
 th { background: var(--back); }
 td { vertical-align: top; }
-tr.tells td.ratio { font-weight: 600; }
+h2 { font-size: 1.1em; }
+td:last-child { font-weight: 400; }
 code { font-size: 0.92em; white-space: pre-wrap; overflow-wrap: anywhere; }
 details { min-width: 16em; white-space: normal; text-align: left; }
 .wide { overflow-x: auto; }
 """
+
+
+HEADS = ("collective", "size", "NCCL", "best", "NCCL / best", "program", "runs on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,7 @@ class Ratio:
     @property
     def text(self) -> str:
         """For people."""
-        band = f"{self.value:.2f} times the speed of NCCL, {self.low:.2f} to {self.high:.2f}"
-        return band if self.tells else f"not distinguishable ({band})"
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -70,34 +74,32 @@ class Gain:
     Attributes:
         collective: Name.
         size: S in bytes.
+        nccl: NCCL's choice, or why it is not known.
+        nccl_s: Its seconds; 0: not known.
+        theirs: What they are worth.
+        measure_nccl: The command that measures it.
         program: What the best program is; empty: none was found in time.
         synthesized: Whether it is not one of the library's.
         own_s: Its seconds.
         own: What they are worth.
-        nccl: NCCL with its version, and its choice; empty: it does not run there.
-        nccl_s: Its seconds; 0: not known.
-        theirs: What they are worth.
-        library_s: Seconds of the library's best program; None: there is none.
         runtimes: Those that execute the program.
         deploy: The commands that write its file, in their order.
         measure: The command that measures it there; empty: no command of this kind does.
-        measure_nccl: The one that measures NCCL.
     """
 
     collective: str
     size: int
-    program: str
-    synthesized: bool
-    own_s: float
-    own: Expected | None
     nccl: str
     nccl_s: float
     theirs: Expected | None
-    library_s: float | None = None
+    measure_nccl: str
+    program: str = ""
+    synthesized: bool = False
+    own_s: float = 0.0
+    own: Expected | None = None
     runtimes: tuple[str, ...] = ()
     deploy: tuple[str, ...] = ()
     measure: str = ""
-    measure_nccl: str = ""
 
     @property
     def error(self) -> float:
@@ -114,6 +116,24 @@ class Gain:
             return Ratio(self.nccl_s, self.own_s, 1.0, 1.0)
         return Ratio(self.nccl_s, self.own_s, value / spread, value * spread)
 
+    @property
+    def wins(self) -> bool:
+        """Whether it is faster by more than the error."""
+        return self.ratio is not None and self.ratio.low > 1
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Those that write and measure it, and NCCL."""
+        return *self.deploy, *filter(None, (self.measure, self.measure_nccl))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The row of a table below `HEADS`."""
+        times = (time_text(each) if each else "not known" for each in (self.nccl_s, self.own_s))
+        than = "not known" if self.ratio is None else self.ratio.text
+        made = self.program or "none found in time"
+        return self.collective, short_size(self.size), *times, than, made, ", ".join(self.runtimes)
+
     def data(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self) | {"gain": None if self.ratio is None else self.ratio.data()}
@@ -129,7 +149,6 @@ class StepGain:
         exposed_s: Seconds of exposed communication with NCCL, and with the programs.
         replaced: Calls that the programs execute.
         calls: All calls.
-        untimed: Nodes that compute and have no duration in the traces.
     """
 
     trace: str
@@ -137,91 +156,90 @@ class StepGain:
     exposed_s: tuple[float, float]
     replaced: int
     calls: int
-    untimed: int
 
     @property
     def text(self) -> str:
         """For people."""
         before, after = map(time_text, (self.ratio.nccl_s, self.ratio.own_s))
         exposed = " to ".join(map(time_text, self.exposed_s))
-        told = f"{before} with NCCL, {after} with programs for {self.replaced} of {self.calls} calls: {self.ratio.text}"
-        return f"the step of {self.trace}: {told}; exposed communication {exposed}"
+        told = f"{before} with NCCL, {after} with programs for {self.replaced} of {self.calls} calls, {self.ratio.text}"
+        tells = "times the speed" if self.ratio.tells else "times the speed, not distinguishable"
+        return f"The step of {self.trace}: {told} {tells}; exposed communication {exposed}."
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self) | {"gain": self.ratio.data()}
 
 
+def answer(gains: Sequence[Gain], step: StepGain | None) -> list[str]:
+    """Returns the answer in sentences."""
+    known = [gain.ratio for gain in gains if gain.ratio is not None]
+    wins, losses = (sum(ratio.tells and (ratio.value > 1) == faster for ratio in known) for faster in (True, False))
+    slower = f", {losses} slower" if losses else ""
+    told = f"{wins} of {len(known)} calls are predicted to be faster than with NCCL by more than the error{slower}."
+    return [told, *([] if step is None else [step.text])]
+
+
 def write(title: str, gains: Sequence[Gain], step: StepGain | None, unknown: Sequence[str]) -> str:
     """Returns the page: what is predicted, in a picture and a table, and what is not known."""
-    known = [gain for gain in gains if gain.ratio is not None]
-    wins = [gain for gain in known if gain.ratio is not None and gain.ratio.low > 1]
-    lead = f"{len(wins)} of {len(known)} calls are predicted to be faster than NCCL by more than the error."
-    parts = [f"<p><b>{escape(lead)}</b></p>"]
-    parts += [f"<p>{escape(step.text[0].upper() + step.text[1:])}.</p>"] if step is not None else []
+    known = [(gain, gain.ratio) for gain in gains if gain.ratio is not None]
+    parts = [f"<p><b>{escape(text)}</b></p>" for text in answer(gains, step)]
     parts += [_picture(title, known)] if known else []
     parts += [f'<div class="wide">{_table(gains)}</div>', "<h2>What is not known</h2>", "<ul>"]
     parts += [f"<li>{escape(text)}</li>" for text in unknown]
     return page.whole(title, "\n".join([*parts, "</ul>"]), svg.style() + _STYLE)
 
 
-def _picture(title: str, gains: Sequence[Gain]) -> str:
-    """A line for each call: the ratio as a dot, its band as a bar, on a logarithmic axis."""
-    ratios = [gain.ratio for gain in gains if gain.ratio is not None]
-    most = max(2.0, *(max(r.value, 1 / r.value) * 1.5 for r in ratios), min(max(r.high for r in ratios), 16.0))
-    span = math.log(most)
+def _picture(title: str, gains: Sequence[tuple[Gain, Ratio]]) -> str:
+    """A line for each call: the ratio as a dot, its band as a bar, on a logarithmic axis with powers of two."""
+    ratios = [ratio for _, ratio in gains]
+    low = max(min(r.low for r in ratios), min(1 / 16, *(r.value / 2 for r in ratios)), 1e-6)
+    high = min(max(r.high for r in ratios), max(16.0, *(2 * r.value for r in ratios)))
+    first, last = min(math.floor(math.log2(low)), -1), max(math.ceil(math.log2(high)), 1)
 
     def x(ratio: float) -> float:
-        return _LEFT + _WIDTH * (min(max(math.log(ratio) / span, -1), 1) + 1) / 2
+        at = (math.log2(max(ratio, 1e-9)) - first) / (last - first)
+        return _LEFT + _WIDTH * min(max(at, 0), 1)
 
-    height = _TOP + _ROW * len(ratios) + 24
+    height = _TOP + _ROW * len(ratios) + 4
     parts: list[str] = []
-    for power in range(-math.floor(span / math.log(2)), math.floor(span / math.log(2)) + 1):
-        at, label = x(2.0**power), f"{2.0**power:g}"
-        look = "axis" if power else "crit"
-        parts.append(f'<line class="{look}" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP - 6}" y2="{height - 20}"/>')
-        parts.append(svg.text(at, _TOP - 12, label, kind="soft", anchor="middle"))
+    for power in range(first, last + 1):
+        at, look = x(2.0**power), "axis" if power else "crit"
+        parts.append(f'<line class="{look}" x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP - 6}" y2="{height}"/>')
+        parts.append(svg.text(at, _TOP - 12, f"{2.0**power:g}", kind="soft", anchor="middle"))
     before = ""
-    for number, (gain, ratio) in enumerate(zip(gains, ratios, strict=True)):
+    for number, (gain, ratio) in enumerate(gains):
         y = _TOP + _ROW * (number + 0.5)
         if gain.collective != before:
+            top = y - _ROW / 2
+            parts += [f'<line class="axis" x1="0" x2="{_LEFT + _WIDTH + _RIGHT}" y1="{top}" y2="{top}"/>'] * (
+                number > 0
+            )
             parts.append(svg.text(0, y + 4, gain.collective))
         before = gain.collective
         parts.append(svg.text(_LEFT - 14, y + 4, short_size(gain.size), kind="soft", anchor="end"))
-        color = ("#009E73" if ratio.value > 1 else "#D55E00") if ratio.tells else "#8a8f96"
-        low, high, at = x(ratio.low), x(ratio.high), x(ratio.value)
+        color = (_FASTER if ratio.value > 1 else _SLOWER) if ratio.tells else _UNSURE
+        left, right = x(ratio.low), x(ratio.high)
         parts.append(
-            f'<rect x="{low:.1f}" y="{y - 4:.1f}" width="{max(high - low, 1):.1f}" height="8" rx="3" fill="{color}" '
-            f'opacity="0.3"/><circle cx="{at:.1f}" cy="{y:.1f}" r="4.5" fill="{color}"/>'
+            f'<rect x="{left:.1f}" y="{y - 4:.1f}" width="{max(right - left, 1):.1f}" height="8" rx="3" fill="{color}" '
+            f'opacity="0.3"/><circle cx="{x(ratio.value):.1f}" cy="{y:.1f}" r="4.5" fill="{color}"/>'
         )
-        told = f"{ratio.value:.2f}" if ratio.tells else f"{ratio.value:.2f}, not distinguishable"
-        parts.append(svg.text(_LEFT + _WIDTH + 10, y + 4, told, kind="" if ratio.tells else "soft"))
-    below = "speed over NCCL, predicted; bars: what nine of ten measured times would stay within"
-    parts.append(svg.text(_LEFT + _WIDTH / 2, height - 4, below, kind="soft", anchor="middle"))
-    return svg.document("".join(parts), _LEFT + _WIDTH + _RIGHT, height, title, alone=False)
+        parts.append(svg.text(_LEFT + _WIDTH + 10, y + 4, f"{ratio.value:.2f}", kind="" if ratio.tells else "soft"))
+    head = "Times the speed of NCCL, predicted; bars: within the errors of both times"
+    kinds = ((_FASTER, "faster"), (_SLOWER, "slower"), (_UNSURE, "not distinguishable"))
+    keys = [(f'fill="{color}"', what) for color, what in kinds]
+    return svg.document("".join(parts), _LEFT + _WIDTH + _RIGHT, height, title, alone=False, head=head, keys=keys)
 
 
 def _table(gains: Sequence[Gain]) -> str:
-    heads = ("collective", "size", "NCCL", "best program", "time", "gain", "error", "runs on", "how")
-    lines = ["<tr>" + "".join(f"<th class=text>{head}</th>" for head in heads) + "</tr>"]
+    lines = ["<tr>" + "".join(f"<th class=text>{head}</th>" for head in (*HEADS, "how")) + "</tr>"]
     for gain in gains:
-        ratio = gain.ratio
-        commands = [*gain.deploy, *filter(None, (gain.measure, gain.measure_nccl))]
-        told = "<br>".join(f"<code>{escape(text)}</code>" for text in commands)
+        *short, program, runtimes = (escape(text) for text in gain.cells)
+        cells = "".join(f"<td class=text>{text}</td>" for text in short)
+        cells += f'<td class="text words">{program}</td><td class="text words">{runtimes}</td>'
+        told = "<br>".join(f"<code>{escape(text)}</code>" for text in gain.commands)
         worth = (("program", gain.own), ("NCCL", gain.theirs))
         told += "".join(f"<p>{what}: {escape(each.text)}</p>" for what, each in worth if each is not None)
-        cells = (
-            ("text", escape(gain.collective)),
-            ("", escape(short_size(gain.size))),
-            ("text", f"{time_text(gain.nccl_s)}<br>{escape(gain.nccl)}" if gain.nccl_s else escape(gain.nccl)),
-            ("text words", escape(gain.program) or "none found in time"),
-            ("", time_text(gain.own_s) if gain.own_s else ""),
-            ("text words ratio", "not known" if ratio is None else escape(ratio.text)),
-            ("", per_cent(gain.error) if ratio is not None and gain.error else ""),
-            ("text words", escape(", ".join(gain.runtimes))),
-            ("text", f"<details><summary>commands, errors</summary>{told}</details>" if commands else ""),
-        )
-        line = "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells)
-        kinds = " ".join(["size", *(["tells"] if ratio is not None and ratio.tells else [])])
-        lines.append(f'<tr class="{kinds}">{line}</tr>')
+        how = f"<details><summary>commands, errors</summary><p>{escape(gain.nccl)}</p>{told}</details>"
+        lines.append(f'<tr class="size{" best" if gain.wins else ""}">{cells}<td class="text words">{how}</td></tr>')
     return "<table>\n" + "\n".join(lines) + "\n</table>"

@@ -111,7 +111,10 @@ class Task:
     def _least(self) -> list[int]:
         away = [cuts.least_steps(where.network, wanted) for where, wanted in self.parts(self.unit)]
         if UNREACHABLE in away:
-            raise errors.error("NoPath", f"on '{self.network.name}' some data cannot reach its targets")
+            steps = self.network.distance
+            a, b = next((a, b) for a, row in enumerate(steps) for b, far in enumerate(row) if far == UNREACHABLE)
+            why = f"no links or NICs lead from rank {a} to rank {b}, directly or through other ranks"
+            raise errors.error("NoPath", f"on '{self.network.name}' some data cannot reach its targets: {why}")
         return [max(steps, 1) for steps in away]
 
     def any_steps(self) -> Bound:
