@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from claims import GIVEN, OUT_OF_REACH, PAPERS, catalogue, claim, reproduce
+from claims import GIVEN, OUT_OF_REACH, PAPERS, catalogue, claim, osu, reproduce
+from claims.bench import Bench
 from click.testing import CliRunner, Result
 from reproduce import reproduce as command
 
@@ -96,3 +97,12 @@ def test_the_results_have_every_claim_and_a_reason_for_each_that_fails(tmp_path:
     path = tmp_path / "papers.json"
     gc3_reproduce(f"--kind A -o {path}", code=1)
     assert json.loads(path.read_text())["claims"] == [c for c in claims if c["kind"] == "A"]
+
+
+def test_no_order_of_messages_saves_what_004_claims_of_lassen() -> None:
+    """Not even with all that the paper names for each message by itself, beside the time of the NICs."""
+    message, (_, nodes, gpus) = 1 << 20, osu._LASSEN
+    most = osu._any_alltoall(Bench(), osu._LASSEN, message)
+    lines = gpus * gpus * (nodes - 1) * message / (2 * 12.5e9)
+    each = 2 * (message / 75e9 + 1.9e-6) + 3 * 2.6e-6
+    assert 1 - lines / (lines + (nodes - 1) * gpus * each) <= most < 0.25
