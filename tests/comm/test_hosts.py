@@ -40,6 +40,15 @@ def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> 
     assert sorted(file.name for file in tmp_path.iterdir()) == [str(rank) for rank in range(count * ranks)]
 
 
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
+def test_programs_compute_while_their_messages_move(
+    count: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    done = on_hosts(count, ranks, [program("computing_on_hosts"), tmp_path])
+    assert done.stdout.splitlines().count("all right") == count * ranks, done.stdout
+
+
 @pytest.mark.parametrize(
     ("fault", "host", "survivors"),
     [("kill", 1, 2), ("crash", 0, 2), ("cut", 1, 4), ("mute", 0, 4)],

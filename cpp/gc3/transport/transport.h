@@ -1,5 +1,5 @@
 // What carries the messages of a communicator between ranks on different hosts. All functions are called by one thread
-// at a time, that of the running call, so nothing arrives between calls: it waits in the network.
+// at a time, within a call, so nothing arrives between calls: it waits in the network.
 #pragma once
 
 #include <chrono>

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
+#include "gc3/runtime/cpu/companion.h"
 #include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/fifo_pool.h"
 #include "gc3/runtime/cpu/host_links.h"
@@ -74,6 +76,7 @@ struct Membership {
   std::atomic<std::thread::id> caller;  // the thread that makes it
   std::unique_ptr<core::Group> group;   // null once the communicator is closed
   std::unique_ptr<HostLinks> links;     // null if all ranks are on one host
+  Companion companion;                  // of a call that computes
   std::unique_ptr<FifoPool> fifos;
   core::SingleCopy single_copy;     // never changes, so that it can be read without the mutex
   ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
@@ -177,6 +180,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Run the threadblocks, on the block for one host or for several; `recorder` may be null.
   Status execute_collective(const Kernel& kernel, Recorder* recorder, const core::Interrupted& interrupted);
   Status execute_v(const Kernel& kernel, const core::Interrupted& interrupted);
+  // What the companion does while an operation computes: all that needs no other operation.
+  void accompany(NetworkBlock& block, Advance<NetworkBlock, interp::VRun> advance);
   template <class R, class Block>
   Status execute(const R& run, std::uint32_t budget, Block& block, Advance<Block, R> advance,
                  const core::Interrupted& interrupted);
@@ -227,6 +232,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::optional<Diagnostic> no_v_form_;  // or why there is none
   interp::VRun v_run_;
   Computing computing_;
+  std::function<void()> meanwhile_;  // what goes on while an operation computes; null: nothing
   std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn
   bool is_small_ = false;        // see core::Waiter::gather
