@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class Calls:
     def all_gather(self, x: Array) -> Array:
         """Returns all ranks' `x`, by rank along a new first axis."""
         return self.timed(self.comm.all_gather, x).reshape(self.comm.size, *x.shape)
+
+    def reduce_scatter(self, x: Array) -> Array:
+        """Returns the sum of all ranks' `x[rank]`."""
+        return self.timed(self.comm.reduce_scatter, x).reshape(x.shape[1:])
 
     def all_to_all(self, x: Array) -> Array:
         """Returns row r of `x` of every rank on rank r, by rank; in the shape of `x`."""
@@ -87,6 +91,9 @@ class Gloo(Calls):
         gathered = self._run("all_gather_into_tensor", np.empty(self.comm.size * x.size, x.dtype), x.ravel())
         return gathered.reshape(self.comm.size, *x.shape)
 
+    def reduce_scatter(self, x: Array) -> Array:  # noqa: D102
+        return self._run("reduce_scatter_tensor", np.empty(x[0].size, x.dtype), x.ravel()).reshape(x.shape[1:])
+
     def all_to_all(self, x: Array) -> Array:  # noqa: D102
         return self._run("all_to_all_single", np.empty_like(x), x)
 
@@ -105,6 +112,22 @@ class Gloo(Calls):
         return self.timed(call)
 
 
+class Alone(Calls):
+    """No calls: what a rank computes takes as long without them, with other results."""
+
+    def all_reduce(self, x: Array) -> Array:  # noqa: D102
+        return x
+
+    def all_gather(self, x: Array) -> Array:  # noqa: D102
+        return np.broadcast_to(x, (self.comm.size, *x.shape)).reshape(-1, *x.shape)
+
+    def reduce_scatter(self, x: Array) -> Array:  # noqa: D102
+        return x[0]
+
+    def all_to_all_v(self, x: Array, counts: Array) -> Array:  # noqa: D102
+        return np.resize(x, (counts[:, self.comm.rank].sum(), *x.shape[1:]))
+
+
 class Mpi(Calls):
     """The same, made by the MPI of mpirun through mpi4py."""
 
@@ -120,6 +143,9 @@ class Mpi(Calls):
 
     def all_gather(self, x: Array) -> Array:  # noqa: D102
         return self._run(self.world.Allgather, x, np.empty((self.comm.size, *x.shape), x.dtype))
+
+    def reduce_scatter(self, x: Array) -> Array:  # noqa: D102
+        return self._run(self.world.Reduce_scatter_block, x, np.empty(x.shape[1:], x.dtype))
 
     def all_to_all(self, x: Array) -> Array:  # noqa: D102
         return self._run(self.world.Alltoall, x, np.empty_like(x))
@@ -176,6 +202,7 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     made.add_argument("--vs", action="store_true", help="do the same work with the default library in turn")
     made.add_argument("--algorithm", nargs="+", default=[], metavar="NAME", help="also with these programs of gc3")
     made.add_argument("--rounds", type=positive, default=10, help=f"turns of {STEPS} steps (default: 10)")
+    made.add_argument("--check", action="store_true", help="compare the results only, and not the times")
     made.add_argument("--json", type=Path, metavar="FILE", help="add the result to a file, as a line of JSON")
     return made
 
@@ -254,6 +281,46 @@ def first_line(explanation: object) -> str:
     return str(explanation).splitlines()[0]
 
 
+def one_program(
+    comm: gc3.Communicator,
+    given: argparse.Namespace,
+    collective: str,
+    program: gc3.Program,
+    forms: Mapping[str, Callable[[Calls], Sequence[Array]]],
+    **about: Any,
+) -> int:
+    """Compares a program that computes with what it stands for; returns the exit status.
+
+    Args:
+        comm: All ranks.
+        given: The command line.
+        collective: The first one of the work, for --algorithm.
+        program: Which is proven.
+        forms: The same work in other ways, from calls to results: "in turn", "by hand" with `_async` calls, as
+            "one program", and "messages" without what is computed.
+        about: As of `compare`.
+    """
+    program.verify()
+    variants = libraries(comm, given, collective)
+    names = {each.name: "in turn" for each in variants}
+    wanted = forms["in turn"](variants[-1])
+    for name in ("by hand", "one program"):
+        variants.append(Calls(f"gc3 {name}", comm))
+        names[variants[-1].name] = name
+    for each in variants:
+        got = forms[names[each.name]](each)
+        close = (np.allclose(a, b, rtol=0, atol=1e-4 * np.abs(b).max()) for a, b in zip(got, wanted, strict=True))
+        if not agreed(comm, all(close)):
+            raise SystemExit(f"{each.name}: NOT equal to call after call")
+    if comm.rank == 0:
+        print(f"proven: {program.name} on {comm.size} ranks\nequal to call after call")
+    if not given.check:
+        variants += [Alone("alone", comm), Calls("messages", comm)]
+        names |= {"alone": "in turn", "messages": "messages"}
+        compare(comm, variants, lambda each: forms[names[each.name]](each), given, **about)
+    return 0
+
+
 def agreed(comm: gc3.Communicator, right: bool) -> bool:
     """Whether it is so on all ranks."""
     return bool(comm.all_reduce(np.array([right], np.uint8), "min")[0])
@@ -279,20 +346,22 @@ def compare(
         given: The command line.
         about: What is done: `name`, `of` units in a step, and their name, `unit`; and what else the record shall have.
     """
-    times: dict[str, list[tuple[float, float]]] = {each.name: [] for each in variants}
+    times: dict[str, list[tuple[float, float, float]]] = {each.name: [] for each in variants}
     for turn in range(given.rounds):
         for each in variants if turn % 2 else reversed(variants):
             for number in range(1 + STEPS):
                 comm.barrier()
-                each.seconds, began = 0.0, time.perf_counter()
+                each.seconds, used, began = 0.0, time.process_time(), time.perf_counter()
                 step(each)
                 took = time.perf_counter() - began
                 if number > 0:
-                    times[each.name].append((took, each.seconds))
+                    times[each.name].append((took, each.seconds, time.process_time() - used))
     medians: dict[str, float] = {}
     shares: dict[str, float] = {}
+    processor: dict[str, float] = {}
     for name, found in times.items():
-        took, called = np.array(found).T.copy()
+        took, called, used = np.array(found).T.copy()
+        processor[name] = float(np.median(comm.all_reduce(used))) / comm.size
         share = np.median(comm.all_reduce(called / took)) / comm.size
         medians[name], shares[name] = float(np.median(comm.all_reduce(took, "max"))), float(share)
     first = next(iter(medians.values()))
@@ -300,6 +369,7 @@ def compare(
         {
             "library": name,
             "ms": 1e3 * took,
+            "processor_ms": 1e3 * processor[name],
             "per_second": about["of"] / took,
             "communication": 1 - medians["alone"] / took if "alone" in medians else shares[name],
             "ratio": first / took,

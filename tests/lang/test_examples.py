@@ -143,3 +143,31 @@ def test_a_fused_norm() -> None:
     assert done.returncode == 0, done.stderr
     assert "proven: scatter_norm_gather on 3 ranks" in done.stdout
     assert "right: differs from NumPy" in done.stdout
+
+
+FUSED = {
+    "fused_mlp": ["--rows", "16", "--width", "8", "--hidden", "12", "--tiles", "4"],
+    "fused_moe": ["--tokens", "24", "--width", "4", "--tiles", "6", "--skew", "12"],
+    "fused_fsdp": ["--rows", "4", "--width", "6", "--layers", "3"],
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_programs_equal_call_after_call(name: str, tmp_path: Path) -> None:
+    for count in ("1", "3"):
+        done = script(name, *FUSED[name], "--ranks", count, "--check")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"proven: {name} on {count} ranks\nequal to call after call\n"
+    done = script(name, *FUSED[name], *QUICK, "--ranks", "2", "--json", str(tmp_path / "out.json"))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [row["library"] for row in rows] == ["gc3", "gc3 by hand", "gc3 one program", "alone", "messages"]
+
+
+@pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_programs_on_two_hosts(name: str) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *FUSED[name], "--check"]
+    line = hosts.command(2, 1, command, "--timeout", "60")
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=90, check=False)
+    assert (done.returncode, done.stdout.count("equal to call after call")) == (0, 1), done.stdout

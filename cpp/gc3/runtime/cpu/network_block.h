@@ -6,7 +6,6 @@
 
 #include <poll.h>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -25,14 +24,6 @@ struct NetworkEnds {
   std::vector<transport::Outlet*> outlets;  // by threadblock
   std::vector<transport::Inlet*> inlets;
 };
-
-// Returns when progress() has work, `descriptor` can be read (-1: there is none), or the time is over.
-inline void poll_for(const transport::Transport& transport, int descriptor, std::chrono::nanoseconds at_most) {
-  std::array<pollfd, 2> waiting{{{transport.wake_descriptor(), POLLIN, 0}, {descriptor, POLLIN, 0}}};
-  const auto s = std::chrono::duration_cast<std::chrono::seconds>(at_most);
-  const timespec limit{s.count(), (at_most - s).count()};
-  ppoll(waiting.data(), waiting.size(), &limit, nullptr);
-}
 
 class NetworkBlock : public LendingBlock {
  public:
@@ -73,10 +64,6 @@ class NetworkBlock : public LendingBlock {
   }
 
   bool progress() { return transport_.progress(); }
-  // Sleeps until messages move or `descriptor` can be read. Nothing that the ranks of this host post ends it.
-  void sleep(int descriptor, std::chrono::nanoseconds at_most) {
-    if (transport_.arm()) poll_for(transport_, descriptor, at_most);
-  }
   // Whether all that was sent has left the caller's memory.
   bool idle() const { return transport_.idle(); }
 
@@ -96,7 +83,11 @@ class NetworkWait final : public core::Waiter::Elsewhere {
   bool sleep(std::chrono::nanoseconds at_most) override {
     transport::Transport& transport = ends_.links->transport();
     if (awaited().empty() && transport.idle()) return false;
-    if (transport.arm()) poll_for(transport, -1, at_most);
+    if (!transport.arm()) return true;
+    pollfd waiting{transport.wake_descriptor(), POLLIN, 0};
+    const auto s = std::chrono::duration_cast<std::chrono::seconds>(at_most);
+    const timespec limit{s.count(), (at_most - s).count()};
+    ppoll(&waiting, 1, &limit, nullptr);
     return true;
   }
   // Why the wait will not end; none: it may.
