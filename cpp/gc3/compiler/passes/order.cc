@@ -46,11 +46,25 @@ class Successors {
   std::vector<std::uint32_t> nodes_;
 };
 
+// How many messages are on the longest path that follows each node.
+std::vector<std::uint32_t> messages_after(const InstructionDag& dag) {
+  std::vector<std::uint32_t> after(dag.nodes.size(), 0);
+  for (auto i = static_cast<std::uint32_t>(dag.nodes.size()); i-- > 0;) {
+    if (!dag.exists(i)) continue;
+    if (dag.sends(i)) after[i] = std::max(after[i], after[recv_node(dag.nodes[i].sends)] + 1);
+    for (const std::uint32_t p : dag.preds_of(i)) after[p] = std::max(after[p], after[i]);
+  }
+  return after;
+}
+
 // Depths in a program that computes. An operation holds its rank, so of those that are ready together only one has the
-// depth of its operands: the one of the earliest step, and then the one on the longest path. The others come one level
-// later each. All that is known of their times is that they are about as long as a message.
+// depth of its operands: the one of the earliest step, then the one that most messages follow, and then the first in
+// the program. The others come one level later each. Operations that follow do not count, as the rank has to do them
+// anyway: they would put the first of each tile before the second of any, and no message could start. All that is known
+// of their times is that they are about as long as a message.
 void delay_operations(const Trace& trace, const InstructionDag& dag, Depths& d) {
   const Successors successors(dag);
+  const std::vector<std::uint32_t> after = messages_after(dag);
   std::vector<std::uint32_t> waiting = successors.waits();
   std::vector<std::uint32_t> now;
   std::uint32_t total = 0;
@@ -73,7 +87,7 @@ void delay_operations(const Trace& trace, const InstructionDag& dag, Depths& d) 
       }
       const std::uint32_t rank = rank_of(trace, i);
       if (of_rank[rank].empty()) busy.push_back(rank);
-      of_rank[rank].emplace(trace.ops[op_of(i)].step, kNone - d.reverse[i], i);
+      of_rank[rank].emplace(trace.ops[op_of(i)].step, kNone - after[i], i);
     }
     for (const std::uint32_t rank : busy) {
       begun.push_back(std::get<2>(of_rank[rank].top()));

@@ -78,6 +78,25 @@ TEST_CASE("order: an operation that others wait for comes first, and messages mo
   CHECK(s.place(recv_node(5)) < s.place(recv_node(0)));
 }
 
+TEST_CASE("order: a tile is finished and sent before the next one is begun") {
+  Traced t(2);
+  const auto apply = [&](const Range& read, const Range& write) {
+    t.copy(read, write).kind = OpKind::apply;
+    t.trace.ops.back().applied = static_cast<std::uint32_t>(t.trace.applied.size());
+    t.trace.applied.push_back({0, {read}, {write}});
+  };
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    apply(in(0, i), scratch(0, 2 * i));               // 0, 3, 6
+    apply(scratch(0, 2 * i), scratch(0, 2 * i + 1));  // 1, 4, 7
+    t.copy(scratch(0, 2 * i + 1), out(1, i));         // 2, 5, 8
+  }
+  const Scheduled s(std::move(t.trace), 3);
+  REQUIRE(s.order.complete);
+  CHECK(s.place(recv_node(1)) < s.place(recv_node(3)));
+  CHECK(s.place(send_node(2)) < s.place(recv_node(4)));
+  CHECK(s.place(recv_node(4)) < s.place(recv_node(6)));
+}
+
 TEST_CASE("order: a receive that was ready too early is woken when its message reaches the front") {
   Traced t(2);
   t.copy(in(1), scratch(1, 5));
