@@ -1,31 +1,67 @@
 #include "gc3/runtime/cpu/companion.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <mutex>
+
+#include "gc3/base/result.h"
 
 namespace gc3::cpu {
 
 Companion::~Companion() {
-  if (event_ != -1) close(event_);
+  if (event_ == -1) return;
+  ends_.store(true, std::memory_order_relaxed);  // the write orders it before what the thread reads
+  eventfd_write(event_, 1);
+  // The descriptor stays open for the thread, which ends after this; see serve().
 }
 
-Companion::During::During(Companion& companion, const std::function<void()>& work) : companion_(companion) {
-  if (companion.event_ == -1) companion.event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  companion.over_.store(false, std::memory_order_relaxed);  // the queue of the thread orders it before the work
-  done_ = companion.thread_.start([work] {
-    work();
-    return Status();
-  });
+void Companion::serve() {
+  const int event = event_;
+  while (!ends_.load(std::memory_order_relaxed)) {
+    int sleep = -1;
+    int descriptor = -1;
+    {
+      const std::lock_guard lock(mutex_);
+      if (work_ != nullptr) descriptor = work_->descriptor;
+      // Relaxed: the mutex orders what the threads do; this only says that the other one wants it.
+      for (sleep = work_ != nullptr ? 0 : -1; sleep == 0 && !pauses_.load(std::memory_order_relaxed);)
+        sleep = work_->move();
+    }
+    // Also of no work: its end is near, or the next one has begun.
+    std::array<pollfd, 2> waiting{{{event, POLLIN, 0}, {descriptor, POLLIN, 0}}};
+    poll(waiting.data(), waiting.size(), sleep);
+    eventfd_t count = 0;
+    if (waiting[0].revents != 0) eventfd_read(event, &count);
+  }
+  close(event);
+}
+
+Companion::During::During(Companion& companion, const Work& work) : companion_(companion) {
+  if (!work.move) return;
+  if (companion.event_ == -1) {
+    companion.event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (companion.event_ == -1) return;  // without descriptors: nothing moves meanwhile
+    companion.thread_.start([&companion] {
+      companion.serve();
+      return Status();
+    });
+  }
+  companion.pauses_.store(false, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(companion.mutex_);
+    companion.work_ = &work;
+  }
+  eventfd_write(companion.event_, 1);
 }
 
 Companion::During::~During() {
-  companion_.over_.store(true, std::memory_order_release);
-  eventfd_write(companion_.event_, 1);
-  done_.wait();
-  eventfd_t count = 0;
-  eventfd_read(companion_.event_, &count);
+  companion_.pauses_.store(true, std::memory_order_relaxed);
+  const std::lock_guard lock(companion_.mutex_);
+  companion_.work_ = nullptr;
 }
 
 }  // namespace gc3::cpu

@@ -3,42 +3,48 @@
 
 #include <atomic>
 #include <functional>
-#include <future>
+#include <mutex>
 
-#include "gc3/base/result.h"
 #include "gc3/runtime/core/waiting/progress.h"
 
 namespace gc3::cpu {
 
 class Companion {
  public:
+  // Moves what can move. Returns the milliseconds to sleep until it is called again, if `descriptor` does not become
+  // readable before; 0: something has moved.
+  struct Work {
+    std::function<int()> move;
+    int descriptor = -1;
+  };
+
   Companion() = default;
   ~Companion();
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
-  // Does `work` in the other thread, as long as this exists. It has to return soon after is_over().
+  // The other thread works as long as this exists, if there is something to move. The end waits for a move that is under
+  // way, and for no sleep: with few cores the other thread may wake up late.
   class During {
    public:
-    During(Companion& companion, const std::function<void()>& work);
+    During(Companion& companion, const Work& work);
     ~During();
     During(const During&) = delete;
     During& operator=(const During&) = delete;
 
    private:
     Companion& companion_;
-    std::shared_future<Status> done_;
   };
 
-  // acquire: pairs with the release of ~During.
-  bool is_over() const { return over_.load(std::memory_order_acquire); }
-  // Readable when it is over; -1 if the system has refused it.
-  int descriptor() const { return event_; }
-
  private:
-  std::atomic<bool> over_{false};
-  int event_ = -1;  // made when it is first needed
-  core::Progress thread_;
+  void serve();
+
+  std::mutex mutex_;  // of work_; held by a move
+  const Work* work_ = nullptr;
+  std::atomic<bool> pauses_{true};  // no move is to begin
+  std::atomic<bool> ends_{false};
+  int event_ = -1;         // wakes the thread
+  core::Progress thread_;  // the last member, because it uses the rest
 };
 
 }  // namespace gc3::cpu

@@ -64,6 +64,9 @@ class NetworkBlock : public LendingBlock {
   }
 
   bool progress() { return transport_.progress(); }
+  // Readable when progress() has work, if nothing moves and arm() is called before.
+  int descriptor() const { return transport_.wake_descriptor(); }
+  bool arm() { return transport_.arm(); }
   // Whether all that was sent has left the caller's memory.
   bool idle() const { return transport_.idle(); }
 

@@ -365,11 +365,12 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
   GC3_CHECK(check_computing(call.type, call.op));
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
   const auto told = [&](const Computation& computation) {
-    std::optional<Companion::During> during;
     group().computes(true);
-    if (meanwhile_) during.emplace(members_->companion, meanwhile_);
-    Status status = function(computation);
-    during.reset();
+    Status status;
+    {
+      const Companion::During during(members_->companion, meanwhile_);
+      status = function(computation);
+    }
     group().computes(false);
     return status;
   };

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -180,8 +179,8 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Run the threadblocks, on the block for one host or for several; `recorder` may be null.
   Status execute_collective(const Kernel& kernel, Recorder* recorder, const core::Interrupted& interrupted);
   Status execute_v(const Kernel& kernel, const core::Interrupted& interrupted);
-  // What the companion does while an operation computes: all that needs no other operation.
-  void accompany(NetworkBlock& block, Advance<NetworkBlock, interp::VRun> advance);
+  // What the companion does while an operation computes: all that needs no other operation. See Companion::Work.
+  int accompany(NetworkBlock& block, Advance<NetworkBlock, interp::VRun> advance);
   template <class R, class Block>
   Status execute(const R& run, std::uint32_t budget, Block& block, Advance<Block, R> advance,
                  const core::Interrupted& interrupted);
@@ -232,7 +231,7 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   std::optional<Diagnostic> no_v_form_;  // or why there is none
   interp::VRun v_run_;
   Computing computing_;
-  std::function<void()> meanwhile_;  // what goes on while an operation computes; null: nothing
+  Companion::Work meanwhile_;  // what goes on while an operation computes; without `move` nothing
   std::uint32_t v_budget_ = 1;
   std::uint32_t budget_ = 1;     // steps in a task's turn
   bool is_small_ = false;        // see core::Waiter::gather

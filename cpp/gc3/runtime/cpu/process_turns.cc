@@ -95,9 +95,9 @@ Status ProcessProgram::execute_v(const Kernel& kernel, const core::Interrupted& 
     NetworkBlock block(network_, kernel, access_, stage_, loans_);
     block.computes_with(computing_);
     const Advance<NetworkBlock, interp::VRun> advance = advance_as<Lending, NetworkBlock, NetworkBlock, interp::VRun>;
-    if (plan_.collective.has_tensors()) meanwhile_ = [&] { accompany(block, advance); };
+    if (plan_.collective.has_tensors()) meanwhile_ = {[&] { return accompany(block, advance); }, block.descriptor()};
     Status status = execute(v_run_, v_budget_, block, advance, interrupted);
-    meanwhile_ = nullptr;
+    meanwhile_ = {};
     return status;
   }
   LendingBlock block(kernel, access_, stage_, loans_);
@@ -106,26 +106,24 @@ Status ProcessProgram::execute_v(const Kernel& kernel, const core::Interrupted& 
   return execute(v_run_, v_budget_, block, advance, interrupted);
 }
 
-void ProcessProgram::accompany(NetworkBlock& block, Advance<NetworkBlock, interp::VRun> advance) {
-  // Nobody rings for it. A rank of this host may have to wait so long for a hop, one of another host need not.
-  constexpr auto kSleep = std::chrono::microseconds(200);
-  constexpr auto kLongSleep = std::chrono::milliseconds(10);
-  const Companion& companion = members_->companion;
-  while (!companion.is_over()) {
-    bool moved = block.progress();
-    bool awaits_here = block.has_lent();
-    for (interp::Task& task : tasks_) {
-      if (task.tile == v_run_.tiles || task.steps[task.step].opcode == interp::Op::apply) continue;
-      moved |= advance(block, v_run_, task, v_budget_) != interp::Outcome::blocked;
-      awaits_here |= task.waiting == interp::Waiting::input && network_.inlets[task.tb] == nullptr;
-      awaits_here |= task.waiting == interp::Waiting::credit && network_.outlets[task.tb] == nullptr;
-    }
-    if (!moved) moved = help(v_run_, block);
-    if (block.take_posted()) group().bells().ring();
-    // An error that has come up is one of the call, which sees it after the operation.
-    if (!moved) block.sleep(companion.descriptor(), awaits_here ? kSleep : kLongSleep);
+int ProcessProgram::accompany(NetworkBlock& block, Advance<NetworkBlock, interp::VRun> advance) {
+  // Ranks of this host ring no descriptor. The network does.
+  constexpr int kSleep = 1;
+  constexpr int kLongSleep = 10;
+  bool moved = block.progress();
+  bool awaits_here = block.has_lent();
+  for (interp::Task& task : tasks_) {
+    if (task.tile == v_run_.tiles || task.steps[task.step].opcode == interp::Op::apply) continue;
+    moved |= advance(block, v_run_, task, v_budget_) != interp::Outcome::blocked;
+    awaits_here |= task.waiting == interp::Waiting::input && network_.inlets[task.tb] == nullptr;
+    awaits_here |= task.waiting == interp::Waiting::credit && network_.outlets[task.tb] == nullptr;
   }
+  if (!moved) moved = help(v_run_, block);
   CpuBlock::settle();
+  if (block.take_posted()) group().bells().ring();
+  // An error that has come up is one of the call, which sees it after the operation.
+  if (moved || !block.arm()) return 0;
+  return awaits_here ? kSleep : kLongSleep;
 }
 
 std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) const {
