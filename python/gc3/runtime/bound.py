@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = "tuple[int, ...]"
 
+# A program made ready, and the shapes of chunks and the type for which it is.
+_Known: TypeAlias = "tuple[_core.ProcessProgram, list[Shape], np.dtype[Any]]"
+
 _LINE = 128  # bytes: slots are whole cache lines
+_KNOWN = 64  # sets of arrays that are not looked at again
+_NOTHING = np.empty(0, np.uint8)
 
 
 class Bound:
@@ -40,10 +45,15 @@ class Bound:
         """
         self._core = program
         self._engine = engine
-        self._prepared: dict[tuple[object, int], _core.ProcessProgram] = {}
+        self._prepared: dict[tuple[_core.Communicator, int], _core.ProcessProgram] = {}
+        self._known: dict[tuple[object, ...], _Known] = {}  # of the latest calls
         self._collective = program.collective
         self._lengths = program.lengths
         self._applications = program.applications()
+        self._inputs = [name for name, is_output, _, _ in self._collective.tensors if not is_output]
+        self._outputs = [
+            (name, chunks, length) for name, is_output, chunks, length in self._collective.tensors if is_output
+        ]
         wanted = {name for name, _, _ in self._applications}
         for name in sorted(wanted ^ functions.keys()):
             known = ", ".join(sorted(wanted)) or "none"
@@ -89,8 +99,7 @@ class Bound:
         ]
         outputs = {
             name: [_whole(found[length], chunks[rank], dtype) for rank in ranks]
-            for name, is_output, chunks, length in self._collective.tensors
-            if is_output
+            for name, chunks, length in self._outputs
         }
         engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
         with _raised_where_it_ends() as ended:
@@ -131,7 +140,7 @@ class Bound:
         """
         joined = _core.Joined.of(comm)
         try:
-            return self._run_rank(joined, comm.rank, tensors, op, shapes, timeout)
+            return self._run_rank(joined, comm, tensors, op, shapes, timeout)
         except errors.UserError as problem:
             joined.refuse(problem.diagnostics[0])  # the others, who wait
             raise
@@ -139,45 +148,85 @@ class Bound:
     def _run_rank(
         self,
         joined: _core.Joined,
-        rank: int,
+        comm: _core.Communicator,
         tensors: Mapping[str, npt.ArrayLike | None],
         op: str,
         shapes: Mapping[str, Shape] | None,
         timeout: float | None,
     ) -> dict[str, Array]:
-        if joined.size != self._collective.ranks:
-            raise errors.error(
-                "BadArgument", f"the program is for {self._collective.ranks} ranks, the communicator has {joined.size}"
-            )
-        given = {
-            name: [array if other == rank else None for other in range(joined.size)]
-            for name, array in _mapping("tensors", tensors).items()
-        }
-        arrays, dtype = self._arrays(given, (rank,))
-        found = self._shapes(arrays, shapes or {}, (rank,))
-        outputs = {
-            name: _whole(found[length], chunks[rank], dtype)
-            for name, is_output, chunks, length in self._collective.tensors
-            if is_output
-        }
-        counts = [math.prod(shape) for shape in found]
-        # Slots as long as the longest message that may be: all ranks know the same lengths.
-        slot = max(counts, default=0) * dtype.itemsize * self._core.max_count + _LINE
-        ready = self._prepared.get((joined, slot))
-        if ready is None:
-            ready = self._prepared[joined, slot] = joined.prepare(self._core, 0, slot)
+        key = self._key(comm, tensors, op, shapes)
+        given: Any = tensors
+        known = self._known.get(key) if key is not None else None
+        if known is None:
+            known, inputs = self._first_time(joined, comm, tensors, shapes)
+            if key is not None:
+                self._known[key] = known
+                while len(self._known) > _KNOWN:
+                    del self._known[next(iter(self._known))]
+        else:
+            inputs = [_NOTHING if given[name] is None else given[name] for name in self._inputs]
+        ready, found, dtype = known
+        rank = comm.rank
+        outputs = {name: _whole(found[length], chunks[rank], dtype) for name, chunks, length in self._outputs}
         with _raised_where_it_ends() as ended:
             joined.compute(
                 ready,
-                [datatypes.as_bytes(own[rank]) for own in arrays.values()],
+                [datatypes.as_bytes(own) for own in inputs],
                 [datatypes.as_bytes(array) for array in outputs.values()],
-                counts,
+                [math.prod(shape) for shape in found],
                 datatypes.name(dtype),
                 _core.Operation(datatypes.op(op)),
                 self._caller(found, dtype, ended),
                 timeout,
             )
         return outputs
+
+    def _first_time(
+        self,
+        joined: _core.Joined,
+        comm: _core.Communicator,
+        tensors: Mapping[str, npt.ArrayLike | None],
+        shapes: Mapping[str, Shape] | None,
+    ) -> tuple[_Known, list[Array]]:
+        """Checks what is given, and makes the program ready for it."""
+        if joined.size != self._collective.ranks:
+            raise errors.error(
+                "BadArgument", f"the program is for {self._collective.ranks} ranks, the communicator has {joined.size}"
+            )
+        rank = comm.rank
+        given = {
+            name: [array if other == rank else None for other in range(joined.size)]
+            for name, array in _mapping("tensors", tensors).items()
+        }
+        arrays, dtype = self._arrays(given, (rank,))
+        found = self._shapes(arrays, shapes or {}, (rank,))
+        # Slots as long as the longest message that may be: all ranks know the same lengths.
+        longest = max((math.prod(shape) for shape in found), default=0)
+        slot = longest * dtype.itemsize * self._core.max_count + _LINE
+        ready = self._prepared.get((comm, slot))
+        if ready is None:
+            ready = self._prepared[comm, slot] = joined.prepare(self._core, 0, slot)
+        return (ready, found, dtype), [own[rank] for own in arrays.values()]
+
+    def _key(self, comm: _core.Communicator, tensors: Any, op: str, shapes: Any) -> tuple[Any, ...] | None:
+        """What a call of plain arrays has in common with those that need the same; None: it has to be looked at."""
+        if type(tensors) is not dict or not (shapes is None or type(shapes) is dict):
+            return None
+        arrays = cast("dict[str, Any]", tensors)
+        if len(arrays) != len(self._inputs):
+            return None
+        looks: list[tuple[Any, ...] | None] = []
+        for name in self._inputs:
+            array = arrays.get(name, ())
+            if array is not None and (type(array) is not np.ndarray or not array.flags.c_contiguous):
+                return None
+            looks.append(None if array is None else (array.shape, array.dtype))
+        key = (comm, op, *looks, *cast("dict[str, Any]", shapes or {}).items())
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
 
     def _caller(
         self, shapes: Sequence[Shape], dtype: np.dtype[Any], ended: list[BaseException]
