@@ -1,20 +1,21 @@
 """AllReduce, residual and RMSNorm as one program: each rank normalises its rows once, and all get them.
 
-``python examples/fused_norm.py --ranks 4 --check`` proves it, runs it on ranks that are processes, and compares the
-result with NumPy. Without ``--check`` it prints what is proven.
+    python examples/fused_norm.py --ranks 4 --check
+    python examples/fused_norm.py --ranks 4 --vs      # also with Gloo, if PyTorch can be imported
+
+Call after call, every rank adds the residual to all rows, and normalises all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
+import beside
 import numpy as np
+from beside import Array, Calls
 
 import gc3
 from gc3 import chunk, collectives
-
-TOLERANCE = 1e-4  # of float32, whose sums depend on their order
 
 norm = gc3.op("rms_norm")
 
@@ -45,41 +46,66 @@ def scatter_norm_gather(R: int) -> None:
             y.copy((own + step) % R, "y", own)
 
 
-def rms_norm(x: Any, gain: Any, out: Any) -> None:
+def rms_norm(x: Array, gain: Array, out: Array) -> None:
     """Divides each row by the root of the mean of its squares, and multiplies by `gain`."""
-    np.divide(x, np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6), out=out)
+    scale = np.sqrt(np.einsum("ij,ij->i", x, x) / np.float32(x.shape[-1]) + np.float32(1e-6))
+    np.divide(x, scale[:, None], out=out)
     out *= gain
 
 
-def run_rank(comm: gc3.Communicator, rows: int, width: int) -> float:
-    """Runs the program on this rank; returns the largest difference from NumPy on one process."""
-    ranks, me = comm.size, comm.rank
-    random = np.random.default_rng(7)
-    x = random.standard_normal((ranks, ranks * rows, width), np.float32)
-    residual = random.standard_normal((ranks * rows, width), np.float32)
-    gain = random.standard_normal((1, width), np.float32)
-    run = gc3.compile(scatter_norm_gather, R=ranks).bind({"rms_norm": rms_norm})
-    mine = {"x": x[me], "residual": residual[me * rows : (me + 1) * rows], "gain": gain}
-    got = run.run_rank(comm, mine, shapes={"y": (rows, width)})["y"]
-    wanted = np.empty_like(residual)
-    rms_norm(x.sum(axis=0) + residual, gain, wanted)
-    return float(np.abs(got - wanted).max())
+class Norm:
+    """A rank's part, and the same work in several ways. Each returns y."""
+
+    def __init__(self, comm: gc3.Communicator, rows: int, width: int) -> None:
+        """Draws the data."""
+        self.comm, self.rows, ranks = comm, rows, comm.size
+        self.x = np.random.default_rng(comm.rank).standard_normal((ranks * rows, width), np.float32)
+        random = np.random.default_rng(1 + ranks)
+        self.residual = random.standard_normal(self.x.shape, np.float32)
+        self.gain = random.standard_normal((1, width), np.float32)
+        self.own = self.residual[comm.rank * rows :][:rows]
+        self.program = gc3.compile(scatter_norm_gather, R=ranks)
+        self.bound = self.program.bind({"rms_norm": rms_norm})
+
+    def one_program(self, _: Calls) -> list[Array]:
+        """As the program."""
+        given = {"x": self.x, "residual": self.own, "gain": self.gain}
+        return [self.bound.run_rank(self.comm, given, shapes={"y": self.own.shape})["y"]]
+
+    def in_turn(self, calls: Calls) -> list[Array]:
+        """Call after call."""
+        total = calls.all_reduce(self.x) + self.residual
+        rms_norm(total, self.gain, total)
+        return [total]
+
+    def by_hand(self, calls: Calls) -> list[Array]:
+        """Three calls instead of one: as much is computed as in the program."""
+        total = calls.reduce_scatter(self.x.reshape(self.comm.size, *self.own.shape))
+        total += self.own
+        rms_norm(total, self.gain, total)
+        return [calls.all_gather(total).reshape(self.x.shape)]
+
+    def messages(self, calls: Calls) -> list[Array]:
+        """Without what is computed."""
+        return [calls.all_reduce(self.x)]
 
 
-def main() -> None:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=16, help="of each rank's block")
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--check", action="store_true", help="run it, and compare with NumPy")
-    args = parser.parse_args()
-    gc3.compile(scatter_norm_gather, R=args.ranks).verify()
-    print(f"proven: scatter_norm_gather on {args.ranks} ranks")
-    if args.check:
-        worst = max(gc3.spawn(run_rank, args.ranks, args.rows, args.width))
-        print(f"{'right' if worst < TOLERANCE else 'WRONG'}: differs from NumPy by at most {worst:.1e}")
+def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
+    """What every rank does."""
+    norm = Norm(comm, given.rows, given.width)
+    forms = {"in turn": norm.in_turn, "by hand": norm.by_hand, "one program": norm.one_program}
+    forms |= {"messages": norm.messages}
+    about = {"name": "fused_norm", "of": given.rows * comm.size, "unit": "rows", "width": given.width}
+    return beside.one_program(comm, given, "allreduce", norm.program, forms, **about)
+
+
+def main() -> int:
+    """Runs the example."""
+    parser = beside.parser(__doc__)
+    parser.add_argument("--rows", type=beside.positive, default=16, help="of each rank's block (default: 16)")
+    parser.add_argument("--width", type=beside.positive, default=4096, help="(default: 4096)")
+    return beside.start(run, parser.parse_args())
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

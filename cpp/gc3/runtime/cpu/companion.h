@@ -23,8 +23,8 @@ class Companion {
   Companion(const Companion&) = delete;
   Companion& operator=(const Companion&) = delete;
 
-  // The other thread works as long as this exists, if there is something to move. The end waits for a move that is under
-  // way, and for no sleep: with few cores the other thread may wake up late.
+  // If there is something to move, the other thread does so as long as this exists. The end waits for a move that is
+  // under way, and for no sleep: with few cores the other thread may wake up late.
   class During {
    public:
     During(Companion& companion, const Work& work);
