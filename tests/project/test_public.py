@@ -19,7 +19,20 @@ import pytest
 import gc3
 from gc3 import errors
 
-_PARTS = ["algorithms", "collectives", "comm", "cuda", "lang", "nccl", "sim", "synth", "topologies", "torch", "tune"]
+_PARTS = [
+    "algorithms",
+    "collectives",
+    "comm",
+    "cuda",
+    "lang",
+    "mscclpp",
+    "nccl",
+    "sim",
+    "synth",
+    "topologies",
+    "torch",
+    "tune",
+]
 MODULES = ("gc3", *(f"gc3.{part}" for part in _PARTS))
 # These end the communicator, or wait for the other ranks.
 ENDS = ("close", "abort", "shrink")

@@ -1,6 +1,7 @@
 """Calls with the table of the command line, with loaded programs, and with a custom collective."""
 
 import sys
+from typing import Any
 
 import numpy as np
 from here import RANK
@@ -32,9 +33,11 @@ with gc3.init(table=sys.argv[1]) as comm:
             gc3.chunk((rank + 1) % 3, "in", 0).copy(rank, "out", 0)
 
     assert comm.run(gc3.compile(rotate), np.full(4, RANK)).tolist() == [(RANK + 1) % 3] * 4
-    try:
-        comm.load(gc3.compile(load("ring_allreduce"), R=4))
-    except gc3.UserError as problem:
-        assert "4 ranks" in str(problem)
-    else:
-        raise AssertionError("it does not fit")
+    one_sided: Any = gc3.compile(load("ring_allreduce"), R=3, memory="direct")
+    for refused, why in ((gc3.compile(load("ring_allreduce"), R=4), "4 ranks"), (one_sided, "comm.run(program")):
+        try:
+            comm.load(refused)
+        except gc3.UserError as problem:
+            assert why in str(problem), problem
+        else:
+            raise AssertionError("it does not fit")

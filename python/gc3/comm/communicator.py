@@ -175,6 +175,8 @@ class Communicator(Registered):
         errors.whole(min_size, "min_size", 0, _MOST)
         errors.whole(_MOST if max_size is None else max_size, "max_size", min_size, _MOST)
         loaded = Program.load(program) if isinstance(program, str | os.PathLike) else program
+        if isinstance(loaded, DirectProgram):
+            raise errors.error("BadArgument", f"{loaded.name} is one-sided, and serves only comm.run(program, ...)")
         verify(loaded)
         about = f"{loaded.name}, {loaded.protocol}"
         self._joined.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
