@@ -146,6 +146,13 @@ with MSCCLProgram("direct", fully_connected(3), AllToAll(3, 2, False), 1):
             c.copy(c.get_dst_rank(), Buffer.output, c.get_dst_index())
 """
     assert only(script(body)).collective.name == "alltoall"
+    to_all = (
+        body.replace("AllToAll", "AllGather")
+        .replace("range(6)", "range(2)")
+        .replace("c.copy(c.get_dst_rank()", "[c.copy(to")
+        .replace("dst_index())", "dst_index()) for to in range(3)]")
+    )
+    assert only(script(to_all)).collective.name == "allgather"
 
 
 def test_a_custom_collective_is_proven_against_what_its_check_accepts(script: Script) -> None:

@@ -250,9 +250,9 @@ def test_a_collective_begins_when_its_rank_calls_it() -> None:
     assert (call.first_s, call.last_s) == (pytest.approx(500 * US), pytest.approx(500 * US))
     assert found.ranks[3].compute_s == pytest.approx(800 * US)
     assert found.traces[3][2].start_s == pytest.approx(500 * US + alone, abs=1e-9)
-    for name, blocks in (("allgather", 8), ("gather", 8), ("alltoall", 1)):  # traces give a rank's input
-        (call,) = step.simulate(ON, [(replace(reduction(0, size=MIB), collective=name),)] * 8, fixed).calls
-        assert call.size == blocks * MIB
+    for name, blocks in (("allgather", 4), ("gather", 4), ("alltoall", 1)):  # traces give a rank's input
+        halves = [(replace(reduction(0, size=MIB, group=f"of {rank // 4}"), collective=name),) for rank in range(8)]
+        assert [call.size for call in step.simulate(ON, halves, fixed).calls] == [blocks * MIB] * 2
 
 
 def test_compute_beside_communication_hides_it() -> None:
