@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
-from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
-from gc3.runtime.program import Program, Report, ending_of
+from gc3.runtime.options import EngineOptions
+from gc3.runtime.program import Executable, Program, Report, ending_of
 from gc3.support import files, knobs, notebook
 from gc3.support.public import public
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DirectProgram:
+class DirectProgram(Executable["_core.DirectProgram"]):
     """An executable program of one-sided moves, the other kind beside `gc3.Program`. Immutable.
 
     Made by ``gc3.compile(..., memory="direct")``, or read from a file.
@@ -65,31 +65,6 @@ class DirectProgram:
         else:
             raise errors.error("BadArgument", f"'{name}': a one-sided program is written as .txt or .plan.json")
 
-    @property
-    def name(self) -> str:
-        """Name of the algorithm it was compiled from."""
-        return errors.shown(self.core.name)
-
-    @property
-    def collective(self) -> _core.Collective:
-        """The collective that the program implements."""
-        return self.core.collective
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self.core.rank_count
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output of a rank share memory."""
-        return self.core.collective.in_place
-
-    @property
-    def text(self) -> str:
-        """The text form, for people."""
-        return self.core.to_text()
-
     def verify(self) -> Report:
         """Proves that the program implements its collective, call after call, without races and deadlocks.
 
@@ -120,26 +95,11 @@ class DirectProgram:
         It is proven before its first run.
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
-        self._engine(EngineOptions(workers=workers, timeout=timeout)).run(*bound.call(op))
+        self.engine(EngineOptions(workers=workers, timeout=timeout)).run(*bound.call(op))
         return bound.finish()
 
-    def time(
-        self,
-        inputs: Sequence[npt.ArrayLike | None],
-        *,
-        op: datatypes.Op = "sum",
-        outputs: Sequence[Array | None] | None = None,
-        count: int | None = None,
-        dtype: npt.DTypeLike | str | None = None,
-        warmup: int = 5,
-        iterations: int = 20,
-        options: EngineOptions = DEFAULT_OPTIONS,
-    ) -> list[float]:
-        """Runs `warmup` + `iterations` times and returns the seconds of each timed run; see `gc3.Program.time`."""
-        bound = bind(self.collective, inputs, outputs, count, dtype)
-        return bound.timed(self._engine(options).time, op, warmup, iterations)
-
-    def _engine(self, options: EngineOptions) -> _core.DirectEngine:
+    def engine(self, options: EngineOptions) -> _core.DirectEngine:
+        """Returns the engine of threads with these options, made on first use."""
         engine = self._engines.get(options)
         if engine is None or not engine.usable:
             self.verify()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime import bound as bound_functions
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from gc3.datatypes import Array
+
+
+Core = TypeVar("Core", "_core.Program", "_core.DirectProgram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,62 @@ class Use:
     max_bytes: int = 0
 
 
+class Executable(Generic[Core]):
+    """What programs of messages and one-sided ones have in common."""
+
+    core: Core
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm it was compiled from."""
+        return errors.shown(self.core.name)
+
+    @property
+    def collective(self) -> _core.Collective:
+        """The collective that the program implements."""
+        return self.core.collective
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.core.collective.ranks
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output of a rank share memory."""
+        return self.core.collective.in_place
+
+    @property
+    def text(self) -> str:
+        """The text form, for people."""
+        return self.core.to_text()
+
+    def engine(self, options: EngineOptions) -> Any:
+        """Returns the engine of threads with these options, made on first use."""
+        raise NotImplementedError
+
+    def time(
+        self,
+        inputs: Sequence[npt.ArrayLike | None],
+        *,
+        op: datatypes.Op = "sum",
+        outputs: Sequence[Array | None] | None = None,
+        count: int | None = None,
+        dtype: npt.DTypeLike | str | None = None,
+        warmup: int = 5,
+        iterations: int = 20,
+        options: EngineOptions = DEFAULT_OPTIONS,
+    ) -> list[float]:
+        """Runs `warmup` + `iterations` times and returns the seconds of each timed run, until the slowest rank ends.
+
+        Buffers are set up once: in place, each iteration works on the data that the previous one left.
+        """
+        bound = bind(self.collective, inputs, outputs, count, dtype)
+        return bound.timed(self.engine(options).time, op, warmup, iterations)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Program:
+class Program(Executable["_core.Program"]):
     """An executable program: one schedule per rank that implements a collective. Immutable.
 
     Made by `gc3.compile` and `Program.load`.
@@ -159,34 +216,9 @@ class Program:
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
     @property
-    def name(self) -> str:
-        """Name of the algorithm it was compiled from."""
-        return errors.shown(self.core.name)
-
-    @property
-    def collective(self) -> _core.Collective:
-        """The collective that the program implements."""
-        return self.core.collective
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self.core.collective.ranks
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output of a rank share memory."""
-        return self.core.collective.in_place
-
-    @property
     def protocol(self) -> str:
         """``Simple``, ``LL`` or ``LL128``."""
         return self.core.protocol
-
-    @property
-    def text(self) -> str:
-        """The text form, for people."""
-        return self.core.to_text()
 
     def threadblocks(self, rank: int) -> tuple[schedule.Threadblock, ...]:
         """Returns the threadblocks of a rank with their instructions.
@@ -300,25 +332,6 @@ class Program:
             gc3.UserError: The operations of the program are others.
         """
         return bound_functions.Bound(self.core, functions, self.engine)
-
-    def time(
-        self,
-        inputs: Sequence[npt.ArrayLike | None],
-        *,
-        op: datatypes.Op = "sum",
-        outputs: Sequence[Array | None] | None = None,
-        count: int | None = None,
-        dtype: npt.DTypeLike | str | None = None,
-        warmup: int = 5,
-        iterations: int = 20,
-        options: EngineOptions = DEFAULT_OPTIONS,
-    ) -> list[float]:
-        """Runs `warmup` + `iterations` times and returns the seconds of each timed run, until the slowest rank ends.
-
-        Buffers are set up once: in place, each iteration works on the data that the previous one left.
-        """
-        bound = bind(self.collective, inputs, outputs, count, dtype)
-        return bound.timed(self.engine(options).time, op, warmup, iterations)
 
     def record(
         self,

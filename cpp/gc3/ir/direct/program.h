@@ -135,6 +135,16 @@ struct Program {
   std::span<const Step> steps_of(const Threadblock& tb) const {
     return std::span(steps).subspan(tb.first_step, tb.step_count);
   }
+  // Calls visit(rank, threadblock, step's number in it, step's number in `steps`) for each step.
+  template <class Visit>
+  void each_step(Visit visit) const {
+    for (std::uint32_t r = 0; r < ranks.size(); ++r) {
+      for (std::uint32_t t = 0; t < ranks[r].tb_count; ++t) {
+        const Threadblock& tb = threadblocks[ranks[r].first_tb + t];
+        for (std::uint32_t s = 0; s < tb.step_count; ++s) visit(r, t, s, tb.first_step + s);
+      }
+    }
+  }
   std::span<const Operand> sources(const Step& s) const { return std::span(operands).subspan(s.first, s.sources); }
   std::span<const Operand> targets(const Step& s) const {
     return std::span(operands).subspan(s.first + s.sources, s.targets);

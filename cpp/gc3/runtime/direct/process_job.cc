@@ -78,15 +78,12 @@ void ProcessJob::find_uses() {
       stores_ |= how == Use::stores;
     }
   };
-  for (std::uint32_t r = 0; r < uses_.size(); ++r) {
-    for (const ir::direct::Threadblock& tb : decoded_.program.tbs(r)) {
-      for (const Step& step : std::span(decoded_.steps).subspan(tb.first_step, tb.step_count)) {
-        if (step.op != Op::move) continue;
-        use(r, decoded_.sources(step), Use::loads);
-        use(r, decoded_.targets(step), Use::stores);
-      }
-    }
-  }
+  decoded_.program.each_step([&](std::uint32_t r, std::uint32_t, std::uint32_t, std::uint32_t at) {
+    const Step& step = decoded_.steps[at];
+    if (step.op != Op::move) return;
+    use(r, decoded_.sources(step), Use::loads);
+    use(r, decoded_.targets(step), Use::stores);
+  });
 }
 
 std::uint64_t ProcessJob::reached(std::uint32_t rank, std::size_t buffer) const {

@@ -39,17 +39,20 @@ class Wiring {
     Breath breathe;
     out_.ways.resize(program_.operands.size());
     for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) {
-      for (const ir::direct::Threadblock& tb : program_.tbs(r)) {
-        out_.rank_of.push_back(r);
-        for (const ir::direct::Step& s : program_.steps_of(tb)) {
-          breathe();
-          if (s.op != ir::direct::Op::move) continue;
-          for (std::uint32_t k = s.first; k != s.first + s.sources + s.targets; ++k) {
-            GC3_ASSIGN(out_.ways[k], way(r, program_.operands[k], k < s.first + s.sources));
-          }
-        }
-      }
+      out_.rank_of.insert(out_.rank_of.end(), program_.ranks[r].tb_count, r);
     }
+    Status possible;
+    program_.each_step([&](std::uint32_t r, std::uint32_t, std::uint32_t, std::uint32_t at) {
+      breathe();
+      const ir::direct::Step& s = program_.steps[at];
+      if (s.op != ir::direct::Op::move) return;
+      for (std::uint32_t k = s.first; k != s.first + s.sources + s.targets && possible.ok(); ++k) {
+        Result<Way> found = way(r, program_.operands[k], k < s.first + s.sources);
+        if (found.ok()) out_.ways[k] = found.value();
+        if (!found.ok()) possible = std::move(found.error());
+      }
+    });
+    GC3_CHECK(possible);
     return std::move(out_);
   }
 

@@ -19,17 +19,6 @@ using ir::direct::Program;
 using ir::direct::Step;
 using model::Buffer;
 
-// Calls visit(rank, tb, number, step) for each step.
-template <class Visit>
-void each_step(const Program& p, Visit visit) {
-  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
-    for (std::uint32_t t = 0; t < p.ranks[r].tb_count; ++t) {
-      const ir::direct::Threadblock& tb = p.threadblocks[p.ranks[r].first_tb + t];
-      for (std::uint32_t s = 0; s < tb.step_count; ++s) visit(r, t, s, p.steps[tb.first_step + s]);
-    }
-  }
-}
-
 // Calls visit(rank, operand) for each rank whose buffer an operand of the step is.
 template <class Visit>
 void each_operand(const Program& p, const Step& s, Visit visit) {
@@ -44,7 +33,8 @@ void each_operand(const Program& p, const Step& s, Visit visit) {
 }
 
 void check_writes(const Program& p, Findings& findings) {
-  each_step(p, [&](std::uint32_t r, std::uint32_t t, std::uint32_t number, const Step& s) {
+  p.each_step([&](std::uint32_t r, std::uint32_t t, std::uint32_t number, std::uint32_t at) {
+    const Step& s = p.steps[at];
     if (s.op != Op::move) return;
     each_operand(p, s, [&](std::uint32_t rank, const Operand& o, bool writes) {
       if (!writes || o.buffer == Buffer::scratch) return;
@@ -65,7 +55,8 @@ void check_packets_apart(const Program& p, Findings& findings) {
   std::vector<std::vector<bool>> packets;
   for (const ir::direct::RankProgram& rank : p.ranks) packets.emplace_back(2 * std::size_t{rank.scratch_chunks});
   const auto visit_all = [&](bool wanted, auto&& visit) {
-    each_step(p, [&](std::uint32_t r, std::uint32_t t, std::uint32_t number, const Step& s) {
+    p.each_step([&](std::uint32_t r, std::uint32_t t, std::uint32_t number, std::uint32_t at) {
+      const Step& s = p.steps[at];
       if (s.op != Op::move) return;
       each_operand(p, s, [&](std::uint32_t rank, const Operand& o, bool /*writes*/) {
         if (o.buffer != Buffer::scratch || is_packet(o.access) != wanted) return;
@@ -95,15 +86,15 @@ constexpr std::uint64_t kMostMoved = std::uint64_t{1} << 26U;
 
 bool small_enough(const Program& p, Findings& findings) {
   std::uint64_t moved = 0;
-  each_step(p, [&](std::uint32_t, std::uint32_t, std::uint32_t, const Step& s) {
-    if (s.op != Op::move) return;
+  for (const Step& s : p.steps) {
+    if (s.op != Op::move) continue;
     std::uint64_t places = 0;
     for (std::uint32_t k = 0; k < s.sources + s.targets; ++k) {
       const Operand& o = p.operands[s.first + k];
       places += is_multicast(o.access) ? p.groups[o.owner].ranks.size() : 1;
     }
     moved = std::min(kMostMoved + 1, moved + std::min(kMostMoved + 1, places * s.count));
-  });
+  }
   if (moved <= kMostMoved) return true;
   findings.add(
       {ErrorCode::ProgramTooLarge, "a call loads and stores more than 2^26 chunks, which is too much to prove"});
