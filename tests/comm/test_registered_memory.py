@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gc3
 import ranks
-from gc3.comm.selection import parse
+from gc3.comm import programs
+from gc3.comm.selection import Spec, parse
+from gc3.tune.space import one_sided
 
 PART = 9  # of the library, so many parts of which the usual run tests one for each number of ranks
 
@@ -49,6 +53,26 @@ def test_a_row_keeps_its_memory() -> None:
         data["rows"] = [{"collective": "allreduce", "program": program | wrong}]
         with pytest.raises(gc3.UserError, match="expected 'fifo', or 'direct', which needs the protocol Simple"):
             parse(json.dumps(data), "mine.json")
+
+
+def test_the_file_of_a_program_has_a_one_sided_form(tmp_path: Path) -> None:
+    """As those that gc3 synth best writes beside its table, and gc3 tune --with tries."""
+    program = gc3.compile(gc3.algorithms.load("direct_allreduce"), R=2, in_place=False)
+    table = tmp_path / "mine.json"
+    file = Spec(programs.write(program, table), (), memory="direct")
+    row = {"collective": "allreduce", "ranks": [2, 2], "in_place": False, "program": file.data()}
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    assert one_sided([replace(file, memory="fifo", slots=4)]) == [file]
+
+    def body(comm: gc3.Communicator) -> tuple[str, list[float]]:
+        result = comm.all_reduce(comm.register(np.arange(3.0)))
+        assert comm.register(result) is result
+        return str(comm.explain("allreduce", 3, "float64")), result.tolist()
+
+    for said, result in gc3.spawn(body, 2, table=str(table)):
+        assert result == [0, 2, 4]
+        assert said.splitlines()[0].endswith(", direct on registered memory")
+        assert "\n  on registered memory: direct_allreduce\n" in said
 
 
 def test_mistakes_with_registered_memory() -> None:

@@ -29,8 +29,8 @@ FORMAT = "gc3-selection-1"
 _PLACES = frozenset({"nodes", "ranks_per_node"})
 TRANSPORTS = tuple(_core.transports())  # between hosts
 _CALL = ("ranks", "root", *sorted(_PLACES))
-_FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds"})
-_COMPILED = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks", "order", "memory"})
+_FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds", "memory"})
+_COMPILED = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"})
 _SPEC_KEYS = _FILE_KEYS - {"file"} | _COMPILED
 # Where the programs of a table were timed, and what the notes of its rows say about it.
 ENGINES = {"processes": "", "threads": "ranks were threads", "sim": "predicted"}
@@ -137,14 +137,14 @@ class Spec:
         slots = f", {self.slots} slots" if self.slots else ""
         bytes_ = f", slots of {self.slot_bytes} B" if self.slot_bytes else ""
         told = "".join(f", {name} {'never' if value is None else value}" for name, value in self.thresholds)
+        direct = "" if self.memory == "fifo" else ", direct on registered memory"
         if self.is_file:
-            return f"program {programs.short(self.algorithm)}{slots}{bytes_}{told}"
+            return f"program {programs.short(self.algorithm)}{slots}{bytes_}{told}{direct}"
         given = "".join(f" {name}={value}" for name, value in self.parameters)
         instances = f", {self.instances} instances" if self.instances > 1 else ""
         told += f", at most {self.threadblocks} threadblocks" if self.threadblocks else ""
         told += f", order {' '.join(map(str, self.order))}" if self.order else ""
-        told += "" if self.memory == "fifo" else ", direct on registered memory"
-        return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}"
+        return f"{self.algorithm}{given}, {self.protocol}{instances}{slots}{bytes_}{told}{direct}"
 
     def data(self) -> dict[str, Any]:
         """Returns it as a row of a table has it; a file by its place beside the table."""
@@ -154,7 +154,7 @@ class Spec:
             data = {"algorithm": self.algorithm, "parameters": dict(self.parameters), "instances": self.instances}
             data |= {"protocol": self.protocol} | ({"threadblocks": self.threadblocks} if self.threadblocks else {})
             data |= {"order": list(self.order)} if self.order else {}
-            data |= {} if self.memory == "fifo" else {"memory": self.memory}
+        data |= {} if self.memory == "fifo" else {"memory": self.memory}
         data |= {"slots": self.slots, "slot_bytes": self.slot_bytes}
         return data | ({"thresholds": dict(self.thresholds)} if self.thresholds else {})
 
@@ -441,9 +441,6 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
     protocol = spec.get("protocol", "Simple")
     if protocol not in PROTOCOLS:
         raise _bad(where, f"protocol must be one of {', '.join(PROTOCOLS)}")
-    memory = spec.get("memory", "fifo")
-    if memory not in (("fifo", "direct") if protocol == "Simple" else ("fifo",)):
-        raise _bad(where, f"memory is {memory!r}; expected 'fifo', or 'direct', which needs the protocol Simple")
     return Spec(
         spec["algorithm"],
         tuple(cast("dict[str, int | str]", parameters).items()),
@@ -453,8 +450,14 @@ def _spec(value: Any, where: str, folder: Path) -> Spec:
         _thresholds(spec.get("thresholds", {}), where),
         _number(spec.get("threadblocks", 0), 0, _MOST_RANKS, "threadblocks", where),
         _ranks_in_order(spec.get("order", []), where),
-        memory,
+        _memory(spec.get("memory", "fifo"), protocol, where),
     )
+
+
+def _memory(value: Any, protocol: str, where: str) -> str:
+    if value in (("fifo", "direct") if protocol == "Simple" else ("fifo",)):
+        return value
+    raise _bad(where, f"memory is {value!r}; expected 'fifo', or 'direct', which needs the protocol Simple")
 
 
 def _ranks_in_order(value: Any, where: str) -> tuple[int, ...]:
@@ -469,7 +472,8 @@ def _of_file(value: dict[str, Any], where: str, folder: Path) -> Spec:
     if not isinstance(file, str) or not programs.is_place(file):
         raise _bad(where, f"file is {file!r}, not FOLDER/HASH.gc3 with a folder beside the table and a SHA-256")
     told = _thresholds(spec.get("thresholds", {}), where)
-    return Spec(str(folder / file), (), 1, "Simple", *_fifos(spec, where), told)
+    memory = _memory(spec.get("memory", "fifo"), "Simple", where)
+    return Spec(str(folder / file), (), 1, "Simple", *_fifos(spec, where), told, memory=memory)
 
 
 def _fifos(spec: dict[str, Any], where: str) -> tuple[int, int]:

@@ -132,8 +132,8 @@ def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
 
 def one_sided(programs: Iterable[Spec]) -> list[Spec]:
     """Returns the one-sided forms of those that have one: they have no FIFOs."""
-    plain = [s for s in programs if s.protocol == "Simple" and not (s.slots or s.thresholds or s.is_file)]
-    return [replace(spec, memory="direct") for spec in dict.fromkeys(plain)]
+    plain = [s for s in programs if s.is_file or (s.protocol == "Simple" and not (s.slots or s.thresholds))]
+    return list(dict.fromkeys(replace(s, slots=0, slot_bytes=0, thresholds=(), memory="direct") for s in plain))
 
 
 def serves_v(spec: Spec, ranks: int, *, in_place: bool) -> bool:
