@@ -21,6 +21,13 @@ MUTANTS = (
         _TESTS,
     ),
     Mutant(
+        "packets-added-in-an-order-of-each-rank",
+        "cpp/gc3/compiler/direct/packets.cc",
+        "shared_[i] ? &in_order_[i] : nullptr",
+        "nullptr",
+        ("tests/mscclpp/test_write.py -k one_order",),
+    ),
+    Mutant(
         "depth-without-messages",
         "cpp/gc3/compiler/instruction_dag.cc",
         "d.depth[to] = std::max(d.depth[to], d.depth[i] + 1);",

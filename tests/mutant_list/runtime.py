@@ -194,6 +194,13 @@ MUTANTS = (
         ("gc3_runtime_direct_test",),
     ),
     Mutant(
+        "select-a-one-sided-row-for-messages",
+        "cpp/gc3/runtime/select/selection.cc",
+        "if (!row->recipe->lower && row->serves(call)) return row.get();",
+        "if (row->serves(call)) return row.get();",
+        ("gc3_runtime_select_test",),
+    ),
+    Mutant(
         "comm-asks-a-recipe-for-every-call",
         "cpp/gc3/comm/communicator.cc",
         "  if (found.program == nullptr) {\n    GC3_ASSIGN(const ir::Program",
