@@ -156,6 +156,20 @@ def test_drawing_has_every_rank(spec: str, run: Run) -> None:
     assert len(set(layout.points)) == machine.rank_count
 
 
+@pytest.mark.parametrize(
+    ("spec", "nics"), [("dgx1", 4), ("ndv2", 1), ("summit:N=2", 4), ("ndv4:N=3", 24), ("ring:R=4", 0)]
+)
+def test_every_nic_is_a_place_that_its_ranks_lead_to(spec: str, nics: int) -> None:
+    machine = topologies.load(spec)
+    layout = Layout(machine)
+    assert len(set(layout.nics.values())) == len(layout.nics) == nics
+    leads = {(line.start, line.end) for line in layout.lines}
+    for name, place in layout.nics.items():
+        port = next(p for f in machine.fabrics for p in f.ports if any(r.startswith(f"{name}.") for r in p.out))
+        assert (layout.points[port.rank], place) in leads
+        assert machine.node_count == 1 or any(start == place for start, _ in leads)
+
+
 def test_drawing_shows_groups_of_nodes(run: Run) -> None:
     """Each rack has a frame around its nodes, and no other nodes, in that of its pod."""
     nodes = {"levels": [{"name": "rack", "groups": [0, 1, 0, 1]}, {"name": "pod", "groups": [0] * 4}]}

@@ -45,11 +45,12 @@ def draw(
 
     busiest, (most, carried) = max(use.items(), key=lambda item: item[1][0], default=("", (0.0, 0)))
     parts: list[str] = []
-    for name, (x, y), side in layout.boxes:
-        px, py = at((x, y + side))
+    boxes = [(name, (x, y), (x + side, y + side), "panel") for name, (x, y), side in layout.boxes]
+    for name, low, high, fill in [*((*group, "back") for group in layout.groups), *boxes]:
+        (px, bottom), (end, py) = at(low), at(high)
         parts.append(
-            f'<rect x="{px:.1f}" y="{py:.1f}" width="{side * unit:.1f}" height="{side * unit:.1f}" rx="10" '
-            f'style="fill:var(--panel);stroke:var(--line)"/>{svg.text(px + 8, py + 16, name, kind="soft")}'
+            f'<rect x="{px:.1f}" y="{py:.1f}" width="{end - px:.1f}" height="{bottom - py:.1f}" rx="10" '
+            f'style="fill:var(--{fill});stroke:var(--line)"/>{svg.text(px + 8, py + 16, name, kind="soft")}'
         )
     for line in layout.lines:
         (x1, y1), (x2, y2) = at(line.start), at(line.end)
@@ -73,6 +74,10 @@ def draw(
             f'<rect x="{x - wide / 2:.1f}" y="{y - 10:.1f}" width="{wide}" height="20" rx="6" style="fill:var(--ink)"/>'
             f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" style="fill:var(--back)">{escape(name)}</text>'
         )
+    for name, place in layout.nics.items():
+        x, y = at(place)
+        look = f'x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12" style="fill:var(--panel);stroke:var(--ink)"'
+        parts.append(f"<rect {look}><title>{escape(name)}</title></rect>")
     for rank, point in enumerate(layout.points):
         x, y = at(point)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" style="fill:var(--back);stroke:var(--ink)"/>')

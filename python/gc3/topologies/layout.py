@@ -97,6 +97,7 @@ class Layout:
         boxes: Name, lower left corner and side of each node, if there are several.
         groups: Name, lower left and upper right corner of each group of nodes, such as a rack; outer groups first.
         hubs: Position and name of each fabric that joins at least two ranks.
+        nics: Position and name of each NIC, on the edge of its node that is nearest to the network.
         lines: The lines.
         frame: Lower left and upper right corner of the drawing.
         scale: The size of a rank relative to the normal size, at most 1.
@@ -120,6 +121,7 @@ class Layout:
         for node, ranks in members.items():
             self._place(node, ranks)
         self.hubs: list[tuple[Point, str]] = []
+        self.nics: dict[str, Point] = {}
         self.lines: list[Line] = []
         self._links()
         self._leads: dict[tuple[int, str], Point] = {}
@@ -200,24 +202,74 @@ class Layout:
     def _fabric(self, fabric: Fabric) -> None:
         ranks = list(dict.fromkeys(port.rank for port in fabric.ports))
         nodes = {self._topology.ranks[r].node for r in ranks}
-        if len(ranks) == 1 or (fabric.across_nodes and len(nodes) == 1):
+        if len(ranks) == 1 and not fabric.across_nodes:
             return  # it joins no two ranks
-        hub = self._hub(ranks, nodes)
-        self.hubs.append((hub, fabric.name.rpartition(".")[2]))
+        hub = None
+        if not fabric.across_nodes or len(nodes) > 1:
+            hub = self._hub(ranks, nodes)
+            self.hubs.append((hub, fabric.name.rpartition(".")[2]))
+        if fabric.across_nodes:
+            for node in sorted(nodes):
+                self._place_nics(fabric, node, hub)
         done: set[tuple[Point, tuple[str, ...]]] = set()
         for port in fabric.ports:
-            way, start = port.out or port.into, self.points[port.rank]
+            way, back, start = port.out or port.into, port.into, self.points[port.rank]
+            nic = next((name for name in map(self._nic, way) if name in self.nics), None)
             # If a port begins with the rank's connection to an earlier switch, the line continues from that switch.
             lead = self._leads.get((port.rank, way[0])) if way else None
             if lead is not None and way[1:]:
                 start, way = lead, way[1:]
-            elif way:
+            elif way and hub is not None:
                 self._leads[port.rank, way[0]] = hub
+            if nic is not None:
+                at = next(k for k, name in enumerate(way) if self._nic(name) == nic)
+                self._lead(done, start, self.nics[nic], (*way[:at], way[at]), back, fabric)
+                start, way, back = self.nics[nic], way[at:], tuple(name for name in back if self._nic(name) == nic)
+            if hub is not None:
+                self._lead(done, start, hub, way, back, fabric)
+
+    def _lead(
+        self,
+        done: set[tuple[Point, tuple[str, ...]]],
+        start: Point,
+        end: Point,
+        way: tuple[str, ...],
+        back: tuple[str, ...],
+        fabric: Fabric,
+    ) -> None:
+        """A line from a rank, a switch or a NIC to a NIC or a hub, once."""
+        if (start, way) not in done:
             label = self._slowest_class(way) or fabric.link_class
-            if (start, way) not in done:
-                both = tuple(dict.fromkeys((*way, *port.into)))
-                self._line(start, hub, label, self._narrowest(way), dashed=fabric.across_nodes, resources=both)
-            done.add((start, way))
+            both = tuple(dict.fromkeys((*way, *back)))
+            self._line(start, end, label, self._narrowest(way), dashed=fabric.across_nodes, resources=both)
+        done.add((start, way))
+
+    def _nic(self, resource: str) -> str:
+        """The name of the NIC that a resource is a direction of; empty: it is none."""
+        return resource.removesuffix(".out").removesuffix(".in") if resource in self._of_nics else ""
+
+    @cached_property
+    def _of_nics(self) -> frozenset[str]:
+        return frozenset(r.name for r in self._topology.resources if r.kind == "nic")
+
+    def _place_nics(self, fabric: Fabric, node: int, hub: Point | None) -> None:
+        """Places the NICs of a node on its edge that faces the network, in the order of their ranks along it."""
+        users: dict[str, list[Point]] = {}
+        for port in fabric.ports:
+            if self._topology.ranks[port.rank].node == node:
+                for name in dict.fromkeys(self._nic(each) for each in (*port.out, *port.into)):
+                    users.setdefault(name, []).append(self.points[port.rank])
+        users.pop("", None)
+        (left, bottom), (right, top) = self._box(node)
+        beside = hub is not None and bottom < hub[1] < top and not left < hub[0] < right
+        along = int(beside)
+        order = sorted(users, key=lambda name: sum(place[along] for place in users[name]) / len(users[name]))
+        for k, name in enumerate(order):
+            share = (k + 0.5) / len(order)
+            if beside and hub is not None:
+                self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - bottom)
+            else:
+                self.nics[name] = left + share * (right - left), bottom
 
     def _hub(self, ranks: list[int], nodes: set[int]) -> Point:
         if len(nodes) == 1:
@@ -259,7 +311,7 @@ class Layout:
         return min(parts, key=lambda part: part[1] or math.inf)[0] if parts else None
 
     def _frame(self) -> tuple[Point, Point]:
-        ends = [*self.points, *(place for place, _ in self.hubs)]
+        ends = [*self.points, *(place for place, _ in self.hubs), *self.nics.values()]
         for _, (left, bottom), side in self.boxes:
             ends += [(left, bottom), (left + side, bottom + side)]
         for _, low, high in self.groups:

@@ -6,13 +6,13 @@ from typing import Any
 
 from gc3 import errors
 from gc3.support import drawing
-from gc3.topologies.layout import Layout, Line, line_widths
+from gc3.topologies.layout import Layout, line_widths
 from gc3.topologies.model import Topology
 
 _MOST_RANKS = 1024
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
-_INK = "#333333"
+_INK, _NIC = "#333333", "#E69F00"
 _DASHES = (0, (3, 2))
 
 
@@ -81,6 +81,9 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     box = {"boxstyle": "round,pad=0.35", "facecolor": _INK, "edgecolor": "none"}
     for place, name in layout.hubs:
         axes.annotate(name, place, ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=5)
+    if layout.nics:
+        xs, ys = zip(*layout.nics.values(), strict=True)
+        axes.scatter(xs, ys, s=90 * layout.scale**2, marker="s", c=_NIC, edgecolors=_INK, linewidths=0.8, zorder=4)
     size = 300 * layout.scale**2
     xs, ys = zip(*layout.points, strict=True)
     axes.scatter(xs, ys, s=size, c="#FFFFFF", edgecolors=_INK, linewidths=1.2, zorder=4)
@@ -89,14 +92,14 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     (left, bottom), (right, top) = layout.frame
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
-    _legend(axes, layout.lines, colors, widths)
+    _legend(axes, layout, colors, widths)
     axes.set_title(title, fontsize=12, loc="left")
 
 
-def _legend(axes: Any, lines: list[Line], colors: dict[str, str], widths: dict[float | None, float]) -> None:
+def _legend(axes: Any, layout: Layout, colors: dict[str, str], widths: dict[float | None, float]) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415  optional
 
-    kinds = {(line.label, line.bandwidth, line.dashed) for line in lines}
+    kinds = {(line.label, line.bandwidth, line.dashed) for line in layout.lines}
     order = sorted(kinds, key=lambda k: (list(colors).index(k[0]), -(k[1] or 0), k[2]))
     if not order:
         return
@@ -105,6 +108,9 @@ def _legend(axes: Any, lines: list[Line], colors: dict[str, str], widths: dict[f
         for label, rate, dashed in order
     ]
     texts = [f"{label}, {'unknown' if rate is None else f'{rate / 1e9:.4g} GB/s'}" for label, rate, _ in order]
+    if layout.nics:
+        handles.append(Line2D([], [], marker="s", color=_NIC, markeredgecolor=_INK, linestyle="none"))
+        texts.append("NIC")
     corner = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
     legend = axes.legend(
         handles, texts, **corner, fontsize=9, title="each direction", alignment="left", handlelength=2.6
