@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gc3.sim.run_timeline import Run
 
 MOST_RANKS = 24
-MOST_MOVES = 1500
+MOST_MOVES = 800
 MOST_ROUNDS = 200
 _MOST_RECORDS = 400_000
 _NONE = 0xFFFFFFFF

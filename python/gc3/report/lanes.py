@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gc3.sim.run_timeline import Run
 
 MOST_LANES = 48
-MOST_BARS = 1500
+MOST_BARS = 800
 WIDTH = 1080
 _LEFT = 128
 _LANE = 16

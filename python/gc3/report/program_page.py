@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gc3.topologies.model import Topology
 
 _MOST_LINKS = 40
+_MOST_DRAWN = 64  # ranks of a machine: more are too small to see, and make a large page
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,7 @@ def _machine(content: Content) -> str:
     more = len(ranked) - len(rows)
     table = _table("Links by load", ["link", "carried", "busy"], rows)
     note = _left_out(f"{more} links with less load" if more > 0 else "")
-    if topology.rank_count > loads.MOST_RANKS:
+    if topology.rank_count > _MOST_DRAWN:
         return _left_out(f"a drawing of {counted(topology.rank_count, 'rank')}") + table + note
     picture = loads.draw(topology, p.use, p.time_s, alone=False)
     return _scroll("Machine with the load of every link", picture) + _details("Table of the load", table + note)
