@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gc3 import errors
@@ -22,9 +22,24 @@ if TYPE_CHECKING:
     from gc3 import _core
     from gc3.comm import Communicator
     from gc3.runtime.program import Program
+    from gc3.torch.programs import TensorProgram
 
 FLOOR = (2, 14)  # the first version that was tested
-__all__ = ["FLOOR", "build", "communicator", "empty", "explain", "load", "record", "register", "tier"]
+__all__ = [
+    "FLOOR",
+    "add_norm",
+    "build",
+    "column_linear",
+    "communicator",
+    "empty",
+    "explain",
+    "load",
+    "program",
+    "record",
+    "register",
+    "row_linear",
+    "tier",
+]
 
 
 def register() -> None:
@@ -132,6 +147,68 @@ def explain(collective: str, count: int, dtype: Any = "float32", group: Any = No
     """
     in_place = collective == "allreduce"  # as PyTorch calls it
     return communicator(group).explain(collective, count, str(dtype).removeprefix("torch."), in_place=in_place)
+
+
+def program(
+    program: Program,
+    functions: Mapping[str, Callable[..., None]],
+    *,
+    shapes: Callable[[Mapping[str, tuple[int, ...]]], Mapping[str, tuple[int, ...]]] | None = None,
+    backward: TensorProgram | None = None,
+    returns: Sequence[str] | None = None,
+    group: Any = None,
+) -> TensorProgram:
+    """Makes a program that computes a function of this rank's tensors, one operator for autograd and torch.compile.
+
+    The function takes the program's inputs in their order, and returns its outputs. It is collective, and so is its
+    gradient, that of the sum of all ranks' losses.
+
+    Args:
+        program: It is verified first.
+        functions: By the names of its operations, as for `gc3.Program.bind`, but of tensors.
+        shapes: From the shapes of the inputs, by name, to those of chunks that no input has, as for `run_rank`.
+        backward: A program whose inputs are inputs and outputs of this one, and d_NAME for the gradient of result
+            NAME; its output d_NAME is the gradient of input NAME. Without it there is no gradient.
+        returns: The outputs that are returned; the others are for `backward`. None: all.
+        group: The process group; None: the default group.
+
+    Raises:
+        gc3.UserError: The program is wrong, has no named tensors, or the arguments do not fit it.
+    """
+    _distributed()
+    programs = importlib.import_module("gc3.torch.programs")
+    return programs.TensorProgram(program, functions, shapes, backward, returns, group)
+
+
+def column_linear(group: Any = None) -> TensorProgram:
+    """Returns a function of x and w: all ranks' rows of x, gathered, times this rank's columns of the weights w.
+
+    Args:
+        group: The process group; None: the default group.
+    """
+    _distributed()
+    return importlib.import_module("gc3.torch.programs").column_linear(group)
+
+
+def row_linear(group: Any = None) -> TensorProgram:
+    """Returns a function of x and w: this rank's rows of the sum of all ranks' x w, which have all rows.
+
+    Args:
+        group: The process group; None: the default group.
+    """
+    _distributed()
+    return importlib.import_module("gc3.torch.programs").row_linear(group)
+
+
+def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
+    """Returns a function of x, residual and gain: RMSNorm of the sum of all ranks' x and their rows of the residual.
+
+    Args:
+        group: The process group; None: the default group.
+        eps: Is added to the mean of the squares.
+    """
+    _distributed()
+    return importlib.import_module("gc3.torch.programs").add_norm(group, eps)
 
 
 def record(step: Callable[[], Any], path: str) -> None:

@@ -1,0 +1,388 @@
+"""Programs that compute as functions of tensors: one operator of PyTorch, which torch.compile calls, with autograd."""
+
+# ruff: noqa: N803, N806 (R is the number of ranks of every algorithm)
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+
+import gc3
+from gc3 import collectives, datatypes, errors
+from gc3.torch.tensors import array, contiguous
+
+if TYPE_CHECKING:
+    from gc3.datatypes import Array
+    from gc3.runtime.program import Program
+
+Shape: TypeAlias = "tuple[int, ...]"
+Shapes: TypeAlias = "Callable[[Mapping[str, Shape]], Mapping[str, Shape]]"
+
+_TYPES = {datatypes.DTYPES[name]: getattr(torch, name) for name in datatypes.DTYPES if hasattr(torch, name)}
+_PROGRAMS: list[TensorProgram] = []  # the operator knows them by number; torch.compile keeps the number
+
+
+class TensorProgram:
+    """A program as a function of tensors, made by `gc3.torch.program`."""
+
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, Callable[..., None]],
+        shapes: Shapes | None,
+        backward: TensorProgram | None,
+        returns: Sequence[str] | None,
+        group: Any,
+    ) -> None:
+        """Binds the functions."""
+        program.verify()
+        tensors = program.core.collective.tensors
+        if not tensors:
+            raise errors.error("BadArgument", f"{program.name} has no named tensors: it computes nothing")
+        self.inputs = {name: chunks for name, is_output, chunks, _ in tensors if not is_output}
+        self.outputs = {name: chunks for name, is_output, chunks, _ in tensors if is_output}
+        self.lengths = {name: number for number, name in enumerate(program.core.lengths)}
+        self.lengths |= {name: length for name, _, _, length in tensors}
+        self.name, self.group, self.backward, self.shapes = program.name, group, backward, shapes
+        self.returns = tuple(self.outputs if returns is None else returns)
+        for name in self.returns:
+            if name not in self.outputs:
+                raise errors.error("BadArgument", f"returns: {self.name} has no output '{errors.shown(name)}'")
+        known = {*self.inputs, *self.outputs, *(f"d_{name}" for name in self.returns)}
+        for name in sorted((backward.inputs.keys() if backward is not None else set()) - known):
+            what = f"'{name}' of the backward program is no tensor of {self.name}, nor the gradient d_NAME of a result"
+            raise errors.error("BadArgument", what)
+        self.bound = program.bind({name: _on_tensors(function) for name, function in functions.items()})
+        self.number = len(_PROGRAMS)
+        _PROGRAMS.append(self)
+
+    def __call__(self, *tensors: torch.Tensor) -> Any:
+        """Runs it on this rank's tensors, in the order of the program's inputs. Collective."""
+        if len(tensors) != len(self.inputs):
+            raise errors.error(
+                "BadArgument",
+                f"{self.name} takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, not {len(tensors)}",
+            )
+        made = dict(zip(self.outputs, _run(list(tensors), self.number), strict=True))
+        found = tuple(made[name] for name in self.returns)
+        return found[0] if len(found) == 1 else found
+
+    def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Shape]:
+        """The shapes of chunks that no input has."""
+        found = {name: tuple(tensor.shape) for name, tensor in zip(self.inputs, tensors, strict=True)}
+        return dict(self.shapes(found)) if self.shapes is not None else {}
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """On this rank."""
+        comm = gc3.torch.communicator(self.group)
+        arrays: dict[str, Array | None] = {
+            name: array(contiguous(tensor)) for name, tensor in zip(self.inputs, tensors, strict=True)
+        }
+        with torch.no_grad():
+            made = self.bound.run_rank(comm, arrays, shapes=self.given(tensors))
+        return [_as_tensor(made[name], tensors[0].dtype) for name in self.outputs]
+
+    def empty(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Tensors like the results, for who traces."""
+        rank = torch.distributed.get_rank(self.group)
+        chunks: dict[int, Shape] = {self.lengths[name]: shape for name, shape in self.given(tensors).items()}
+        for (name, count), tensor in zip(self.inputs.items(), tensors, strict=True):
+            if count[rank] != 0:
+                chunks[self.lengths[name]] = (tensor.shape[0] // count[rank], *tensor.shape[1:])
+        whole = [(chunks[self.lengths[name]], count[rank]) for name, count in self.outputs.items()]
+        return [tensors[0].new_empty((count * shape[0], *shape[1:])) for shape, count in whole]
+
+
+def _on_tensors(function: Callable[..., None]) -> Callable[..., None]:
+    """A function of tensors for the arrays that a program gives."""
+
+    def call(*arrays: Array, out: Array | tuple[Array, ...]) -> None:
+        to = tuple(map(_view, out)) if isinstance(out, tuple) else _view(out)
+        made = function(*map(_view, arrays), out=to)
+        if made is not None and made is not to:
+            raise TypeError(f"{getattr(function, '__name__', function)} has to fill out=")
+
+    return call
+
+
+def _view(chunk: Array) -> torch.Tensor:
+    """The memory of a chunk, which is valid while the function runs; NumPy's view of an operand cannot be written."""
+    kind = _TYPES[chunk.dtype]
+    if chunk.nbytes == 0:
+        return torch.empty(chunk.shape, dtype=kind)
+    memory = (ctypes.c_char * chunk.nbytes).from_address(chunk.ctypes.data)
+    return torch.frombuffer(memory, dtype=kind).view(chunk.shape)
+
+
+def _as_tensor(made: Array, dtype: torch.dtype) -> torch.Tensor:
+    return torch.from_numpy(made.view(np.uint8) if made.ndim else made).view(dtype).view(made.shape)
+
+
+def _execute(inputs: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
+    return _PROGRAMS[number].run(inputs)
+
+
+def _trace(inputs: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
+    return _PROGRAMS[number].empty(inputs)
+
+
+def _save(ctx: Any, inputs: tuple[list[torch.Tensor], int], output: list[torch.Tensor]) -> None:
+    tensors, ctx.number = inputs
+    of = _PROGRAMS[ctx.number]
+    known = dict(zip(of.outputs, output, strict=True)) | dict(zip(of.inputs, tensors, strict=True))
+    wanted = of.backward.inputs if of.backward is not None else {}
+    ctx.save_for_backward(*(known[name] for name in wanted if name in known))
+
+
+def _differentiate(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[list[torch.Tensor | None], None]:
+    of = _PROGRAMS[ctx.number]
+    if of.backward is None:
+        raise errors.error("BadArgument", f"{of.name} has no backward program: give backward= to gc3.torch.program")
+    arrived = {f"d_{name}": gradient for name, gradient in zip(of.outputs, gradients, strict=True)}
+    saved = iter(ctx.saved_tensors)
+    known = {name: next(saved) for name in of.backward.inputs if name not in arrived}
+    for name in of.backward.inputs:
+        gradient = arrived.get(name)
+        if name in arrived and gradient is None:
+            raise errors.error("BadArgument", f"{of.name}: a result has no gradient, {name}, which its backward reads")
+        if gradient is not None:
+            known[name] = gradient.contiguous()
+    made = dict(
+        zip(of.backward.outputs, _run([known[name] for name in of.backward.inputs], of.backward.number), strict=True)
+    )
+    return [made.get(f"d_{name}") for name in of.inputs], None
+
+
+_run: Any = torch.library.custom_op(
+    "gc3::program", _execute, mutates_args=(), schema="(Tensor[] inputs, int number) -> Tensor[]"
+)
+_run.register_fake(_trace)
+_run.register_autograd(_differentiate, setup_context=_save)
+
+multiply, multiply_t, gradient = gc3.op("multiply"), gc3.op("multiply_t"), gc3.op("gradient")
+norm, norm_back = gc3.op("rms_norm"), gc3.op("rms_norm_back", results=2)
+
+
+def _multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
+    torch.mm(x, w, out=out)
+
+
+def _multiply_t(dy: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
+    torch.mm(dy, w.t(), out=out)
+
+
+def _gradient(*tiles: torch.Tensor, out: torch.Tensor) -> None:
+    half = len(tiles) // 2
+    torch.mm(torch.cat(tiles[:half]).t(), torch.cat(tiles[half:]), out=out)
+
+
+def _column(R: int) -> collectives.Collective:
+    return collectives.custom(
+        "column_linear",
+        ranks=R,
+        inputs={"x": 1, "w": 1},
+        outputs={"y": R, "all": R},
+        expect=lambda v, rank, output, i: v(i, "x", 0) if output == "all" else multiply(v(i, "x", 0), v(rank, "w", 0)),
+    )
+
+
+@gc3.algorithm(_column)
+def _gather_multiply(R: int) -> None:
+    for step in range(R):  # a rank's own rows first: the others are on their way
+        for q in range(R):
+            source = (q + step) % R
+            x = gc3.chunk(source, "x", 0).copy(q, "all", source)
+            multiply(x, gc3.chunk(q, "w", 0), out=(q, "y", source))
+
+
+def _column_back(R: int) -> collectives.Collective:
+    def expect(v: Any, rank: int, output: str, _: int) -> Any:
+        if output == "d_x":
+            return sum(multiply_t(v(q, "d_y", rank), v(q, "w", 0)) for q in range(R))
+        return gradient(*(v(rank, "all", i) for i in range(R)), *(v(rank, "d_y", i) for i in range(R)))
+
+    inputs, outputs = {"d_y": R, "all": R, "w": 1}, {"d_x": 1, "d_w": 1}
+    return collectives.custom("column_linear_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
+
+
+def _ring(R: int, operation: Any, read: str, to: str) -> None:
+    """A product of each rank and block, whose sums go around to the owners of the blocks."""
+    for owner in range(R):
+        around = [(owner + step) % R for step in range(1, R + 1)]
+        parts = [operation(gc3.chunk(q, read, owner), gc3.chunk(q, "w", 0), out=(q, "part", owner)) for q in around]
+        total = parts[0]
+        for part in parts[1:]:
+            total = part.reduce(total)
+        total.copy(owner, to, 0)
+
+
+@gc3.algorithm(_column_back, scratch=["part"])
+def _multiply_scatter_back(R: int) -> None:
+    _ring(R, multiply_t, "d_y", "d_x")
+    for q in range(R):
+        tiles = [gc3.chunk(q, buffer, i) for buffer in ("all", "d_y") for i in range(R)]
+        gradient(*tiles, out=(q, "d_w", 0))
+
+
+def _row(R: int) -> collectives.Collective:
+    def expect(v: Any, rank: int, _: str, __: int) -> Any:
+        return sum(multiply(v(q, "x", rank), v(q, "w", 0)) for q in range(R))
+
+    return collectives.custom("row_linear", ranks=R, inputs={"x": R, "w": 1}, outputs={"y": 1}, expect=expect)
+
+
+@gc3.algorithm(_row, scratch=["part"])
+def _multiply_scatter(R: int) -> None:
+    _ring(R, multiply, "x", "y")
+
+
+def _row_back(R: int) -> collectives.Collective:
+    def expect(v: Any, rank: int, output: str, i: int) -> Any:
+        if output == "d_x":
+            return multiply_t(v(i, "d_y", 0), v(rank, "w", 0))
+        return gradient(*(v(rank, "x", j) for j in range(R)), *(v(j, "d_y", 0) for j in range(R)))
+
+    inputs, outputs = {"d_y": 1, "x": R, "w": 1}, {"d_x": R, "d_w": 1}
+    return collectives.custom("row_linear_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
+
+
+@gc3.algorithm(_row_back, scratch=["all"])
+def _gather_multiply_back(R: int) -> None:
+    for step in range(R):
+        for q in range(R):
+            source = (q + step) % R
+            dy = gc3.chunk(source, "d_y", 0).copy(q, "all", source)
+            multiply_t(dy, gc3.chunk(q, "w", 0), out=(q, "d_x", source))
+    for q in range(R):
+        tiles = [gc3.chunk(q, buffer, i) for buffer in ("x", "all") for i in range(R)]
+        gradient(*tiles, out=(q, "d_w", 0))
+
+
+def _add_norm(R: int) -> collectives.Collective:
+    def expect(v: Any, rank: int, output: str, i: int) -> Any:
+        own = rank if output == "total" else i
+        total = sum(v(q, "x", own) for q in range(R)) + v(own, "residual", 0)
+        return total if output == "total" else norm(total, v(own, "gain", 0))
+
+    inputs, outputs = {"x": R, "residual": 1, "gain": 1}, {"y": R, "total": 1}
+    return collectives.custom("add_norm", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
+
+
+@gc3.algorithm(_add_norm)
+def _scatter_norm_gather(R: int) -> None:
+    for own in range(R):
+        total = gc3.chunk((own + 1) % R, "x", own).copy(own, "total", 0)
+        for step in range(2, R + 1):
+            total = total.reduce(gc3.chunk((own + step) % R, "x", own))
+        y = norm(total.reduce(gc3.chunk(own, "residual", 0)), gc3.chunk(own, "gain", 0), out=(own, "y", own))
+        for step in range(1, R):
+            y.copy((own + step) % R, "y", own)
+
+
+def _add_norm_back(R: int) -> collectives.Collective:
+    def expect(v: Any, rank: int, output: str, i: int) -> Any:
+        own = i if output == "d_x" else rank
+        made = norm_back(sum(v(q, "d_y", own) for q in range(R)), v(own, "total", 0), v(own, "gain", 0))
+        return made[1] if output == "d_gain" else made[0]
+
+    inputs, outputs = {"d_y": R, "total": 1, "gain": 1}, {"d_x": R, "d_residual": 1, "d_gain": 1}
+    return collectives.custom("add_norm_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
+
+
+@gc3.algorithm(_add_norm_back, scratch=["sum"])
+def _scatter_norm_gather_back(R: int) -> None:
+    for own in range(R):
+        total = gc3.chunk((own + 1) % R, "d_y", own).copy(own, "sum", 0)
+        for step in range(2, R + 1):
+            total = total.reduce(gc3.chunk((own + step) % R, "d_y", own))
+        operands = total, gc3.chunk(own, "total", 0), gc3.chunk(own, "gain", 0)
+        made, _ = norm_back(*operands, out=[(own, "d_residual", 0), (own, "d_gain", 0)])
+        for step in range(R):
+            made.copy((own + step) % R, "d_x", own)
+
+
+def _norm(x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor, eps: float) -> None:
+    torch.mul(x, torch.rsqrt(x.square().mean(-1, keepdim=True) + eps), out=out).mul_(gain)
+
+
+def _norm_back(
+    dy: torch.Tensor, x: torch.Tensor, gain: torch.Tensor, out: tuple[torch.Tensor, torch.Tensor], eps: float
+) -> None:
+    scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+    unit = x * scale
+    by_unit = dy * gain
+    out[0].copy_(scale * (by_unit - unit * (by_unit * unit).mean(-1, keepdim=True)))
+    out[1].copy_((dy * unit).sum(0, keepdim=True))
+
+
+def column_linear(group: Any) -> TensorProgram:
+    """The product of all ranks' rows and this rank's columns of the weights."""
+    R = torch.distributed.get_world_size(group)
+
+    def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        return {"d_x": (of["all"][0] // R, of["w"][0]), "d_w": of["w"]}
+
+    functions = {"multiply_t": _multiply_t, "gradient": _gradient}
+    back = TensorProgram(gc3.compile(_multiply_scatter_back, R=R), functions, shapes, None, None, group)
+    return TensorProgram(
+        gc3.compile(_gather_multiply, R=R),
+        {"multiply": _multiply},
+        lambda of: {"y": (of["x"][0], of["w"][1])},
+        back,
+        ["y"],
+        group,
+    )
+
+
+def row_linear(group: Any) -> TensorProgram:
+    """This rank's rows of the sum of all ranks' products."""
+    R = torch.distributed.get_world_size(group)
+
+    def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        return {"d_x": (of["x"][0] // R, of["w"][0]), "d_w": of["w"]}
+
+    def forward_shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        return {"y": (of["x"][0] // R, of["w"][1])}
+
+    functions = {"multiply_t": _multiply_t, "gradient": _gradient}
+    back = TensorProgram(gc3.compile(_gather_multiply_back, R=R), functions, shapes, None, None, group)
+    return TensorProgram(
+        gc3.compile(_multiply_scatter, R=R),
+        {"multiply": _multiply},
+        forward_shapes,
+        back,
+        None,
+        group,
+    )
+
+
+def add_norm(group: Any, eps: float) -> TensorProgram:
+    """The sum of all ranks' x and their rows of the residual, normalised."""
+    R = torch.distributed.get_world_size(group)
+
+    def forward(x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor) -> None:
+        _norm(x, gain, out, eps)
+
+    def backward(dy: torch.Tensor, x: torch.Tensor, gain: torch.Tensor, out: tuple[torch.Tensor, torch.Tensor]) -> None:
+        _norm_back(dy, x, gain, out, eps)
+
+    back = TensorProgram(
+        gc3.compile(_scatter_norm_gather_back, R=R),
+        {"rms_norm_back": backward},
+        lambda of: {"d_residual": of["total"], "d_gain": of["gain"]},
+        None,
+        None,
+        group,
+    )
+    return TensorProgram(
+        gc3.compile(_scatter_norm_gather, R=R),
+        {"rms_norm": forward},
+        lambda of: {"y": of["residual"]},
+        back,
+        ["y"],
+        group,
+    )

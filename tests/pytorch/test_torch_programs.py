@@ -1,0 +1,19 @@
+"""Programs that compute, as operators of PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from torch_ranks import IN_CPP, Tier, needs_torch, run
+
+
+@needs_torch
+@pytest.mark.parametrize("count", [1, 3])
+def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers: Tier) -> None:
+    for status, text in run("torch_programs", count, tmp_path, tiers(IN_CPP)):
+        assert status == 0, text
+        assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm")] == [True] * 3
+        assert "takes x, w: 2 tensors, not 1" in text
+        assert "has no named tensors" in text

@@ -1,0 +1,72 @@
+"""Programs that compute as operators of PyTorch: results and gradients beside PyTorch alone, also compiled."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from here import RANK, SIZE, error_of
+
+import gc3.torch
+from gc3.algorithms import load
+
+dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
+ROWS, WIDTH, OUT = 3, 8, 5
+
+
+def drawn(*shape: int, seed: int) -> torch.Tensor:
+    """The same on all ranks."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def compared(name: str, call: Any, mine: Callable[[int], list[Any]], takes_all: Callable[[Any], list[Any]]) -> None:
+    """Runs `call` on this rank's tensors; `takes_all` computes every rank's results from those of all ranks."""
+    for compiled in (False, True):
+        own = [tensor.clone().requires_grad_() for tensor in mine(RANK)]
+        function = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+        y = function(*own)
+        weight = drawn(*y.shape, seed=70 + RANK)
+        (y * weight).sum().backward()
+        every = [[tensor.clone().requires_grad_() for tensor in mine(rank)] for rank in range(SIZE)]
+        results = takes_all(every)
+        sum((r * drawn(*r.shape, seed=70 + rank)).sum() for rank, r in enumerate(results)).backward()
+        torch.testing.assert_close(y, results[RANK])
+        for got, wanted in zip(own, every[RANK], strict=True):
+            torch.testing.assert_close(got.grad, wanted.grad)
+    print("right:", name)
+
+
+column = gc3.torch.column_linear()
+compared(
+    "column_linear", column,
+    lambda r: [drawn(ROWS, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r)],
+    lambda every: [torch.cat([x for x, _ in every]) @ w for _, w in every],
+)  # fmt: skip
+row = gc3.torch.row_linear()
+compared(
+    "row_linear", row,
+    lambda r: [drawn(SIZE * ROWS, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r)],
+    lambda every: list(sum(x @ w for x, w in every).chunk(SIZE)),
+)  # fmt: skip
+norm = gc3.torch.add_norm(eps=1e-5)
+
+
+def normed(every: list[list[torch.Tensor]]) -> list[torch.Tensor]:
+    """All ranks get the same rows; those of block r with the gain of rank r."""
+    total = sum(x for x, _, _ in every) + torch.cat([residual for _, residual, _ in every])
+    blocks = [torch.nn.functional.rms_norm(b, [WIDTH], eps=1e-5) * every[r][2]
+              for r, b in enumerate(total.chunk(SIZE))]  # fmt: skip
+    return [torch.cat(blocks)] * SIZE
+
+
+compared(
+    "add_norm", norm,
+    lambda r: [drawn(SIZE * ROWS, WIDTH, seed=r), drawn(ROWS, WIDTH, seed=20 + r), drawn(1, WIDTH, seed=40 + r)],
+    normed,
+)  # fmt: skip
+small = torch.ones(SIZE * ROWS, WIDTH, dtype=torch.bfloat16), torch.ones(WIDTH, OUT, dtype=torch.bfloat16)
+assert torch.equal(row(*small), torch.full((ROWS, OUT), SIZE * WIDTH, dtype=torch.bfloat16))
+print(error_of(lambda: row(small[0])))
+print(error_of(lambda: gc3.torch.program(gc3.compile(load("ring_allreduce"), R=SIZE), {})))
+dist.destroy_process_group()
