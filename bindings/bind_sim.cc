@@ -120,9 +120,10 @@ void bind_inputs(nb::module_& m) {
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
-// With counts, a call whose blocks have these lengths.
+// With counts, a call whose blocks, or the chunks of whose tensors, have these lengths.
 Result<sim::Call> call_of(const sim::Simulator& simulator, std::uint64_t chunk_bytes, std::uint64_t elem_bytes,
-                          const std::vector<std::uint64_t>& counts) {
+                          const std::vector<std::uint64_t>& counts, const std::vector<double>& applied_s = {}) {
+  if (simulator.program().has_tensors()) return sim::tensor_call(simulator.program(), counts, elem_bytes, applied_s);
   if (counts.empty()) return sim::Call{chunk_bytes, elem_bytes};
   return sim::v_call(simulator.program(), counts, elem_bytes);
 }
@@ -243,14 +244,15 @@ void bind_sim(nb::module_& m) {
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
              double launch_s, std::vector<double> delay_s, std::vector<double> slowdown, bool max_min, bool record,
-             std::uint64_t elem_bytes, const std::vector<std::uint64_t>& counts, std::vector<std::uint64_t> copied) {
+             std::uint64_t elem_bytes, const std::vector<std::uint64_t>& counts, std::vector<std::uint64_t> copied,
+             const std::vector<double>& applied_s) {
             sim::Options options;
             options.protocol = protocol;
             options.start = {launch_s, std::move(delay_s), std::move(slowdown)};
             options.sharing = max_min ? sim::Sharing::max_min : sim::Sharing::serial;
             options.record = record;
             return unwrap(long_work([&]() -> Result<sim::Outcome> {
-              GC3_ASSIGN(sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts));
+              GC3_ASSIGN(sim::Call call, call_of(simulator, chunk_bytes, elem_bytes, counts, applied_s));
               call.copied = std::move(copied);
               return simulator.run(call, options);
             }));
@@ -258,8 +260,10 @@ void bind_sim(nb::module_& m) {
           "chunk_bytes"_a, "protocol"_a, "launch_s"_a = 0.0, "delay_s"_a = std::vector<double>(),
           "slowdown"_a = std::vector<double>(), "max_min"_a = false, "record"_a = false, "elem_bytes"_a = 4,
           "counts"_a = std::vector<std::uint64_t>(), "copied"_a = std::vector<std::uint64_t>(),
+          "applied_s"_a = std::vector<double>(),
           "Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose "
-          "blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program.")
+          "blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program. Of named "
+          "tensors, `counts` are the lengths of chunks, and `applied_s` the seconds of each application.")
       .def_prop_ro(
           "most_chunks", [](const sim::Simulator& s) { return s.wiring().max_count; },
           "The largest number of chunks that an instruction sends.")

@@ -961,9 +961,9 @@ class Simulator:
         Rank r of the program is rank places[r] of the machine; without places, rank r.
         """
 
-    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = [], copied: Sequence[int] = []) -> SimOutcome:
+    def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = [], copied: Sequence[int] = [], applied_s: Sequence[float] = []) -> SimOutcome:
         """
-        Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program.
+        Simulates a call whose longest chunk has `chunk_bytes` bytes; or, with `counts`, in elements, one whose blocks have these lengths. `copied`: the bytes that each rank copies before it runs the program. Of named tensors, `counts` are the lengths of chunks, and `applied_s` the seconds of each application.
         """
 
     @property

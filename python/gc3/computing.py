@@ -8,6 +8,7 @@ norm(x[0] of rank 0 + x[0] of rank 1) + x[0] of rank 0
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -20,6 +21,11 @@ Sizes: TypeAlias = "int | Sequence[int] | Callable[[int], int]"
 Chunk: TypeAlias = "tuple[int, int]"  # (rank, index); (COMPUTED, k): the result of call k
 Expectation: TypeAlias = "Callable[[Callable[[int, str, int], Term], int, str, int], Term | None]"
 Call: TypeAlias = "tuple[int, int, list[list[Chunk]]]"  # operation, result, arguments
+
+# The seconds of an application, or what it takes in FLOP and bytes of memory; or a function of the numbers of elements
+# of its operands and results that returns either.
+Work: TypeAlias = "float | tuple[float, float]"
+Cost: TypeAlias = "Work | Callable[..., Work]"
 
 _MOST_RESULTS = 1 << 16
 
@@ -83,10 +89,11 @@ class Operation(_core.ComputeOperation):
     computes is bound when a program runs: see `gc3.Program.bind`.
     """
 
-    def __init__(self, name: str, results: int) -> None:
-        """Takes its name, and the number of its results."""
+    def __init__(self, name: str, results: int, cost: Cost | None = None) -> None:
+        """Takes its name, the number of its results, and what an application costs."""
         super().__init__(name)
         self.results = results
+        self.cost = cost
 
     def term(self, *arguments: object) -> Term | tuple[Term, ...]:
         """Returns what it makes of values; several results as a tuple."""
@@ -103,27 +110,50 @@ class Operation(_core.ComputeOperation):
         return made if self.results > 1 else made[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Is pickled as its name and the number of its results."""
-        return Operation, (self.name, self.results)
+        """Is pickled as what it was made of."""
+        return Operation, (self.name, self.results, self.cost)
 
     def __repr__(self) -> str:
         """Describes it in one line."""
         return f"<gc3.Operation {self.name}>"
 
 
-def op(name: str, *, results: int = 1) -> Operation:
+def op(name: str, *, results: int = 1, cost: Cost | None = None) -> Operation:
     """Returns a compute operation of that name.
 
     Args:
         name: Its name in programs and messages; whoever runs the program binds a function to it.
         results: The number of its results.
+        cost: What an application costs, for predictions: seconds, or (FLOP, bytes read and written); or a function of
+            the numbers of elements of its operands and results that returns that. None: measured runs tell.
 
-    >>> op("matmul")
+    >>> op("matmul", cost=lambda a, b, out: (2 * (a * b * out) ** 0.5, 0))
     <gc3.Operation matmul>
     """
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise errors.error("BadArgument", f"op({name!r}): expected the name of an operation")
-    return Operation(name, errors.whole(results, "results", 1, _MOST_RESULTS))
+    if cost is not None and not callable(cost):
+        work(name, cost)
+    return Operation(name, errors.whole(results, "results", 1, _MOST_RESULTS), cost)
+
+
+def work(name: str, cost: Cost, *elements: int) -> Work:
+    """Returns what an application on so many elements costs.
+
+    >>> work("norm", lambda x, out: 1e-9 * x, 4096, 4096)
+    4.096e-06
+    """
+    found: Any = cost(*elements) if callable(cost) else cost
+    try:
+        flop, moved = (0.0, found) if isinstance(found, (int, float)) else found
+        right = 0 <= flop < math.inf and 0 <= moved < math.inf
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise errors.error(
+            "BadArgument", f"the cost of '{errors.shown(name)}' is {found!r}; expected seconds, or (FLOP, bytes)"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +163,7 @@ class Tensors:
     tensors: tuple[tuple[str, bool, tuple[int, ...]], ...]
     operations: tuple[str, ...]
     calls: tuple[Call, ...]
+    declared: tuple[Operation, ...] = ()
 
 
 NO_TENSORS = Tensors((), (), ())
@@ -151,6 +182,7 @@ class Postcondition:
         self._inputs = {name: _sizes(name, given, ranks) for name, given in inputs.items()}
         self._outputs = {name: _sizes(name, given, ranks) for name, given in outputs.items()}
         self._operations: dict[str, int] = {}
+        self._declared: dict[str, Operation] = {}
         self._numbers: dict[Made, int] = {}
         self._calls: list[Call] = []
 
@@ -192,7 +224,7 @@ class Postcondition:
         """Returns the tensors, and the operations and calls that `chunks` has met."""
         named = [(name, False, tuple(sizes)) for name, sizes in self._inputs.items()]
         named += [(name, True, tuple(sizes)) for name, sizes in self._outputs.items()]
-        return Tensors(tuple(named), tuple(self._operations), tuple(self._calls))
+        return Tensors(tuple(named), tuple(self._operations), tuple(self._calls), tuple(self._declared.values()))
 
     def _sum(self, term: Term) -> list[Chunk]:
         return [self._chunk(part) for part in term.parts]
@@ -209,6 +241,7 @@ class Postcondition:
         if number is None:
             arguments = [self._sum(argument) for argument in part.arguments]
             operation = self._operations.setdefault(part.operation.name, len(self._operations))
+            self._declared.setdefault(part.operation.name, part.operation)
             self._calls.append((operation, part.result, arguments))
             number = self._numbers[part] = len(self._calls) - 1
         return _core.COMPUTED, number

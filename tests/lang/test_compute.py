@@ -17,7 +17,6 @@ from computing_programs import ALGORITHMS, FUNCTIONS, Case, add_norm, expert, ge
 from gc3 import _core, chunk, collectives
 from gc3.cli.main import main
 from gc3.datatypes import Array
-from gc3.sim.predict import simulate
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
@@ -237,7 +236,6 @@ def test_what_needs_chunks_of_one_length_is_refused(tmp_path: object) -> None:
         lambda: program.time([np.zeros(4)] * 2),
         lambda: program.save(f"{tmp_path}/program.xml"),
         lambda: program.save(f"{tmp_path}/program.plan.json"),
-        lambda: simulate(program, "dgx1", 1 << 20),
     ):
         with pytest.raises(gc3.UserError, match="GC3-C004"):
             attempt()

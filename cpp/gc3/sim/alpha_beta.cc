@@ -199,6 +199,7 @@ Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s
   if (step_of.size() != simulator.program().threadblocks.size()) {
     return Diagnostic(ErrorCode::BadSimulation, "expected a step for each threadblock");
   }
+  GC3_CHECK(ir::check_plain(simulator.program(), "an alpha-beta cost"));
   GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
   std::vector<Traffic> traffic;
   Leveler leveler(simulator, false, &step_of);
@@ -211,6 +212,7 @@ Result<Steps> alpha_beta_by(const Simulator& simulator, double round_bytes_per_s
 }
 
 Result<AlphaBeta> alpha_beta(const Simulator& simulator, double round_bytes_per_s) {
+  GC3_CHECK(ir::check_plain(simulator.program(), "an alpha-beta cost"));
   GC3_ASSIGN(const std::vector<std::uint64_t> per_round, capacities(simulator, round_bytes_per_s));
   AlphaBeta result;
   for (const bool split : {true, false}) {

@@ -221,7 +221,8 @@ class Execution {
       if (borrowed && !left.reduces && left.writes_local != left.sends)
         rest = ir::Opcode::nop;  // one copy, by the receiver
     }
-    if (rest != ir::Opcode::nop) work += rates_[static_cast<std::size_t>(rest)].of(bytes);
+    if (rest != ir::Opcode::nop)
+      work += rest == ir::Opcode::apply ? call_.applied[i.src_chunk] : rates_[static_cast<std::size_t>(rest)].of(bytes);
     if (options_.start.slowdown.empty()) return work;
     return std::llround(static_cast<double>(work) * options_.start.slowdown[b.rank]);
   }

@@ -41,8 +41,9 @@ class Walk {
           at = sender;
           continue;
         }
-        const bool by_link = time >= r.delivered && r.delivered_by != Cause::program && r.delivered_by != Cause::input;
-        add(at, by_link ? r.delivered_by : Cause::program, r.start, time, by_link ? r.resource : kNone);
+        const bool own = r.delivered_by == Cause::program || r.delivered_by == Cause::compute;
+        const bool by_link = time >= r.delivered && !own && r.delivered_by != Cause::input;
+        add(at, by_link || own ? r.delivered_by : Cause::program, r.start, time, by_link ? r.resource : kNone);
         time = r.start;
       }
       at = step_back(at, time);

@@ -77,9 +77,10 @@ class Fluid : public Execution<Fluid> {
       transfer.line = op_ + rates_[static_cast<std::size_t>(i.opcode)].of(line);
     }
     if (options_.record) {
+      const Cause bound = i.opcode == ir::Opcode::apply ? Cause::compute : Cause::program;
       transfer.record =
           remember(t, {b.ready, b.at, transfer.start, 0, 0, transfer.bytes, t, b.step, b.tile, b.before, kNone,
-                       does.receives ? sender_of(b.receiving) : kNone, b.slice, b.wait, Cause::program, does.sends});
+                       does.receives ? sender_of(b.receiving) : kNone, b.slice, b.wait, bound, does.sends});
     }
     if (does.receives) {
       transfer.in = b.receiving;

@@ -20,10 +20,12 @@ enum class Cause : std::uint8_t {
   core,        // the processor that the rank shares with others
   latency,     // data in flight
   receiver,    // the receiver of a rendezvous, and the messages that it takes
+  compute,     // a compute operation
 };
-inline constexpr std::size_t kCauseCount = 10;
-inline constexpr const char* kCauseNames[kCauseCount] = {"launch", "threadblock", "receive", "credit",  "semaphore",
-                                                         "link",   "connection",  "core",    "latency", "rendezvous"};
+inline constexpr std::size_t kCauseCount = 11;
+inline constexpr const char* kCauseNames[kCauseCount] = {"launch",    "threadblock", "receive",    "credit",
+                                                         "semaphore", "link",        "connection", "core",
+                                                         "latency",   "rendezvous",  "compute"};
 
 // One slice of one instruction.
 struct Record {
@@ -41,7 +43,7 @@ struct Record {
   std::uint32_t sent_by = kNone;   // of a receive: the record that sent its data
   std::uint16_t slice = 0;
   Cause wait = Cause::program;          // why due > ready; `program`: it did not wait
-  Cause delivered_by = Cause::program;  // program (its own rate), link, connection, or input (data arrived)
+  Cause delivered_by = Cause::program;  // program (its own rate), compute, link, connection, or input (data arrived)
   std::uint32_t sends = 0;              // 1: it sends
 };
 

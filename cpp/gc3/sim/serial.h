@@ -53,7 +53,7 @@ class Serial : public Execution<Serial> {
     Time end = start + work_of(b, i, rest, bytes);
     if (!received_once) in_switch_.lead(group.received, b, {});
     occupy(b.rank, end);
-    Cause bound = Cause::program;
+    Cause bound = i.opcode == ir::Opcode::apply ? Cause::compute : Cause::program;
     std::uint32_t bottleneck = kNone;
     if (!wiring_.memory.empty()) {
       const double traffic = options_.protocol.memory_bytes[static_cast<std::size_t>(rest)];

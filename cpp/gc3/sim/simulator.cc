@@ -25,6 +25,7 @@ Result<Simulator> Simulator::create(const ir::Program& program, const Machine& m
 
 Result<Outcome> Simulator::run(const Call& call, const Options& options) const {
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(program_->ranks.size())));
+  if (program_->has_tensors() != call.whole) return bad_simulation("chunks of named tensors have lengths of their own");
   GC3_CHECK(check_work(call, options.protocol));
   if (options.sharing != Sharing::serial && !wiring_.pushed) {
     return Diagnostic(ErrorCode::BadSimulation,

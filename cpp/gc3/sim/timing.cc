@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr std::uint64_t kLine = 64;     // tiles consist of whole cache lines, as the runtime's do
 constexpr std::uint64_t kGranule = 16;  // and slices of whole 16-byte words
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 44U;
+constexpr std::uint64_t kMostMessage = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint64_t kMostSlotBytes = std::uint64_t{1} << 30U;
 constexpr double kMostTraffic = 1000;
 constexpr std::uint32_t kMostUnits = 1U << 12U;  // slots times slices of a connection
@@ -57,7 +59,8 @@ Tiles cut(const Call& call, const ProtocolTiming& protocol, std::uint32_t max_co
   const bool split = protocol.split && call.lengths.empty();
   const std::uint64_t room = protocol.slot_bytes / (split ? 1 : max_count);
   // At least one element: a slot that is too small for one would never move any data.
-  std::uint64_t tile = std::max(room / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
+  std::uint64_t tile =
+      call.whole ? call.chunk_bytes : std::max(room / call.elem_bytes, std::uint64_t{1}) * call.elem_bytes;
   tile = std::min(tile, call.chunk_bytes);
   if (tile < call.chunk_bytes && tile > kLine) tile -= tile % kLine;
   tiles.count = (call.chunk_bytes + tile - 1) / tile;
@@ -93,6 +96,35 @@ Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>
     const std::uint64_t first = std::min(count, piece % chunks * unit(count));
     call.lengths.push_back(std::min(unit(count), count - first) * elem_bytes);
   }
+  return call;
+}
+
+Result<Call> tensor_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes,
+                         const std::vector<double>& applied_s) {
+  GC3_ASSIGN(ir::Blocks blocks, ir::trace_blocks(program));
+  const std::size_t lengths = program.compute.lengths.size();
+  const std::size_t applications = program.compute.applications.size();
+  if (counts.size() != lengths || applied_s.size() != applications) {
+    return bad_simulation(std::to_string(counts.size()) + " lengths and " + std::to_string(applied_s.size()) +
+                          " times of operations; " + program.name + " has " + std::to_string(lengths) + " and " +
+                          std::to_string(applications));
+  }
+  if (!std::ranges::all_of(applied_s, is_time)) return bad_simulation("the time of an operation is" + kTimes);
+  std::uint32_t most = 1;
+  for (const ir::Instruction& i : program.instructions)
+    most = std::max(most, i.opcode == ir::Opcode::apply ? 1 : i.count);
+  const std::uint64_t longest = std::ranges::max(counts);
+  if (longest > kMostMessage / elem_bytes / most) {
+    return bad_simulation("chunks of " + std::to_string(longest) + " elements, of which a message has " +
+                          std::to_string(most) + ": it has less than 4 GiB");
+  }
+  Call call;
+  call.elem_bytes = elem_bytes;
+  call.chunk_bytes = longest * elem_bytes;
+  call.first = std::move(blocks.first);
+  for (const std::uint32_t piece : blocks.pieces) call.lengths.push_back(counts[piece] * elem_bytes);
+  call.whole = true;
+  for (const double s : applied_s) call.applied.push_back(picoseconds(s));
   return call;
 }
 

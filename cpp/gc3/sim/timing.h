@@ -55,10 +55,17 @@ struct Call {
   // The bytes that each rank copies before its threadblocks run, at the rate of opcode `copy`; none: no rank copies
   // any.
   std::vector<std::uint64_t> copied = {};
+  // Of a program of named tensors: it runs in one tile, and its operations take these times, by application.
+  bool whole = false;
+  std::vector<Time> applied = {};
 };
 // A call whose blocks differ in length: all counts, in elements, in the order of model::Collective::v_count. An error
 // if the program does not serve such calls.
 Result<Call> v_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes);
+// A call of a program of named tensors: the elements of a chunk of each length (ir::Compute), and the seconds of each
+// application.
+Result<Call> tensor_call(const ir::Program& program, const std::vector<std::uint64_t>& counts, std::uint64_t elem_bytes,
+                         const std::vector<double>& applied_s);
 
 struct Start {
   double launch_s = 0;

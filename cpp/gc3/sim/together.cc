@@ -49,6 +49,7 @@ Together& Together::operator=(Together&&) noexcept = default;
 Together::~Together() = default;
 
 Result<std::uint32_t> Together::add(const Simulator& simulator, Call call, Options options) {
+  GC3_CHECK(ir::check_plain(simulator.program(), "a simulation of several programs"));
   GC3_CHECK(check(options, call, static_cast<std::uint32_t>(simulator.program().ranks.size())));
   GC3_CHECK(simulator.check_work(call, options.protocol));
   const MachineData& machine = simulator.machine().data();

@@ -19,7 +19,6 @@ class Builder {
       : program_(program), machine_(machine), places_(places) {}
 
   Result<Wiring> run() {
-    GC3_CHECK(ir::check_plain(program_, "the simulator"));
     GC3_CHECK(check_places(places_, program_.name, program_.ranks.size(), machine_));
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     const std::size_t tbs = program_.threadblocks.size();
@@ -190,9 +189,12 @@ Result<Wiring> wire(const ir::Program& program, const Machine& machine, const st
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step) {
   const std::uint32_t rank = wiring.rank_of[tb];
   const std::uint32_t at = program.threadblocks[tb].first_instruction + step;
+  const ir::Instruction& i = program.instructions[at];
+  std::string what(ir::info(i.opcode).xml);
+  if (i.opcode == ir::Opcode::apply)
+    what += " " + program.collective.custom_data()->operations[program.compute.applications[i.src_chunk].operation];
   return "rank " + std::to_string(rank) + " threadblock " + std::to_string(tb - program.ranks[rank].first_tb) +
-         " step " + std::to_string(step) +
-         ir::in_brackets(ir::info(program.instructions[at].opcode).xml, program.source, at);
+         " step " + std::to_string(step) + ir::in_brackets(what, program.source, at);
 }
 
 }  // namespace gc3::sim

@@ -147,7 +147,8 @@ def _show_one_sided(direct: one_sided.OneSided, given: _Given) -> None:
 def _draw(spec: options.Asked, path: str) -> None:
     program = target.compiled(spec.name, spec.how)
     # On a machine without differences between ranks, a step begins when what it needs is there.
-    simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"))
+    free = {name: 0.0 for name, _, _ in program.core.applications()}
+    simulation = Simulation(program, platform(load("fully_connected", R=program.ranks), "ideal"), costs=free)
     made = flow.flow(run_timeline.simulated(simulation, simulation.run(_SMALL, explain=True)))
     svg.save(flow.draw(made, head=report.describe(program).splitlines()[0].partition("; ")[0]), path)
     missing = [made.left_out] if made.left_out else []

@@ -85,10 +85,11 @@ def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Tria
 def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
     """The ways to compile an algorithm: protocols, instances, channels and chunks; None: they are not tried."""
     core = program.core
-    if target.is_program(asked.name) or target.is_script(asked.name) or core.instruction_count > _MOST_TRIED:
+    given = target.is_program(asked.name) or target.is_script(asked.name)
+    if given or core.instruction_count > _MOST_TRIED or core.collective.tensors:
         return None
     most = _MOST_OF_A_WAY * core.instances / max(core.instruction_count, 1)  # instances
-    given = {**{p.name: p.default for p in target.algorithm(asked.name).parameters}, **asked.how.parameters}
+    values = {**{p.name: p.default for p in target.algorithm(asked.name).parameters}, **asked.how.parameters}
     asked = variants.limited(asked, on)
     alone = Lock()  # standard output is one for all threads, and what an algorithm prints goes elsewhere
 
@@ -101,7 +102,7 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
         except click.UsageError as problem:  # of parameters that do not suit the algorithm
             raise errors.error("BadArgument", problem.message) from problem
 
-    settings = {name: value for name, value in given.items() if name in _DIVIDING and value is not None}
+    settings = {name: value for name, value in values.items() if name in _DIVIDING and value is not None}
     threadblocks = asked.how.max_threadblocks or 0
     plain = Spec(asked.name, (), threadblocks=threadblocks)
     return Search(

@@ -28,17 +28,20 @@ def _trace(
     in_place: bool | None,
     name: str | None,
     parameters: dict[str, int],
-) -> _core.Trace:
+) -> SourceProgram:
     if isinstance(source, SourceProgram):
         if parameters or name is not None or in_place is not None or protocol != "Simple":
             raise errors.error(
                 "BadArgument", "a traced program already has a name, a protocol and parameters: do not pass them"
             )
-        return source.trace()
+        source.trace()
+        return source
     if not isinstance(source, Algorithm):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise errors.error("BadArgument", f"{source!r} is not an algorithm: decorate it with @gc3.algorithm(...)")
     with _without_collector():
-        return source.write(protocol=protocol, in_place=in_place, name=name, **parameters).trace()
+        written = source.write(protocol=protocol, in_place=in_place, name=name, **parameters)
+        written.trace()
+        return written
 
 
 @contextmanager
@@ -153,11 +156,11 @@ def compile(
     if memory == "direct" and protocol != "Simple":
         raise errors.error("BadArgument", f"protocol={protocol!r} is one of messages: memory='direct' has none")
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
-    trace = _trace(source, protocol, in_place, name, parameters)
+    traced = _trace(source, protocol, in_place, name, parameters)
     program = _core.compile(
-        trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
+        traced.trace(), instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
     )
-    made = Program(program)
+    made = Program(program, declared=traced.declared)
     return made if memory == "fifo" else DirectProgram(_core.lower(program), made)
 
 
@@ -182,7 +185,7 @@ def dump(
     The other arguments are those of `compile`.
     """
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
-    trace = _trace(source, protocol, in_place, name, parameters)
+    trace = _trace(source, protocol, in_place, name, parameters).trace()
     return _core.dump(
         trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
     )

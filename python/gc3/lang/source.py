@@ -71,6 +71,7 @@ class SourceProgram:
             raise errors.placed(problem, *where) from None
         self.model = model  # the required result
         self._about = about
+        self.declared = {} if about.data is None else {op.name: op for op in about.data.named.declared}
         wanted = in_place if as_in_place is None else as_in_place
         self._where = where
         self._session = _core.session(

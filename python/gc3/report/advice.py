@@ -41,6 +41,7 @@ _MEANING = {
         "a sender waits for its receiver",
         "receives that are posted earlier, or messages below the size of a rendezvous, help",
     ),
+    "compute": ("operations compute", "more, shorter operations let messages begin earlier"),
 }
 
 

@@ -105,7 +105,7 @@ def lanes(run: Run) -> Lanes:
         missing.append(f"{counted(len(used) - len(shown), 'threadblock')} of {len(used)}")
     if len(mine) > MOST_BARS:
         missing.append(f"{len(mine) - MOST_BARS} later steps of those shown")
-    names = [f"{int(rank_of[tb])} · tb {details.local(tb)}" for tb in shown]
+    names = [f"{int(rank_of[tb])} · tb {details.name(tb)}" for tb in shown]
     nodes = [run.rank_names[int(rank_of[tb])].rpartition(".")[0] for tb in shown]
     return Lanes(names, bars, run.why.time_s, " and ".join(missing), nodes if len(set(nodes)) > 1 else [])
 

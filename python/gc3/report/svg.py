@@ -29,6 +29,7 @@ CAUSES = {
     "semaphore": "#009E73",
     "core": "#56B4E9",
     "rendezvous": "#F0E442",
+    "compute": "#332288",
     "launch": "#999999",
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from gc3 import _core, datatypes, errors
+from gc3 import _core, computing, datatypes, errors
 from gc3.runtime.buffers import as_array
 from gc3.runtime.options import EngineOptions
 from gc3.support.public import of_all_ranks, public
@@ -27,6 +29,38 @@ _Known: TypeAlias = "tuple[_core.ProcessProgram, list[Shape], np.dtype[Any]]"
 _LINE = 128  # bytes: slots are whole cache lines
 _KNOWN = 64  # sets of arrays that are not looked at again
 _NOTHING = np.empty(0, np.uint8)
+_KEPT = 1000  # times of an operation on operands of one size
+
+
+class Measured:
+    """The measured seconds of an operation, as a cost; those of other sizes are in proportion to the declared cost."""
+
+    def __init__(self, name: str, declared: computing.Cost | None) -> None:
+        """Takes the operation's name, and its declared cost."""
+        self._name = name
+        self._declared = declared
+        self._times: dict[tuple[int, ...], deque[float]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything was measured."""
+        return bool(self._times)
+
+    def add(self, elements: tuple[int, ...], seconds: float) -> None:
+        """Notes the time of an application on so many elements."""
+        self._times.setdefault(elements, deque(maxlen=_KEPT)).append(seconds)
+
+    def __call__(self, *elements: int) -> float:
+        """Returns the seconds of an application: the median of those of the nearest size."""
+        weight = self._weight(elements)
+        nearest = min(self._times, key=lambda known: abs(math.log((self._weight(known) or 1) / (weight or 1))))
+        median = float(np.median(self._times[nearest]))
+        return median if nearest == elements else median * weight / (self._weight(nearest) or 1)
+
+    def _weight(self, elements: tuple[int, ...]) -> float:
+        if self._declared is None:
+            return sum(elements)
+        work = computing.work(self._name, self._declared, *elements)
+        return work if not isinstance(work, tuple) else work[0] or work[1]
 
 
 class Bound:
@@ -37,6 +71,7 @@ class Bound:
         program: _core.Program,
         functions: Mapping[str, Callable[..., None]],
         engine: Callable[[EngineOptions], _core.ThreadsEngine],
+        declared: Mapping[str, computing.Operation],
     ) -> None:
         """Takes the functions by the names of the operations.
 
@@ -63,6 +98,14 @@ class Bound:
             if not callable(function):
                 raise errors.error("BadArgument", f"'{name}' is bound to {function!r}, which is no function")
         self._functions = [functions[name] for name, _, _ in self._applications]
+        self._measured = {
+            name: Measured(name, declared[name].cost if name in declared else None) for name in sorted(wanted)
+        }
+
+    @property
+    def costs(self) -> dict[str, computing.Cost]:
+        """What applications have cost in the runs so far, by operation, for `gc3.sim.simulate`."""
+        return {name: measured for name, measured in self._measured.items() if measured}
 
     def run(
         self,
@@ -240,12 +283,14 @@ class Bound:
                 flat: Array = np.frombuffer(memory, dtype)
                 views.append(np.reshape(flat, shapes[length]))
             out = views[reads] if len(views) == reads + 1 else tuple(views[reads:])
+            begin = time.perf_counter()
             try:
                 made: object = self._functions[application](*views[:reads], out=out)
             except BaseException as problem:
                 if not isinstance(problem, Exception):
                     ended.append(problem)
                 raise
+            self._measured[name].add(tuple(view.size for view in views), time.perf_counter() - begin)
             if made is not None and made is not out:
                 raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
 

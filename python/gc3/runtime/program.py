@@ -18,6 +18,7 @@ from gc3.support.public import public
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from gc3.computing import Operation
     from gc3.datatypes import Array
 
 
@@ -139,10 +140,12 @@ class Program(Executable["_core.Program"]):
     Attributes:
         core: The program as an object of the core.
         use: The calls that its file allows it for; None if it was compiled.
+        declared: Its compute operations by name, if it was compiled here.
     """
 
     core: _core.Program
     use: Use | None = None
+    declared: Mapping[str, Operation] = field(default_factory=dict[str, "Operation"])
     _engines: dict[EngineOptions, _core.ThreadsEngine] = field(
         default_factory=dict[EngineOptions, "_core.ThreadsEngine"]
     )
@@ -331,7 +334,7 @@ class Program(Executable["_core.Program"]):
         Raises:
             gc3.UserError: The operations of the program are others.
         """
-        return bound_functions.Bound(self.core, functions, self.engine)
+        return bound_functions.Bound(self.core, functions, self.engine, self.declared)
 
     def record(
         self,

@@ -48,6 +48,9 @@ class Instruction:
         target: Buffer and first chunk that it writes on its rank; None if it writes nothing there.
         count: Number of chunks; 0 for nop.
         depends: The steps (threadblock, step) of its rank that must end before.
+        operation: The compute operation that it applies; else empty.
+        reads: Of an operation, the chunks that it reads.
+        writes: And those that it writes.
         line: Where the user wrote it; None if that is not known. A fused instruction has the line of what it receives.
     """
 
@@ -57,6 +60,9 @@ class Instruction:
     count: int
     depends: tuple[tuple[int, int], ...]
     line: Line | None = None
+    operation: str = ""
+    reads: tuple[tuple[str, int], ...] = ()
+    writes: tuple[tuple[str, int], ...] = ()
 
     @property
     def sends(self) -> bool:
@@ -94,11 +100,17 @@ class Threadblock:
     channel: int
     steps: tuple[Instruction, ...]
 
+    @property
+    def computes(self) -> bool:
+        """Whether it holds the compute operations of its rank, which have an order of their own."""
+        return any(step.operation for step in self.steps)
+
     def __repr__(self) -> str:
         """Describes it in one line."""
         sends = "" if self.send_peer is None else f"sends to {self.send_peer}, "
         receives = "" if self.recv_peer is None else f"receives from {self.recv_peer}, "
-        peers = f"{sends}{receives}channel {self.channel}" if sends or receives else "local"
+        local = "computes" if self.computes else "local"
+        peers = f"{sends}{receives}channel {self.channel}" if sends or receives else local
         return f"<Threadblock {self.index} of rank {self.rank}: {peers}, {len(self.steps)} steps>"
 
 
@@ -130,6 +142,9 @@ def _instruction(given: Mapping[str, Any], known: Sequence[Line]) -> Instruction
     def place(operand: Mapping[str, Any] | None) -> tuple[str, int] | None:
         return None if operand is None else (operand["buffer"], operand["chunk"])
 
+    def places(name: str) -> tuple[tuple[str, int], ...]:
+        return tuple((operand["buffer"], operand["chunk"]) for operand in given.get(name, ()))
+
     at: int | None = given.get("line")
     return Instruction(
         given["opcode"],
@@ -138,4 +153,7 @@ def _instruction(given: Mapping[str, Any], known: Sequence[Line]) -> Instruction
         given["count"],
         tuple((tb, step) for tb, step in given["deps"]),
         None if at is None else known[at],
+        given.get("operation", ""),
+        places("reads"),
+        places("writes"),
     )

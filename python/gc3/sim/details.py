@@ -52,6 +52,9 @@ class Details:
     def action(self, tb: int, step: int) -> str:
         """Returns what a step does, as "recv_reduce_send in[2] from 3 to 1 ch 0"."""
         block, done = self.threadblock(tb), self.instruction(tb, step)
+        if done.operation:
+            reads, writes = (" ".join(place(at, 1) for at in each) for each in (done.reads, done.writes))
+            return f"{done.operation} {reads} -> {writes}"
         text = done.opcode
         if done.source is not None:
             text += f" {place(done.source, done.count)}"
@@ -66,6 +69,11 @@ class Details:
     def step(self, tb: int, step: int, tile: int) -> str:
         """Returns the description of a step in a tile."""
         return f"rank {self._ranks[tb]} threadblock {self.local(tb)} step {step}, tile {tile}: {self.action(tb, step)}"
+
+    def name(self, tb: int) -> str:
+        """Names a threadblock within its rank."""
+        computes = self.threadblock(tb).computes
+        return f"{self.local(tb)} computes" if computes else f"{self.local(tb)}"
 
     def line(self, tb: int, step: int) -> str:
         """Returns the line of a step and its callers; empty if it is not known."""
@@ -88,6 +96,10 @@ class OneSidedDetails(Details):
     def action(self, tb: int, step: int) -> str:
         """Returns a step, as "signal 3 relaxed"."""
         return self._names.step_name(tb, step).partition(" (")[2].removesuffix(")")
+
+    def name(self, tb: int) -> str:
+        """Names a threadblock within its rank."""
+        return str(self.local(tb))
 
     def line(self, tb: int, step: int) -> str:
         """Returns nothing."""

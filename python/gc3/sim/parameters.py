@@ -229,6 +229,7 @@ class Parameters:
         cache_slowdown: How many times longer a byte takes a threadblock there.
         memory_rate: Bytes per second that all threadblocks of a rank read and write in its memory; 0: no limit.
         threadblocks: Most threadblocks that a rank holds at once, all of which must be resident; 0: no limit.
+        flop_rate: FLOP per second of a rank, for compute operations whose cost is given in FLOP; 0: not known.
     """
 
     name: str
@@ -245,6 +246,7 @@ class Parameters:
     cache_slowdown: float = 1.0
     memory_rate: float = 0.0
     threadblocks: int = 0
+    flop_rate: float = 0.0
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, cast
 
-from gc3 import _core, collectives, datatypes, errors
-from gc3.sim import presets, trust, v_counts
+from gc3 import _core, collectives, computing, datatypes, errors
+from gc3.runtime.program import Program
+from gc3.sim import computed, presets, trust, v_counts
 from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.sim.platform import Platform
 from gc3.support import notebook
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gc3.sim.explanation import Explanation
 
 SHARING = ("serial", "max-min")
+_LONGEST_SLOT = 1 << 30  # bytes
 
 
 class Compiled(Protocol):
@@ -141,7 +143,7 @@ def platform(topology: str | Topology, preset: str | Parameters | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What the core is told of a call: S and the longest chunk in bytes, an element's bytes, counts, FIFOs, copies."""
+    """What the core is told: S and the longest chunk in bytes, an element's bytes, counts, FIFOs, copies, computing."""
 
     size: int
     chunk_bytes: int
@@ -149,6 +151,7 @@ class Call:
     counts: list[int]
     protocol: _core.SimProtocol
     copied: list[int]
+    applied_s: list[float]
 
 
 class Simulation:
@@ -162,7 +165,12 @@ class Simulation:
     """
 
     def __init__(
-        self, program: Compiled, on: Platform, counts: Sequence[int] | None = None, ranks: Sequence[int] | None = None
+        self,
+        program: Compiled,
+        on: Platform,
+        counts: Sequence[int] | None = None,
+        ranks: Sequence[int] | None = None,
+        costs: Mapping[str, computing.Cost] | None = None,
     ) -> None:
         """Wires the program to the machine.
 
@@ -170,16 +178,25 @@ class Simulation:
             program: What to time.
             on: The machine.
             counts: The elements of each block, for calls whose blocks differ in length, in the order of
-                `Collective.v_count`: of an all-to-all what rank 0 sends to each rank, then rank 1. At other sizes than
+                `Collective.v_count`: of an all-to-all what rank 0 sends to each rank, then rank 1. Of a program of
+                named tensors, those of a chunk of each of `Program.lengths`; None: all are alike. At other sizes than
                 that of these counts all are scaled alike.
             ranks: The ranks of the machine on which the program's ranks run, in their order; None: the first ones.
+            costs: Of compute operations, by name, instead of those that `gc3.op` has declared.
 
         Raises:
             gc3.UserError: The machine does not have these ranks or lacks a path that the program needs; or the program
                 does not serve such counts.
         """
         self.program = program.core
+        self._tensors = bool(self.program.collective.tensors)
+        if self._tensors and counts is None:
+            counts = [1] * len(self.messages.lengths)
         self._counts = None if counts is None else v_counts.checked(self.messages, counts)
+        self._costs: dict[str, computing.Cost | None] = {}
+        if isinstance(program, Program):
+            self._costs |= {name: operation.cost for name, operation in program.declared.items()}
+        self._costs |= costs or {}
         self.platform = on
         self._machine = on.machine(self.program.protocol)
         self.ranks = range(self.program.rank_count) if ranks is None else ranks
@@ -218,6 +235,8 @@ class Simulation:
         shorter tiles of GC3's runtime cannot.
         """
         timing = self.platform.parameters.protocol(self.program.protocol)
+        if self._tensors:  # all its chunks are whole, and copied into slots
+            return replace(timing, lend_bytes=0, lend_combined_bytes=0)
         if not timing.split or self.fifo.most_chunks == 1:
             return timing
         try:
@@ -280,7 +299,8 @@ class Simulation:
     def expected(self, size: int, *beyond: str) -> trust.Expected:
         """Returns what the predicted time at S = `size` bytes is worth; `beyond`: as in `trust.expected`."""
         own = ["multicast and sums in switches"] if trust.counts_on_switches(self.platform, self.program) else []
-        own += ["blocks of different lengths"] if self._counts is not None else []
+        if self._counts is not None:
+            own += ["compute operations" if self._tensors else "blocks of different lengths"]
         own += ["some ranks of a machine"] if len(self.ranks) < self.platform.topology.rank_count else []
         name, protocol = self.program.collective.name, self.program.protocol
         return trust.expected(self.platform, name, protocol, size, [*own, *beyond])
@@ -296,12 +316,17 @@ class Simulation:
         actual, chunk_bytes = self.fit(size, dtype)
         itemsize = datatypes.dtype(dtype).itemsize
         counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
-        parameters, protocol = self.platform.parameters, self._protocol
+        parameters, timing = self.platform.parameters, self._timing
+        if self._tensors:
+            longest = chunk_bytes * self.fifo.most_chunks
+            timing = replace(timing, slot_bytes=min(max(timing.slot_bytes, longest), _LONGEST_SLOT))
+        protocol = timing.core() if self._tensors else self._protocol
         copied = self._copied_bytes(collectives.count_for(self.program.collective, actual, itemsize), itemsize)
         if parameters.cache_bytes:
             buffers = collectives.footprint(self.program.collective, actual) + sum(copied)
-            protocol = self._timing.core(parameters.slowdown(buffers + self.fifo.slot_bytes(chunk_bytes, protocol)))
-        return Call(actual, chunk_bytes, itemsize, counts, protocol, copied)
+            protocol = timing.core(parameters.slowdown(buffers + self.fifo.slot_bytes(chunk_bytes, protocol)))
+        applied = computed.seconds(self.messages, self._costs, counts, parameters) if self._tensors else []
+        return Call(actual, chunk_bytes, itemsize, counts, protocol, copied, applied)
 
     def run(
         self,
@@ -348,6 +373,7 @@ class Simulation:
                 call.itemsize,
                 call.counts,
                 call.copied,
+                call.applied_s,
             )
         busiest, (busy, _) = max(enumerate(outcome.use), key=lambda u: u[1][0], default=(0, (0.0, 0)))
         algbw = actual / outcome.time_s / 1e9 if outcome.time_s > 0 else 0.0
@@ -423,17 +449,28 @@ def _lossless(topology: Topology) -> Topology:
 def simulate(
     program: Compiled,
     topology: str | Topology,
-    size: int,
+    size: int | Mapping[str, Sequence[int]],
     *,
     preset: str | Parameters | None = None,
     dtype: str = "float32",
     explain: bool = False,
+    costs: Mapping[str, computing.Cost] | None = None,
 ) -> Prediction:
     """Returns the predicted time of a program on a machine, for a buffer of S = `size` bytes.
+
+    Of a program that computes, `size` may be the shapes of chunks by the names of tensors and scratch buffers, as for
+    `gc3.Bound.run`; and `costs` the costs of its operations, such as `gc3.Bound.costs`.
 
     >>> import gc3
     >>> from gc3.algorithms import load as algorithm
     >>> simulate(gc3.compile(algorithm("allpairs_allreduce"), R=8), "ndv4", 4096).slice_ops > 0
     True
     """
-    return Simulation(program, platform(topology, preset)).run(size, dtype=dtype, explain=explain)
+    on = platform(topology, preset)
+    if isinstance(size, int):
+        return Simulation(program, on, costs=costs).run(size, dtype=dtype, explain=explain)
+    if not isinstance(program, Program):
+        raise errors.error("BadSimulation", "shapes of chunks are for a program of named tensors")
+    counts = computed.lengths(program.core, size)
+    size = v_counts.size_of(program.collective, counts, datatypes.dtype(dtype).itemsize)
+    return Simulation(program, on, counts, costs=costs).run(size, dtype=dtype, explain=explain)

@@ -31,6 +31,7 @@ def dumps(parameters: Parameters) -> str:
         "cache_slowdown": parameters.cache_slowdown,
         "memory_rate": parameters.memory_rate,
         "threadblocks": parameters.threadblocks,
+        "flop_rate": parameters.flop_rate,
         "protocols": {name: asdict(timing) for name, timing in parameters.protocols.items()},
     }
     return json.dumps(data, indent=2) + "\n"

@@ -102,7 +102,7 @@ def timeline(run: Run, *, ranks: frozenset[int] | None = None, most: int = MOST_
     return Timeline(
         run.title,
         {rank: f"rank {rank} ({run.rank_names[rank]})" for rank in sorted({rank for rank, _ in shown})},
-        {place_: f"threadblock {place_[1]}" for place_ in sorted(shown)},
+        {(rank, tb): f"threadblock {run.details.name(first_tb[rank] + tb)}" for rank, tb in sorted(shown)},
         spans,
         [a for a in _arrows(records, wanted, place) if a.tail[:2] in shown and a.head[:2] in shown][:most],
         _counters(core, records, run.why.time_s, run.why.resources),

@@ -83,6 +83,7 @@ _OF_PLATFORM = {
     "connection.message": ("connection_message_s", "time"),
     "core.switch": ("core_switch_s", "time"),
     "memory.rate": ("memory_rate", "rate"),
+    "flop.rate": ("flop_rate", "number"),
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }

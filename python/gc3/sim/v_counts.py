@@ -1,7 +1,7 @@
 """Counts of calls whose blocks differ in length, for the simulator.
 
-In a file they are a JSON list: for an all-to-all of R ranks, R lists of what each rank sends to each; otherwise the
-length of each rank's block.
+In a file they are a JSON list: for an all-to-all of R ranks, R lists of what each rank sends to each; of a program of
+named tensors, the length of a chunk for each of `Program.lengths`; otherwise the length of each rank's block.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from gc3 import _core, collectives, errors
+from gc3.sim import computed
 from gc3.support import files, schema
 
 _COUNT = {**schema.COUNT, "maximum": 2**40}
@@ -35,12 +36,14 @@ def checked(program: _core.Program, counts: Sequence[int]) -> list[int]:
     Raises:
         gc3.UserError: It serves equal blocks only, or there are too many counts or too few.
     """
-    _core.check_v_form(program)
     model = program.collective
-    if len(counts) != model.v_counts:
-        raise errors.error(
-            "BadSimulation", f"{len(counts)} counts; {model.name} of {model.ranks} ranks has {model.v_counts}"
-        )
+    wanted, of = model.v_counts, f"{model.name} of {model.ranks} ranks"
+    if model.tensors:
+        wanted, of = len(program.lengths), f"{errors.shown(program.name)} ({', '.join(program.lengths)})"
+    else:
+        _core.check_v_form(program)
+    if len(counts) != wanted:
+        raise errors.error("BadSimulation", f"{len(counts)} counts; {of} has {wanted}")
     if sum(counts) == 0:
         raise errors.error("BadSimulation", "all counts are 0: there is nothing to simulate")
     return list(counts)
@@ -53,6 +56,8 @@ def size_of(model: _core.Collective, counts: Sequence[int], itemsize: int) -> in
     >>> size_of(get("alltoall").model(2), [1, 2, 3, 4], 4)
     20
     """
+    if model.tensors:
+        return computed.size_of(model, counts) * itemsize
     blocks = collectives.size_blocks(model)
     copies = len(counts) // blocks
     return -(-sum(counts) // copies) * itemsize
