@@ -11,7 +11,7 @@ if _typing.TYPE_CHECKING:
     from gc3.comm import Communicator, Handle, Recv, Send, Status, Transfer, empty, init
     from gc3.comm.selected import Selected, select
     from gc3.comm.spawn import spawn
-    from gc3.computing import op
+    from gc3.computing import op, sequential
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
     from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, next_step, parallelize
@@ -54,6 +54,7 @@ __all__ = [
     "op",
     "parallelize",
     "select",
+    "sequential",
     "sim",
     "spawn",
     "synth",
@@ -68,7 +69,7 @@ _HOMES = {
     "gc3.comm": ("Communicator", "Handle", "Recv", "Send", "Status", "Transfer", "empty", "init"),
     "gc3.comm.selected": ("Selected", "select"),
     "gc3.comm.spawn": ("spawn",),
-    "gc3.computing": ("op",),
+    "gc3.computing": ("op", "sequential"),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
     "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "next_step", "parallelize"),

@@ -256,7 +256,7 @@ def custom(
     *,
     inputs: Sequence[int] | Mapping[str, computing.Sizes],
     outputs: Sequence[int] | Mapping[str, computing.Sizes],
-    expect: Expect | computing.Expectation | str | None = None,
+    expect: Expect | computing.Expectation | computing.Sequential | str | None = None,
     check: Check | None = None,
     alias: Callable[[int], Place] | Sequence[Place] | None = None,
     ranks: int | None = None,
@@ -271,9 +271,10 @@ def custom(
         outputs: Number of output chunks of each rank, likewise.
         expect: What each output chunk must hold, by ``(rank, index)``: an input chunk ``(rank, index)``,
             a list of input chunks to be reduced, or None for any value. A mapping (missing entries: any value),
-            or a function of rank and index. Of named tensors, a function of value, rank, output and index that returns
-            a sum of values: ``value(rank, tensor, index)`` is an input chunk, ``operation(value, ...)`` what a
-            `gc3.op` makes of others. "whatever it makes": what the program makes is proven of its schedule.
+            or a function of rank and index. Of named tensors, what `gc3.sequential` makes, or a function of value,
+            rank, output and index that returns a sum of values: ``value(rank, tensor, index)`` is an input chunk,
+            ``operation(value, ...)`` what a `gc3.op` makes of others. "whatever it makes": what the program makes is
+            proven of its schedule.
         check: Instead of `expect`, a function that judges what the program makes. Its argument is a function of rank
             and index that returns the inputs reduced into that output chunk, sorted. It returns True, or a text that
             says what is wrong.

@@ -220,6 +220,16 @@ class Postcondition:
                     listed.append([] if wanted is None else self._sum(wanted))
         return listed
 
+    def at_the_end(self, program: Sequential) -> Expectation:
+        """Returns what a sequential program leaves in the outputs.
+
+        Raises:
+            ValueError: It makes a wrong call, or other outputs; the text says which.
+        """
+        calls = Calls(self, self._ranks, self._inputs)
+        program.function(calls)
+        return calls.outputs(self._outputs)
+
     def tensors(self) -> Tensors:
         """Returns the tensors, and the operations and calls that `chunks` has met."""
         named = [(name, False, tuple(sizes)) for name, sizes in self._inputs.items()]
@@ -245,6 +255,135 @@ class Postcondition:
             self._calls.append((operation, part.result, arguments))
             number = self._numbers[part] = len(self._calls) - 1
         return _core.COMPUTED, number
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """A postcondition as a sequential program: made by `sequential`."""
+
+    function: Callable[[Calls], None]
+
+
+def sequential(function: Callable[[Calls], None]) -> Sequential:
+    """Makes ``expect=`` of `gc3.collectives.custom` of a function that makes calls, one after the other.
+
+    ``call(collective, source, target)`` is a collective, by its name or by an algorithm, from one tensor to another;
+    ``call(operation, *tensors, out=tensor)`` applies an operation to the chunks of tensors, one by one, on every rank,
+    and a tensor of one chunk serves all; ``call("add", *tensors, out=tensor)`` reduces tensors on each rank. Names that
+    are no inputs are made by the call.
+
+    >>> norm = op("norm")
+    >>> def reference(call):
+    ...     call("allreduce", "x", "total")
+    ...     call(norm, "total", out="y")
+    >>> as_data(2, {"x": 1}, {"y": 1}, sequential(reference))[3].calls
+    ((0, 0, [[(0, 0), (1, 0)]]),)
+    """
+    if not callable(function):
+        raise errors.error("BadArgument", f"sequential({function!r}): expected a function that makes calls")
+    return Sequential(function)
+
+
+class Calls:
+    """What the tensors of all ranks hold, call after call of a sequential program."""
+
+    def __init__(self, post: Postcondition, ranks: int, inputs: Mapping[str, Sequence[int]]) -> None:
+        """Begins with the inputs."""
+        self._ranks = range(ranks)
+        self._held: dict[str, list[list[Term | None]]] = {
+            name: [[post.value(rank, name, index) for index in range(sizes[rank])] for rank in self._ranks]
+            for name, sizes in inputs.items()
+        }
+        self._number = 0
+
+    def __call__(self, what: Any, *names: str, out: str | Sequence[str] = "", root: int = 0) -> None:
+        """Makes a call: see `sequential`. `root`: of a collective that has one."""
+        self._number += 1
+        if isinstance(what, Operation):
+            self._apply(what, names, [out] if isinstance(out, str) else out)
+        elif what == "add":
+            self._keep(str(out), [[self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)])
+        elif out or len(names) != len(("source", "target")):
+            raise self._wrong(what, "a collective has a source and a target")
+        else:
+            self._move(what, names[0], names[1], root)
+
+    def outputs(self, sizes: Mapping[str, Sequence[int]]) -> Expectation:
+        """Returns what the outputs hold at the end."""
+        for name, chunks in sizes.items():
+            if name not in self._held:
+                raise ValueError(f"no call of the sequential program makes '{name}'")
+            made = [len(own) for own in self._held[name]]
+            if made != list(chunks):
+                raise ValueError(f"the sequential program makes {made} chunks of '{name}', not {list(chunks)}")
+        return lambda _, rank, name, index: self._held[name][rank][index]
+
+    def _apply(self, operation: Operation, names: Sequence[str], out: Sequence[str]) -> None:
+        if len(out) != operation.results or not all(out):
+            raise self._wrong(operation, f"out= names its {operation.results} results")
+        made: list[list[list[Term | None]]] = [[] for _ in out]
+        for name, rows in self._rows(operation, names):
+            results = [operation.term(*(self._value(name, x) for x in part)) for part in rows]
+            for k in range(operation.results):
+                made[k].append([each[k] if isinstance(each, tuple) else each for each in results])
+        for target, chunks in zip(out, made, strict=True):
+            self._keep(target, chunks)
+
+    def _rows(self, what: object, names: Sequence[str]) -> list[tuple[str, list[tuple[Term | None, ...]]]]:
+        """By rank, the chunks of tensors beside each other."""
+        found: list[tuple[str, list[tuple[Term | None, ...]]]] = []
+        for rank in self._ranks:
+            own = [self._tensor(what, name)[rank] for name in names]
+            most = max(map(len, own), default=0)
+            if not own or any(len(chunks) not in (1, most) for chunks in own):
+                counts = ", ".join(f"{len(chunks)} of '{name}'" for name, chunks in zip(names, own, strict=True))
+                raise self._wrong(what, f"rank {rank} has {counts or 'no operand'}: expected as many of each, or 1")
+            wide = [chunks if len(chunks) == most else chunks * most for chunks in own]
+            found.append((names[0], list(zip(*wide, strict=True))))
+        return found
+
+    def _move(self, what: Any, source: str, target: str, root: int) -> None:
+        name = str(getattr(what, "collective_name", what))
+        held = self._tensor(what, source)
+        ranks = len(self._ranks)
+        try:
+            blocks = _core.Collective.builtin(name, ranks, 1, root)
+            cuts = {(len(held[r]), blocks.input_chunks(r)) for r in self._ranks if blocks.input_chunks(r)}
+            chunks = {size // wanted for size, wanted in cuts if size and size % wanted == 0}
+            if len(chunks) != 1 or any(size % wanted for size, wanted in cuts):
+                raise self._wrong(
+                    name, f"'{source}' has {sorted(cuts)[0][0]} chunks, which {name} of {ranks} cannot cut"
+                )
+            model = _core.Collective.builtin(name, ranks, chunks.pop(), root)
+        except errors.UserError as problem:
+            raise self._wrong(name, problem.diagnostics[0].message) from None
+        made: list[list[Term | None]] = []
+        for rank in self._ranks:
+            sums = [model.expected_terms(rank, index) for index in range(model.output_chunks(rank))]
+            made.append([self._sum(source, [held[r][i] for r, i in terms]) if terms else None for terms in sums])
+        self._keep(target, made)
+
+    def _tensor(self, what: object, name: str) -> list[list[Term | None]]:
+        if name not in self._held:
+            raise self._wrong(what, f"there is no '{name}' yet, but {', '.join(self._held)}")
+        return self._held[name]
+
+    def _value(self, name: str, value: Term | None) -> Term:
+        if value is None:
+            raise self._wrong(name, "it holds nothing on some rank")
+        return value
+
+    def _sum(self, name: str, values: Sequence[Term | None]) -> Term:
+        return Term(tuple(part for value in values for part in self._value(name, value).parts))
+
+    def _keep(self, name: str, chunks: list[list[Term | None]]) -> None:
+        if not name:
+            raise self._wrong("add", "out= names the result")
+        self._held[name] = chunks
+
+    def _wrong(self, what: object, why: str) -> ValueError:
+        name = what.name if isinstance(what, Operation) else str(what)
+        return ValueError(f"call {self._number} of the sequential program, {name}: {why}")
 
 
 def _sizes(name: str, given: Sizes, ranks: int) -> list[int]:
@@ -279,10 +418,10 @@ def as_data(
         raise ValueError(f"a collective of named tensors needs ranks=, a number of ranks, not {ranks!r}")
     if not isinstance(inputs, Mapping) or not isinstance(outputs, Mapping):
         raise ValueError("inputs and outputs are both mappings from names to chunks, or both lists")
-    if not callable(expect):
-        raise ValueError("of named tensors, expect is a function of value, rank, output and index")
+    if not callable(expect) and not isinstance(expect, Sequential):
+        raise ValueError("of named tensors, expect is a function of value, rank, output and index, or gc3.sequential's")
     post = Postcondition(ranks, inputs, outputs)  # pyright: ignore[reportUnknownArgumentType]
-    wanted = post.chunks(cast("Expectation", expect))
+    wanted = post.chunks(post.at_the_end(expect) if isinstance(expect, Sequential) else cast("Expectation", expect))
     return post.sizes(of_inputs=True), post.sizes(of_inputs=False), wanted, post.tensors()
 
 
