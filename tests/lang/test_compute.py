@@ -327,6 +327,46 @@ def test_what_a_function_may_not_do() -> None:
             case.program.bind({"matmul": function}).run(case.inputs, shapes=case.shapes)
 
 
+def test_functions_are_checked_on_guarded_copies() -> None:
+    case = Case(computing_programs.gemm_ring, 2)
+    calls = iter(range(1000))
+
+    def operand(a: Array, b: Array, out: Array) -> None:
+        np.matmul(a, b, out=out)
+        b[0, 0] += 1
+
+    def beside(a: Array, b: Array, out: Array) -> None:
+        np.matmul(a, b, out=out)
+        np.lib.stride_tricks.as_strided(out, (out.shape[0] + 1, out.shape[1]), out.strides)[-1, 0] = 7
+
+    def partly(a: Array, b: Array, out: Array) -> None:
+        out[:-1] = (a @ b)[:-1]
+
+    def adds(a: Array, b: Array, out: Array) -> None:
+        out += a @ b
+
+    def draws(a: Array, b: Array, out: Array) -> None:
+        np.matmul(a, b, out=out)
+        out += next(calls)
+
+    def returns(a: Array, b: Array, out: Array) -> Array:
+        return a @ b
+
+    for function, why in (
+        (operand, "matmul of rank . .*it writes operand 1, which it may only read"),
+        (beside, "it writes beside result 0"),
+        (partly, "it leaves a part of result 0 as it was"),
+        (adds, "it makes other values of the same operands"),
+        (draws, "it makes other values of the same operands"),
+        (returns, "returned ndarray"),
+    ):
+        with pytest.raises(gc3.UserError, match=f"GC3-R029.*{why}"):
+            case.program.bind({"matmul": function}, check=True).run(case.inputs, shapes=case.shapes)
+    for algorithm in ALGORITHMS:
+        case = Case(algorithm, 2)
+        case.check(case.program.bind(case.functions, check=True).run(case.inputs, shapes=case.shapes))
+
+
 def test_a_slow_function_is_no_time_out() -> None:
     """It computes while nothing else moves for longer than the time-out, more than a busy machine takes away."""
     case = Case(computing_programs.gemm_ring, 2)

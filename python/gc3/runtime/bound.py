@@ -29,6 +29,7 @@ _Known: TypeAlias = "tuple[_core.ProcessProgram, list[Shape], np.dtype[Any]]"
 _LINE = 128  # bytes: slots are whole cache lines
 _KNOWN = 64  # sets of arrays that are not looked at again
 _NOTHING = np.empty(0, np.uint8)
+_GUARD = 0xA5
 _KEPT = 1000  # times of an operation on operands of one size
 
 
@@ -72,6 +73,8 @@ class Bound:
         functions: Mapping[str, Callable[..., None]],
         engine: Callable[[EngineOptions], _core.ThreadsEngine],
         declared: Mapping[str, computing.Operation],
+        *,
+        check: bool = False,
     ) -> None:
         """Takes the functions by the names of the operations.
 
@@ -97,7 +100,8 @@ class Bound:
         for name, function in functions.items():
             if not callable(function):
                 raise errors.error("BadArgument", f"'{name}' is bound to {function!r}, which is no function")
-        self._functions = [functions[name] for name, _, _ in self._applications]
+        made = {name: _guarded(functions[name]) for name in wanted} if check else functions
+        self._functions = [made[name] for name, _, _ in self._applications]
         self._measured = {
             name: Measured(name, declared[name].cost if name in declared else None) for name in sorted(wanted)
         }
@@ -377,6 +381,62 @@ class Bound:
                 f"no input has chunks as long as those of '{self._lengths[number]}': give its shape in shapes=",
             )
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
+
+
+class _Copy:
+    """A copy of a chunk between guards."""
+
+    def __init__(self, array: Array, fill: int | None = None) -> None:
+        """Copies the array, or fills as many bytes."""
+        self.memory = np.full(array.nbytes + 2 * _LINE, _GUARD, np.uint8)
+        inner = self.memory[_LINE : _LINE + array.nbytes]
+        self.view: Array = np.frombuffer(inner, array.dtype).reshape(array.shape)
+        if fill is None:
+            np.copyto(self.view, array)
+        else:
+            inner[:] = fill
+        self._before = self.memory.copy()
+
+    def changed(self) -> bool:
+        """Whether anything was written."""
+        return not np.array_equal(self.memory, self._before)
+
+    def escaped(self) -> bool:
+        """Whether a guard was written."""
+        return bool((self.memory[:_LINE] != _GUARD).any() or (self.memory[-_LINE:] != _GUARD).any())
+
+
+def _guarded(function: Callable[..., None]) -> Callable[..., object]:
+    """Calls a function twice on guarded copies, with different bytes in the results; see `gc3.Program.bind`."""
+
+    def call(*reads: Array, out: Array | tuple[Array, ...]) -> object:
+        several = isinstance(out, tuple)
+        places = out if several else (out,)
+        before: list[_Copy] | None = None
+        for fill in (0, _GUARD ^ 0xFF):
+            operands = [_Copy(array) for array in reads]
+            results = [_Copy(array, fill) for array in places]
+            views = tuple(result.view for result in results)
+            returned: object = function(*(operand.view for operand in operands), out=views if several else views[0])
+            if returned is not None and returned is not views[0] and not several:
+                return returned
+            for k, operand in enumerate(operands):
+                if operand.changed():
+                    raise ValueError(f"it writes operand {k}, which it may only read")
+            for k, result in enumerate(results):
+                if result.escaped():
+                    raise ValueError(f"it writes beside result {k}")
+                if before is not None and not np.array_equal(result.memory, before[k].memory):
+                    raise ValueError(
+                        f"it makes other values of the same operands: it leaves a part of result {k} as it was, reads "
+                        "it, or depends on something else"
+                    )
+            before = results
+        for place, result in zip(places, before or (), strict=True):
+            np.copyto(place, result.view)
+        return None
+
+    return call
 
 
 @contextmanager

@@ -325,16 +325,21 @@ class Program(Executable["_core.Program"]):
         self.engine(options).run(*bound.call(op))
         return bound.finish()
 
-    def bind(self, functions: Mapping[str, Callable[..., None]]) -> bound_functions.Bound:
+    def bind(self, functions: Mapping[str, Callable[..., None]], *, check: bool = False) -> bound_functions.Bound:
         """Binds functions to the compute operations of the program, by name.
 
         A function is called as ``f(*views, out=view)`` with NumPy views of its chunks, and fills `out`; of several
         results, `out` is a tuple.
 
+        Args:
+            functions: The functions.
+            check: Calls each twice, on guarded copies: one that writes an operand or beside its results, leaves a part
+                of them, or does not make the same of the same operands is an error of the run. For tests: it is slow.
+
         Raises:
             gc3.UserError: The operations of the program are others.
         """
-        return bound_functions.Bound(self.core, functions, self.engine, self.declared)
+        return bound_functions.Bound(self.core, functions, self.engine, self.declared, check=check)
 
     def record(
         self,
