@@ -335,6 +335,7 @@ TEST_CASE("a rank keeps its core until it has no work") {
     CHECK(sum(explain(o).on_path) == o.time);
     // Each turn is waited for during a switch and the second of the two messages.
     CHECK(explain(o).stalls[static_cast<int>(Cause::core)] == 3 * (10 * kMicrosecond + 1'100'000));
+    CHECK(explain(o).work == 4 * 2 * 1'100'000);
   }
   // Four ranks in a line on two cores. Dealt out, ranks 2 and 3 have their turn while messages are in flight.
   data = line(4, 2).data();

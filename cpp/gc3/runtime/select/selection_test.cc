@@ -192,6 +192,9 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
     if (other.recipe == narrow.recipe) CHECK(Selection({other}).digest() != Selection({narrow}).digest());
     return !narrow.covers(other);
   };
+  Row adapts = narrow;
+  adapts.adapt = true;
+  CHECK(Selection({adapts}).digest() != Selection({narrow}).digest());
   CHECK(misses([](Row& other) { other.kind = CollectiveKind::reduce; }));
   CHECK(misses([](Row& other) { other.last_ranks = {}; }));
   CHECK(misses([](Row& other) { other.first_size = 99; }));
