@@ -127,6 +127,7 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
         file = shlex.quote(delivery.path)
         click.echo(f"written to {delivery.path}")
         click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
+        click.echo("faster: COLLECTIVE:protocol=LL,instances=4 and the like; `gc3 synth best` tries them for all sizes")
     return 0
 
 
