@@ -323,8 +323,8 @@ def claims() -> list[Claim]:
             "B",
             "2 NDv2: hierarchical AllReduce faster than NCCL (figure 9)",
             _ndv2,
-            "The node's one NIC bounds both: from 1 MiB on the two times differ by 10 % at most. NCCL is not measured on "
-            "this machine, its error is taken as a factor of 2, so that the order is not decided.",
+            "The node's one NIC bounds both: from 1 MiB on the two times differ by 10 % at most. NCCL is not measured "
+            "on this machine, its error is taken as a factor of 2, so that the order is not decided.",
         ),
         Claim("000-6.4-nics", "A", "AllToNext uses all eight NICs of a node where a send uses one", _alltonext_nics),
         Claim("000-6.4-speedup", "B", "3 nodes of 8 A100, 1 GB: AllToNext 14.5x NCCL's send and receive", _alltonext),
