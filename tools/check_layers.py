@@ -66,7 +66,7 @@ PYTHON_LAYERS: Mapping[str, tuple[str, ...]] = {
     "comm": (*_PROGRAM, "lang", "algorithms", "cuda"),
     "nccl": (*_PROGRAM, "comm", "cuda"),
     "sim": (*_PROGRAM, "computing", "topologies", "lang", "algorithms", "synth"),
-    "torch": (*_PROGRAM, "comm", "sim"),
+    "torch": (*_PROGRAM, "computing", "lang", "comm", "sim"),
     "tune": (*_PROGRAM, "topologies", "lang", "algorithms", "synth", "sim", "comm"),
     "report": ("*", "__init__"),
     "cli": ("*", "__init__", "report"),

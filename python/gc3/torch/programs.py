@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-import gc3
 from gc3 import collectives, datatypes, errors
+from gc3.computing import op
+from gc3.lang import algorithm, chunk
+from gc3.lang import compile as compiled
+from gc3.torch.backend import communicator
 from gc3.torch.tensors import array, contiguous
 
 if TYPE_CHECKING:
@@ -78,7 +81,10 @@ class TensorProgram:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """On this rank."""
-        comm = gc3.torch.communicator(self.group)
+        of = torch.distributed.group.WORLD if self.group is None else self.group
+        comm = communicator(of.group_name)
+        if comm is None:
+            raise errors.error("BadArgument", f'{self.name} runs in a process group with the backend "gc3"')
         arrays: dict[str, Array | None] = {
             name: array(contiguous(tensor)) for name, tensor in zip(self.inputs, tensors, strict=True)
         }
@@ -163,8 +169,8 @@ _run: Any = torch.library.custom_op(
 _run.register_fake(_trace)
 _run.register_autograd(_differentiate, setup_context=_save)
 
-multiply, multiply_t, gradient = gc3.op("multiply"), gc3.op("multiply_t"), gc3.op("gradient")
-norm, norm_back = gc3.op("rms_norm"), gc3.op("rms_norm_back", results=2)
+multiply, multiply_t, gradient = op("multiply"), op("multiply_t"), op("gradient")
+norm, norm_back = op("rms_norm"), op("rms_norm_back", results=2)
 
 
 def _multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
@@ -190,13 +196,13 @@ def _column(R: int) -> collectives.Collective:
     )
 
 
-@gc3.algorithm(_column)
+@algorithm(_column)
 def _gather_multiply(R: int) -> None:
     for step in range(R):  # a rank's own rows first: the others are on their way
         for q in range(R):
             source = (q + step) % R
-            x = gc3.chunk(source, "x", 0).copy(q, "all", source)
-            multiply(x, gc3.chunk(q, "w", 0), out=(q, "y", source))
+            x = chunk(source, "x", 0).copy(q, "all", source)
+            multiply(x, chunk(q, "w", 0), out=(q, "y", source))
 
 
 def _column_back(R: int) -> collectives.Collective:
@@ -213,18 +219,18 @@ def _ring(R: int, operation: Any, read: str, to: str) -> None:
     """A product of each rank and block, whose sums go around to the owners of the blocks."""
     for owner in range(R):
         around = [(owner + step) % R for step in range(1, R + 1)]
-        parts = [operation(gc3.chunk(q, read, owner), gc3.chunk(q, "w", 0), out=(q, "part", owner)) for q in around]
+        parts = [operation(chunk(q, read, owner), chunk(q, "w", 0), out=(q, "part", owner)) for q in around]
         total = parts[0]
         for part in parts[1:]:
             total = part.reduce(total)
         total.copy(owner, to, 0)
 
 
-@gc3.algorithm(_column_back, scratch=["part"])
+@algorithm(_column_back, scratch=["part"])
 def _multiply_scatter_back(R: int) -> None:
     _ring(R, multiply_t, "d_y", "d_x")
     for q in range(R):
-        tiles = [gc3.chunk(q, buffer, i) for buffer in ("all", "d_y") for i in range(R)]
+        tiles = [chunk(q, buffer, i) for buffer in ("all", "d_y") for i in range(R)]
         gradient(*tiles, out=(q, "d_w", 0))
 
 
@@ -235,7 +241,7 @@ def _row(R: int) -> collectives.Collective:
     return collectives.custom("row_linear", ranks=R, inputs={"x": R, "w": 1}, outputs={"y": 1}, expect=expect)
 
 
-@gc3.algorithm(_row, scratch=["part"])
+@algorithm(_row, scratch=["part"])
 def _multiply_scatter(R: int) -> None:
     _ring(R, multiply, "x", "y")
 
@@ -250,15 +256,15 @@ def _row_back(R: int) -> collectives.Collective:
     return collectives.custom("row_linear_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
-@gc3.algorithm(_row_back, scratch=["all"])
+@algorithm(_row_back, scratch=["all"])
 def _gather_multiply_back(R: int) -> None:
     for step in range(R):
         for q in range(R):
             source = (q + step) % R
-            dy = gc3.chunk(source, "d_y", 0).copy(q, "all", source)
-            multiply_t(dy, gc3.chunk(q, "w", 0), out=(q, "d_x", source))
+            dy = chunk(source, "d_y", 0).copy(q, "all", source)
+            multiply_t(dy, chunk(q, "w", 0), out=(q, "d_x", source))
     for q in range(R):
-        tiles = [gc3.chunk(q, buffer, i) for buffer in ("x", "all") for i in range(R)]
+        tiles = [chunk(q, buffer, i) for buffer in ("x", "all") for i in range(R)]
         gradient(*tiles, out=(q, "d_w", 0))
 
 
@@ -272,13 +278,13 @@ def _add_norm(R: int) -> collectives.Collective:
     return collectives.custom("add_norm", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
-@gc3.algorithm(_add_norm)
+@algorithm(_add_norm)
 def _scatter_norm_gather(R: int) -> None:
     for own in range(R):
-        total = gc3.chunk((own + 1) % R, "x", own).copy(own, "total", 0)
+        total = chunk((own + 1) % R, "x", own).copy(own, "total", 0)
         for step in range(2, R + 1):
-            total = total.reduce(gc3.chunk((own + step) % R, "x", own))
-        y = norm(total.reduce(gc3.chunk(own, "residual", 0)), gc3.chunk(own, "gain", 0), out=(own, "y", own))
+            total = total.reduce(chunk((own + step) % R, "x", own))
+        y = norm(total.reduce(chunk(own, "residual", 0)), chunk(own, "gain", 0), out=(own, "y", own))
         for step in range(1, R):
             y.copy((own + step) % R, "y", own)
 
@@ -293,13 +299,13 @@ def _add_norm_back(R: int) -> collectives.Collective:
     return collectives.custom("add_norm_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
-@gc3.algorithm(_add_norm_back, scratch=["sum"])
+@algorithm(_add_norm_back, scratch=["sum"])
 def _scatter_norm_gather_back(R: int) -> None:
     for own in range(R):
-        total = gc3.chunk((own + 1) % R, "d_y", own).copy(own, "sum", 0)
+        total = chunk((own + 1) % R, "d_y", own).copy(own, "sum", 0)
         for step in range(2, R + 1):
-            total = total.reduce(gc3.chunk((own + step) % R, "d_y", own))
-        operands = total, gc3.chunk(own, "total", 0), gc3.chunk(own, "gain", 0)
+            total = total.reduce(chunk((own + step) % R, "d_y", own))
+        operands = total, chunk(own, "total", 0), chunk(own, "gain", 0)
         made, _ = norm_back(*operands, out=[(own, "d_residual", 0), (own, "d_gain", 0)])
         for step in range(R):
             made.copy((own + step) % R, "d_x", own)
@@ -327,9 +333,9 @@ def column_linear(group: Any) -> TensorProgram:
         return {"d_x": (of["all"][0] // R, of["w"][0]), "d_w": of["w"]}
 
     functions = {"multiply_t": _multiply_t, "gradient": _gradient}
-    back = TensorProgram(gc3.compile(_multiply_scatter_back, R=R), functions, shapes, None, None, group)
+    back = TensorProgram(compiled(_multiply_scatter_back, R=R), functions, shapes, None, None, group)
     return TensorProgram(
-        gc3.compile(_gather_multiply, R=R),
+        compiled(_gather_multiply, R=R),
         {"multiply": _multiply},
         lambda of: {"y": (of["x"][0], of["w"][1])},
         back,
@@ -349,9 +355,9 @@ def row_linear(group: Any) -> TensorProgram:
         return {"y": (of["x"][0] // R, of["w"][1])}
 
     functions = {"multiply_t": _multiply_t, "gradient": _gradient}
-    back = TensorProgram(gc3.compile(_gather_multiply_back, R=R), functions, shapes, None, None, group)
+    back = TensorProgram(compiled(_gather_multiply_back, R=R), functions, shapes, None, None, group)
     return TensorProgram(
-        gc3.compile(_multiply_scatter, R=R),
+        compiled(_multiply_scatter, R=R),
         {"multiply": _multiply},
         forward_shapes,
         back,
@@ -371,7 +377,7 @@ def add_norm(group: Any, eps: float) -> TensorProgram:
         _norm_back(dy, x, gain, out, eps)
 
     back = TensorProgram(
-        gc3.compile(_scatter_norm_gather_back, R=R),
+        compiled(_scatter_norm_gather_back, R=R),
         {"rms_norm_back": backward},
         lambda of: {"d_residual": of["total"], "d_gain": of["gain"]},
         None,
@@ -379,7 +385,7 @@ def add_norm(group: Any, eps: float) -> TensorProgram:
         group,
     )
     return TensorProgram(
-        gc3.compile(_scatter_norm_gather, R=R),
+        compiled(_scatter_norm_gather, R=R),
         {"rms_norm": forward},
         lambda of: {"y": of["residual"]},
         back,
