@@ -1,13 +1,12 @@
-"""Programs that compute beside call after call and calls by hand: prints comparisons, or records them for the docs.
+"""Programs that compute beside call after call and calls by hand: prints comparisons.
 
-python benchmarks/fusion.py [--only 'fused_mlp*'] [--rounds 6] [--record]
+python benchmarks/fusion.py [--only 'fused_mlp*'] [--rounds 6]
 
 Runs examples/fused_*.py, one job each: all ways do the same work in the same processes, in turn, with one thread each
 for products of matrices. Hosts are those of tests/hosts.py, whose links have a rate. Where computation and messages
 alone take A and M, and messages use the processor for c of M, no overlap can take less than max(A + c, M), and with n
 tiles the first or last of them is not overlapped: the bound is max(A + c, M) + min(A, M) / n. All of it is measured in
-the same run. With --record the comparisons replace those of the same name in benchmarks/results/fusion-PROCESSOR.json,
-of which `make generated-docs` makes a table of docs/performance.md.
+the same run.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from peers import record
 from peers.libraries import ENVIRONMENTS
 
 from gc3.cli.main import Script
-from gc3.runtime.measure import machine
 
 EXAMPLES = record.ROOT / "examples"
 TEST_BED = record.ROOT / "tests" / "hosts.py"
@@ -89,24 +87,18 @@ def judged(rows: list[dict[str, Any]], tiles: int) -> dict[str, float]:
 @click.command("fusion", cls=Script, examples=["python benchmarks/fusion.py --only 'fused_mlp*1gbit'"])
 @click.option("--only", default="*", show_default=True, metavar="PATTERN", help="The comparisons, by name.")
 @click.option("--rounds", default=6, show_default=True, type=click.IntRange(1), help="Turns of each way.")
-@click.option("--record", "recorded", is_flag=True, help="Put them into the results, of which the docs are made.")
 @click.option(
     "--python", default=None, help="A Python with gc3, and for Gloo PyTorch; default: that of `make test-torch`."
 )
-def main(only: str, rounds: int, recorded: bool, python: str | None) -> int:
+def main(only: str, rounds: int, python: str | None) -> int:
     """Compare programs that compute with call after call."""
     chosen = python or str(ENVIRONMENTS / "gloo" / "bin" / "python")
-    path = record.path_of({"machine": machine()}, "fusion")
     for case in fnmatch.filter(CASES, only):
         point = compared(chosen, case, rounds)
         ms = ", ".join(f"{row['library']} {row['ms']:.3g}" for row in point["rows"])
         click.echo(f"{case}: gain {point['gain']:.2f}, bound {point['bound']:.2f}, over by hand {point['by_hand']:.2f}")
         click.echo(f"  ms: {ms}; processor {point['processor_ms']:.3g}; link idle {100 * point['idle']:.0f} %")
         click.echo(f"  load when it began {point['load']:.1f}")
-        if recorded:
-            found = {old["case"]: old for old in record.read(path).get("points", [])} | {case: point}
-            facts = {"machine": machine(), "command": "python benchmarks/fusion.py --record"}
-            record.write({**facts, "points": [found[name] for name in CASES if name in found]}, path)
     return 0
 
 
