@@ -388,14 +388,15 @@ class _Copy:
 
     def __init__(self, array: Array, fill: int | None = None) -> None:
         """Copies the array, or fills as many bytes."""
-        self.memory = np.full(array.nbytes + 2 * _LINE, _GUARD, np.uint8)
-        inner = self.memory[_LINE : _LINE + array.nbytes]
-        self.view: Array = np.frombuffer(inner, array.dtype).reshape(array.shape)
+        self.memory: Array = np.full(array.nbytes + 2 * _LINE, _GUARD, np.uint8)
+        inner: Array = self.memory[_LINE : _LINE + array.nbytes]
+        flat: Array = np.frombuffer(inner, array.dtype)
+        self.view: Array = np.reshape(flat, array.shape)
         if fill is None:
             np.copyto(self.view, array)
         else:
             inner[:] = fill
-        self._before = self.memory.copy()
+        self._before: Array = np.array(self.memory)
 
     def changed(self) -> bool:
         """Whether anything was written."""
