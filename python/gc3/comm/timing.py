@@ -29,9 +29,9 @@ def buffers(
 
     Every page is written to, because all pages that were never written are one page of zeros, which a cache holds.
     """
-    given, result = (
-        (make or np.empty)(b * count, dtype) for b in (model.input_blocks(rank), model.output_blocks(rank))
-    )
+    allocate: Any = make or np.empty
+    given: Array = allocate(model.input_blocks(rank) * count, dtype)
+    result: Array = allocate(model.output_blocks(rank) * count, dtype)
     for each in (given, result):
         each.fill(1)
     if not (in_place and given.size and result.size):

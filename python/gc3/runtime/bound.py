@@ -265,7 +265,7 @@ class Bound:
         looks: list[tuple[Any, ...] | None] = []
         for name in self._inputs:
             array = arrays.get(name, ())
-            if array is not None and (type(array) is not np.ndarray or not array.flags.c_contiguous):
+            if array is not None and not _is_plain(array):
                 return None
             looks.append(None if array is None else (array.shape, array.dtype))
         key = (comm, op, *looks, *cast("dict[str, Any]", shapes or {}).items())
@@ -450,6 +450,10 @@ def _raised_where_it_ends() -> Generator[list[BaseException], None, None]:
         if ended:
             raise ended[0] from None
         raise
+
+
+def _is_plain(array: object) -> bool:
+    return type(array) is np.ndarray and array.flags.c_contiguous
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:
