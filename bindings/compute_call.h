@@ -36,18 +36,27 @@ inline std::string place_of(const interp::Plan& plan, std::uint32_t application)
   return "";
 }
 
+// str(object) as UTF-8, whatever it holds; "" if it has none: classes of the user may raise there, too.
+inline std::string text_of(nanobind::handle object) {
+  const nanobind::object text = nanobind::steal(PyObject_Str(object.ptr()));
+  const nanobind::object bytes =
+      nanobind::steal(text.is_valid() ? PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace") : nullptr);
+  if (bytes.is_valid()) return {PyBytes_AsString(bytes.ptr()), static_cast<std::size_t>(PyBytes_Size(bytes.ptr()))};
+  PyErr_Clear();
+  return "";
+}
+
 // What a function has raised, at its own line.
 inline Diagnostic raised(const interp::Plan& plan, const cpu::Computation& done,
                          const nanobind::python_error& problem) {
   const ir::Application& a = plan.compute.applications[done.application];
   const std::string name = plan.collective.custom_data()->operations[a.operation];
-  std::string what = nanobind::cast<std::string>(nanobind::str(problem.type().attr("__name__")));
-  what += ": " + nanobind::cast<std::string>(nanobind::str(problem.value()));
+  const std::string what = text_of(problem.type().attr("__name__")) + ": " + text_of(problem.value());
   Diagnostic told(ErrorCode::ComputeFailed, name + " of " + place_of(plan, done.application) + " has raised " + what);
   nanobind::object trace = nanobind::borrow(problem.traceback());
   for (; trace.is_valid() && !trace.is_none(); trace = trace.attr("tb_next")) {
     if (!trace.attr("tb_next").is_none()) continue;
-    const std::string file = nanobind::cast<std::string>(trace.attr("tb_frame").attr("f_code").attr("co_filename"));
+    const std::string file = text_of(trace.attr("tb_frame").attr("f_code").attr("co_filename"));
     told.note("raised here", {file, nanobind::cast<int>(trace.attr("tb_lineno"))});
     break;
   }

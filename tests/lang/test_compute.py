@@ -293,6 +293,24 @@ def test_a_function_that_raises_ends_the_run_with_one_error_and_the_engine_goes_
             case.check(case.program.bind(case.functions).run(case.inputs, shapes=case.shapes, workers=workers))
 
 
+def test_texts_of_exceptions_may_hold_anything() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    for problem, said in (
+        (OSError("bad\udcff"), r"OSError: bad\\udcff"),
+        (MuteError(), "MuteError: "),
+    ):
+
+        def raises(a: Array, b: Array, out: Array, problem: Exception = problem) -> None:
+            raise problem
+
+        case = Case(computing_programs.gemm_ring, 2)
+        with pytest.raises(gc3.UserError, match=f"GC3-R029.*{said}"):
+            case.program.bind({"matmul": raises}).run(case.inputs, shapes=case.shapes)
+
+
 def test_what_ends_programs_is_no_error_of_a_function() -> None:
     case = Case(computing_programs.gemm_ring, 2)
 

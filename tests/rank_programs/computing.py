@@ -1,5 +1,8 @@
 """Programs that compute on ranks that are processes, and what ends them. Prints the text of each error."""
 
+import gc
+import weakref
+
 import numpy as np
 from here import RANK, SIZE, error_of
 
@@ -26,7 +29,15 @@ with gc3.init() as comm:
         transposed = {"x": np.asfortranarray(mine["x"]), "w": mine["w"].tolist()}
         case.check_rank(bound.run_rank(comm, transposed, shapes=case.shapes), RANK)
 
+    # A bound program keeps no communicator open.
     mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}
+    group = comm.split(0)
+    assert group is not None
+    bound.run_rank(group, mine, shapes=case.shapes)
+    passing = weakref.ref(group)
+    del group
+    gc.collect()
+    assert passing() is None
     group = comm.split(0)
     assert group is not None
     print(error_of(lambda: comm.run(case.program, mine["x"].ravel()[: 7 * SIZE])))

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Measured:
     def __call__(self, *elements: int) -> float:
         """Returns the seconds of an application: the median of those of the nearest size."""
         weight = self._weight(elements)
-        nearest = min(self._times, key=lambda known: abs(math.log((self._weight(known) or 1) / (weight or 1))))
+        nearest = min(list(self._times), key=lambda known: abs(math.log((self._weight(known) or 1) / (weight or 1))))
         median = float(np.median(self._times[nearest]))
         return median if nearest == elements else median * weight / (self._weight(nearest) or 1)
 
@@ -83,8 +84,9 @@ class Bound:
         """
         self._core = program
         self._engine = engine
-        self._prepared: dict[tuple[_core.Communicator, int], _core.ProcessProgram] = {}
-        self._known: dict[tuple[object, ...], _Known] = {}  # of the latest calls
+        # By communicator, which they do not keep open.
+        self._prepared: WeakKeyDictionary[_core.Communicator, dict[int, _core.ProcessProgram]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[_core.Communicator, dict[tuple[object, ...], _Known]] = WeakKeyDictionary()
         self._collective = program.collective
         self._lengths = program.lengths
         self._applications = program.applications()
@@ -100,6 +102,7 @@ class Bound:
         for name, function in functions.items():
             if not callable(function):
                 raise errors.error("BadArgument", f"'{name}' is bound to {function!r}, which is no function")
+        self._checks = check
         made = {name: _guarded(functions[name]) for name in wanted} if check else functions
         self._functions = [made[name] for name, _, _ in self._applications]
         self._measured = {
@@ -201,15 +204,16 @@ class Bound:
         shapes: Mapping[str, Shape] | None,
         timeout: float | None,
     ) -> dict[str, Array]:
-        key = self._key(comm, tensors, op, shapes)
+        key = self._key(tensors, op, shapes)
         given: Any = tensors
-        known = self._known.get(key) if key is not None else None
+        kept = self._known.setdefault(comm, {})  # of the latest calls
+        known = kept.get(key) if key is not None else None
         if known is None:
             known, inputs = self._first_time(joined, comm, tensors, shapes)
             if key is not None:
-                self._known[key] = known
-                while len(self._known) > _KNOWN:
-                    del self._known[next(iter(self._known))]
+                kept[key] = known
+                if len(kept) > _KNOWN:
+                    kept.pop(next(iter(kept)))
         else:
             inputs = [_NOTHING if given[name] is None else given[name] for name in self._inputs]
         ready, found, dtype = known
@@ -247,15 +251,17 @@ class Bound:
         }
         arrays, dtype = self._arrays(given, (rank,))
         found = self._shapes(arrays, shapes or {}, (rank,))
-        # Slots as long as the longest message that may be: all ranks know the same lengths.
+        # Slots as long as the longest message that may be: all ranks know the same lengths. Powers of two, because the
+        # memory of each length stays as long as the communicator.
         longest = max((math.prod(shape) for shape in found), default=0)
-        slot = longest * dtype.itemsize * self._core.max_count + _LINE
-        ready = self._prepared.get((comm, slot))
+        slot = 1 << (longest * dtype.itemsize * self._core.max_count + _LINE - 1).bit_length()
+        prepared = self._prepared.setdefault(comm, {})
+        ready = prepared.get(slot)
         if ready is None:
-            ready = self._prepared[comm, slot] = joined.prepare(self._core, 0, slot)
+            ready = prepared[slot] = joined.prepare(self._core, 0, slot)
         return (ready, found, dtype), [own[rank] for own in arrays.values()]
 
-    def _key(self, comm: _core.Communicator, tensors: Any, op: str, shapes: Any) -> tuple[Any, ...] | None:
+    def _key(self, tensors: Any, op: str, shapes: Any) -> tuple[Any, ...] | None:
         """What a call of plain arrays has in common with those that need the same; None: it has to be looked at."""
         if type(tensors) is not dict or not (shapes is None or type(shapes) is dict):
             return None
@@ -268,8 +274,10 @@ class Bound:
             if array is not None and not _is_plain(array):
                 return None
             looks.append(None if array is None else (array.shape, array.dtype))
-        key = (comm, op, *looks, *cast("dict[str, Any]", shapes or {}).items())
+        # With the types of lengths: 4.0 is equal to 4, and no length.
+        given = cast("dict[str, Any]", shapes or {})
         try:
+            key = (op, *looks, *((name, shape, *map(type, shape)) for name, shape in given.items()))
             hash(key)
         except TypeError:
             return None
@@ -294,7 +302,8 @@ class Bound:
                 if not isinstance(problem, Exception):
                     ended.append(problem)
                 raise
-            self._measured[name].add(tuple(view.size for view in views), time.perf_counter() - begin)
+            if not self._checks:  # which takes copies, and calls it twice
+                self._measured[name].add(tuple(view.size for view in views), time.perf_counter() - begin)
             if made is not None and made is not out:
                 raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
 
@@ -419,7 +428,7 @@ def _guarded(function: Callable[..., None]) -> Callable[..., object]:
             results = [_Copy(array, fill) for array in places]
             views = tuple(result.view for result in results)
             returned: object = function(*(operand.view for operand in operands), out=views if several else views[0])
-            if returned is not None and returned is not views[0] and not several:
+            if returned is not None and returned is not (views if several else views[0]):
                 return returned
             for k, operand in enumerate(operands):
                 if operand.changed():

@@ -163,6 +163,7 @@ void Communicator::close() {
   if (members_->links != nullptr && members_->group != nullptr && !members_->group->check().ok()) {
     members_->links->abandon();
   }
+  members_->companion.reset();
   members_->links.reset();
   members_->group.reset();
 }

@@ -1,12 +1,16 @@
 #include "gc3/runtime/cpu/companion.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <mutex>
+#include <system_error>
+#include <utility>
 
 #include "gc3/base/result.h"
 
@@ -30,6 +34,7 @@ void Companion::serve() {
       // Relaxed: the mutex orders what the threads do; this only says that the other one wants it.
       for (sleep = work_ != nullptr ? 0 : -1; sleep == 0 && !pauses_.load(std::memory_order_relaxed);)
         sleep = work_->move();
+      if (pauses_.load(std::memory_order_relaxed)) sleep = -1;  // the other thread may need this core to end the work
     }
     // Also of no work: its end is near, or the next one has begun.
     std::array<pollfd, 2> waiting{{{event, POLLIN, 0}, {descriptor, POLLIN, 0}}};
@@ -40,15 +45,34 @@ void Companion::serve() {
   close(event);
 }
 
+bool Companion::begin() {
+  // The program's own threads handle its signals.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool begun = true;
+  try {
+    thread_.start([this] {
+      serve();
+      return Status();
+    });
+  } catch (const std::system_error&) {
+    begun = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return begun;
+}
+
 Companion::During::During(Companion& companion, const Work& work) : companion_(companion) {
   if (!work.move) return;
   if (companion.event_ == -1) {
     companion.event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (companion.event_ == -1) return;  // without descriptors: nothing moves meanwhile
-    companion.thread_.start([&companion] {
-      companion.serve();
-      return Status();
-    });
+    if (companion.event_ == -1) return;  // without descriptors, as without threads: nothing moves meanwhile
+    if (!companion.begin()) {
+      close(std::exchange(companion.event_, -1));
+      return;
+    }
   }
   companion.pauses_.store(false, std::memory_order_relaxed);
   {

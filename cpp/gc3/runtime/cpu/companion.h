@@ -37,6 +37,7 @@ class Companion {
   };
 
  private:
+  bool begin();  // false: the system gives no thread
   void serve();
 
   std::mutex mutex_;  // of work_; held by a move

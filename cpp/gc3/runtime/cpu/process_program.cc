@@ -36,6 +36,18 @@ std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometr
   return word;
 }
 
+// That this rank computes: peers are patient.
+class Computes {
+ public:
+  explicit Computes(core::Group& group) : group_(group) { group_.computes(true); }
+  ~Computes() { group_.computes(false); }
+  Computes(const Computes&) = delete;
+  Computes& operator=(const Computes&) = delete;
+
+ private:
+  core::Group& group_;
+};
+
 }  // namespace
 
 Result<Membership::Turn> Membership::enter(std::optional<double> timeout_s) {
@@ -365,14 +377,9 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
   GC3_CHECK(check_computing(call.type, call.op));
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
   const auto told = [&](const Computation& computation) {
-    group().computes(true);
-    Status status;
-    {
-      const Companion::During during(members_->companion, meanwhile_);
-      status = function(computation);
-    }
-    group().computes(false);
-    return status;
+    const Computes computes(group());
+    const Companion::During during(*members_->companion, meanwhile_);
+    return function(computation);
   };
   computing_.begin(told, [] {});
   Status status = run_v_locked(call, interrupted);

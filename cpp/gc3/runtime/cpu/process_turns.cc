@@ -113,14 +113,15 @@ int ProcessProgram::accompany(NetworkBlock& block, Advance<NetworkBlock, interp:
   bool moved = block.progress();
   bool awaits_here = block.has_lent();
   for (interp::Task& task : tasks_) {
-    if (task.tile == v_run_.tiles || task.steps[task.step].opcode == interp::Op::apply) continue;
+    if (task.tile == v_run_.tiles) continue;
+    if (task.step_count != 0 && task.steps[task.step].opcode == interp::Op::apply) continue;
     moved |= advance(block, v_run_, task, v_budget_) != interp::Outcome::blocked;
     awaits_here |= task.waiting == interp::Waiting::input && network_.inlets[task.tb] == nullptr;
     awaits_here |= task.waiting == interp::Waiting::credit && network_.outlets[task.tb] == nullptr;
   }
   if (!moved) moved = help(v_run_, block);
   CpuBlock::settle();
-  if (block.take_posted()) group().bells().ring();
+  if (block.take_posted() || moved) group().bells().ring();  // others of this host may sleep until then
   // An error that has come up is one of the call, which sees it after the operation.
   if (moved || !block.arm()) return 0;
   return awaits_here ? kSleep : kLongSleep;
