@@ -71,11 +71,11 @@ struct Membership {
     std::atomic<std::thread::id>* caller_;
   };
 
-  std::mutex mutex;                     // held by a call
-  std::atomic<std::thread::id> caller;  // the thread that makes it
-  std::unique_ptr<core::Group> group;   // null once the communicator is closed
-  std::unique_ptr<HostLinks> links;     // null if all ranks are on one host
-  std::unique_ptr<Companion> companion = std::make_unique<Companion>();  // of a call that computes; ends before `links`
+  std::mutex mutex;                                                      // held by a call
+  std::atomic<std::thread::id> caller;                                   // the thread that makes it
+  std::unique_ptr<core::Group> group;                                    // null once the communicator is closed
+  std::unique_ptr<HostLinks> links;                                      // null if all ranks are on one host
+  std::unique_ptr<Companion> companion = std::make_unique<Companion>();  // of a call that computes
   std::unique_ptr<FifoPool> fifos;
   core::SingleCopy single_copy;     // never changes, so that it can be read without the mutex
   ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
