@@ -150,13 +150,32 @@ def test_one_sided_programs_have_rows_where_they_are_faster_on_registered_memory
     ]
     points.append(replace(measured(sizes[-1], default=B, b=4), collective="allgather"))  # on ordinary memory only
     (found,) = registered_ranges(points)
-    assert (found.first, found.end, found.spec) == (1 << 15, 1 << 19, direct)
+    assert (found.first, found.end, found.spec) == (1 << 16, 1 << 19, direct)
     rows = parse(json.dumps(table([found.row(), *(r.row() for r in ranges(points, sizes))])), "t.json")
     assert rows[0].note == f"tuned: 1 us (messages 3) at {1 << 16} B, 2 us (messages 3) at {1 << 18} B"
     choice = Table(rows).choose("allreduce", ranks=4, size=1 << 18, in_place=False)
     assert choice.row.spec == direct
     assert "on other memory: ring_allreduce" in str(choice.explanation)
     assert registered_ranges(points[2:]) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "known", "served"),
+    [
+        ((1 << 10, 1 << 16, 1 << 26), (1, 2), [(1 << 16, 1 << 31)]),
+        ((1 << 16, 1 << 18, 1 << 20), (0, 2), [(1 << 16, 1 << 17), (1 << 19, 1 << 21)]),
+        ((1 << 18, 1 << 20, 1 << 22), (1,), [(1 << 19, 1 << 21)]),
+        ((1 << 10, 1 << 12), (0, 1), []),
+    ],
+)
+def test_one_sided_rows_serve_no_size_that_was_not_measured_on_registered_memory(
+    sizes: tuple[int, ...], known: tuple[int, ...], served: list[tuple[int, int]]
+) -> None:
+    direct = replace(A, memory="direct")
+    points = [measured(size, default=B, b=4) for size in sizes]
+    for number in known:
+        points[number] = replace(points[number], registered_us=((B, 3.0), (direct, 1.0)))
+    assert [(found.first, found.end) for found in registered_ranges(points)] == served
 
 
 def test_a_search_tries_one_sided_programs_on_registered_memory() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from gc3 import errors
 from gc3.comm.selection import FORMAT, Row, Spec
 from gc3.tune.search import Measured
+from gc3.tune.space import FIRST_DIRECT
 
 CHANGE = math.log(1.05)
 OTHER = math.log(1.03)
@@ -148,16 +149,27 @@ def ranges(
 def registered_ranges(points: Sequence[Measured]) -> list[Range]:
     """Returns the ranges in which a one-sided program is the fastest on registered memory; see `ranges`.
 
-    Their rows come before those of `ranges`, which serve calls on other memory.
+    Their rows come before those of `ranges`, which serve calls on other memory. None reaches across a size that was not
+    measured on registered memory, or below the least size of such programs.
     """
-    known: list[Measured] = []
-    for point in points:
-        if point.registered_us:
-            (_, messages), *direct = point.registered_us
-            than = ("messages", messages)
-            known.append(replace(point, times_us=tuple(direct), default=REFERENCE, intervals_us=(), reference=than))
-    found = ranges(known, sorted({point.size for point in known}), with_reference=True) if known else []
-    return [each for each in found if each.spec != REFERENCE]
+    sizes = sorted({point.size for point in points})
+    found: list[Range] = []
+    for _, group in groupby(points, key=lambda p: (p.collective, p.ranks, p.skew, bool(p.registered_us))):
+        together = [_on_registered_memory(point) for point in group if point.registered_us]
+        if not together:
+            continue
+        before = [size for size in sizes if size < together[0].size]
+        least = max(FIRST_DIRECT, math.isqrt(before[-1] * together[0].size) if before else 0)
+        made = [replace(each, first=max(each.first, least)) for each in ranges(together, sizes, with_reference=True)]
+        found += [each for each in made if each.spec != REFERENCE and each.first < each.end]
+    return found
+
+
+def _on_registered_memory(point: Measured) -> Measured:
+    """The point with the times on registered memory; the reference is the best program of messages."""
+    (_, messages), *direct = point.registered_us
+    than = ("messages", messages)
+    return replace(point, times_us=tuple(direct), default=REFERENCE, intervals_us=(), reference=than)
 
 
 def _with_reference(point: Measured) -> Measured:

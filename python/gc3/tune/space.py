@@ -25,7 +25,7 @@ _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 
 # Below this size what one-sided programs gain is not worth what the others pay: ranks whose memory is not registered
 # exchange a word in each call, to agree on that.
-_FIRST_DIRECT = 64 << 10
+FIRST_DIRECT = 64 << 10
 _LAST_SPUN = 256 << 10  # above it waits are longer than spins
 _SPINS = (250, 8000)
 
@@ -104,7 +104,7 @@ def fits(spec: Spec, size: int) -> bool:
     """
     if spec.instances > 1 and size < _FIRST_INSTANCES:
         return False
-    if spec.memory == "direct" and size < _FIRST_DIRECT:
+    if spec.memory == "direct" and size < FIRST_DIRECT:
         return False
     if (spec.slot_bytes >= _LARGE and size < _FIRST_LARGE) or (0 < spec.slot_bytes <= _SMALL and size > _LAST_SMALL):
         return False
