@@ -299,10 +299,13 @@ class Calls:
     def __call__(self, what: Any, *names: str, out: str | Sequence[str] = "", root: int = 0) -> None:
         """Makes a call: see `sequential`. `root`: of a collective that has one."""
         self._number += 1
+        made = self._names(what, [out] if isinstance(out, str) else out, "out=")
+        self._names(what, names, "an operand")
         if isinstance(what, Operation):
-            self._apply(what, names, [out] if isinstance(out, str) else out)
-        elif what == "add":
-            self._keep(str(out), [[self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)])
+            self._apply(what, names, made)
+        elif isinstance(what, str) and what == "add":
+            sums = [[self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)]
+            self._keep(made[0] if len(made) == 1 else "", sums)
         elif out or len(names) != len(("source", "target")):
             raise self._wrong(what, "a collective has a source and a target")
         else:
@@ -342,18 +345,19 @@ class Calls:
             found.append((names[0], list(zip(*wide, strict=True))))
         return found
 
-    def _move(self, what: Any, source: str, target: str, root: int) -> None:
+    def _move(self, what: Any, source: str, target: str, root: Any) -> None:
         name = str(getattr(what, "collective_name", what))
         held = self._tensor(what, source)
         ranks = len(self._ranks)
+        if not isinstance(root, int) or root not in self._ranks:
+            raise self._wrong(name, f"root={root!r}; expected a rank below {ranks}")
         try:
             blocks = _core.Collective.builtin(name, ranks, 1, root)
             cuts = {(len(held[r]), blocks.input_chunks(r)) for r in self._ranks if blocks.input_chunks(r)}
-            chunks = {size // wanted for size, wanted in cuts if size and size % wanted == 0}
-            if len(chunks) != 1 or any(size % wanted for size, wanted in cuts):
-                raise self._wrong(
-                    name, f"'{source}' has {sorted(cuts)[0][0]} chunks, which {name} of {ranks} cannot cut"
-                )
+            chunks = {size // wanted for size, wanted in cuts}
+            if len(chunks) != 1 or 0 in chunks or any(size % wanted for size, wanted in cuts):
+                sizes = " or ".join(str(size) for size in sorted({size for size, _ in cuts}))
+                raise self._wrong(name, f"'{source}' has {sizes} chunks, which {name} of {ranks} cannot cut")
             model = _core.Collective.builtin(name, ranks, chunks.pop(), root)
         except errors.UserError as problem:
             raise self._wrong(name, problem.diagnostics[0].message) from None
@@ -367,6 +371,14 @@ class Calls:
         if name not in self._held:
             raise self._wrong(what, f"there is no '{name}' yet, but {', '.join(self._held)}")
         return self._held[name]
+
+    def _names(self, what: object, given: Any, of: str) -> list[str]:
+        """Checks that something is a list of names, which it returns."""
+        listed = list(cast("Sequence[Any]", given)) if isinstance(given, Sequence) else [given]
+        wrong = [name for name in listed if not isinstance(name, str)]
+        if wrong:
+            raise self._wrong(what, f"{of} is {wrong[0]!r}; expected the name of a tensor")
+        return listed
 
     def _value(self, name: str, value: Term | None) -> Term:
         if value is None:

@@ -148,7 +148,7 @@ def test_allreduce_then_norm_of_equal_chunks() -> None:
 WRONG: list[tuple[Callable[[Calls], Any], str]] = [
     (
         lambda call: call("allreduce", "z", "y"),
-        "call 1 of the sequential program, allreduce: there is no 'z' yet, but x",
+        "call 1 of the sequential program, allreduce: there is no 'z' yet, but x, g, some, none",
     ),
     (lambda call: call("allreduce", "x"), "a collective has a source and a target"),
     (lambda call: call("alltoall", "x", "y"), "'x' has 3 chunks, which alltoall of 2 cannot cut"),
@@ -160,14 +160,23 @@ WRONG: list[tuple[Callable[[Calls], Any], str]] = [
     (lambda call: call("add", "x", "x"), "out= names the result"),
     (lambda call: call("allreduce", "x", "z"), "no call of the sequential program makes 'y'"),
     (lambda call: call("allgather", "x", "y"), "makes [6, 6] chunks of 'y', not [3, 3]"),
+    (lambda call: call(norm, "x", out=None), "call 1 of the sequential program, norm: out= is None; expected the name"),
+    (lambda call: call("add", "x", "x", out=["y", 3]), "add: out= is 3; expected the name of a tensor"),
+    (lambda call: call("add", "x", "x", out=["y", "z"]), "out= names the result"),
+    (lambda call: call(norm, ["x"], out="y"), "norm: an operand is ['x']; expected the name of a tensor"),
+    (lambda call: call("broadcast", "x", "y", root="a"), "broadcast: root='a'; expected a rank below 2"),
+    (lambda call: call("broadcast", "x", "y", root=2), "broadcast: root=2; expected a rank below 2"),
+    (lambda call: call("allgather", "some", "y"), "'some' has 0 or 2 chunks, which allgather of 2 cannot cut"),
+    (lambda call: call("reducescatter", "none", "y"), "'none' has 0 chunks, which reducescatter of 2 cannot cut"),
     (lambda call: (call("alltonext", "x", "z"), call("add", "z", out="y")), "it holds nothing on some rank"),
 ]
 
 
 @pytest.mark.parametrize(("wrong", "why"), WRONG)
 def test_wrong_calls(wrong: Callable[[Calls], None], why: str) -> None:
+    sizes = {"x": 3, "g": 2, "some": [0, 2], "none": 0}
     with pytest.raises(gc3.UserError) as caught:
-        collectives.custom("c", ranks=2, inputs={"x": 3, "g": 2}, outputs={"y": 3}, expect=gc3.sequential(wrong))
+        collectives.custom("c", ranks=2, inputs=sizes, outputs={"y": 3}, expect=gc3.sequential(wrong))
     assert why in str(caught.value)
     assert "test_sequential.py" in str(caught.value)
 
@@ -175,3 +184,14 @@ def test_wrong_calls(wrong: Callable[[Calls], None], why: str) -> None:
 def test_what_is_no_program() -> None:
     with pytest.raises(gc3.UserError, match="expected a function that makes calls"):
         gc3.sequential(3)  # pyright: ignore[reportArgumentType]
+
+
+def test_what_only_a_root_has_is_cut_by_its_chunks() -> None:
+    made = collectives.custom(
+        "c",
+        ranks=2,
+        inputs={"x": [0, 4]},
+        outputs={"y": 2},
+        expect=gc3.sequential(lambda call: call("scatter", "x", "y", root=1)),
+    ).model()
+    assert made.expected_value(0, 1) == ["x[1] of rank 1"]
