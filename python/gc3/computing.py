@@ -251,10 +251,19 @@ class Postcondition:
         if number is None:
             arguments = [self._sum(argument) for argument in part.arguments]
             operation = self._operations.setdefault(part.operation.name, len(self._operations))
-            self._declared.setdefault(part.operation.name, part.operation)
+            self._declare(part.operation)
             self._calls.append((operation, part.result, arguments))
             number = self._numbers[part] = len(self._calls) - 1
         return _core.COMPUTED, number
+
+    def _declare(self, operation: Operation) -> None:
+        known = self._declared.setdefault(operation.name, operation)
+        for what, one, other in (
+            ("numbers of results", known.results, operation.results),
+            ("costs", known.cost, operation.cost),
+        ):
+            if one != other:
+                raise ValueError(f"two operations have the name '{operation.name}' and other {what}: {one}, {other}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +313,9 @@ class Calls:
         if isinstance(what, Operation):
             self._apply(what, names, made)
         elif isinstance(what, str) and what == "add":
-            sums = [[self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)]
+            sums: list[list[Term | None]] = [
+                [self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)
+            ]
             self._keep(made[0] if len(made) == 1 else "", sums)
         elif out or len(names) != len(("source", "target")):
             raise self._wrong(what, "a collective has a source and a target")

@@ -195,3 +195,20 @@ def test_what_only_a_root_has_is_cut_by_its_chunks() -> None:
         expect=gc3.sequential(lambda call: call("scatter", "x", "y", root=1)),
     ).model()
     assert made.expected_value(0, 1) == ["x[1] of rank 1"]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (gc3.op("norm", cost=2.0), "two operations have the name 'norm' and other costs: None, 2.0"),
+        (gc3.op("norm", results=2), "two operations have the name 'norm' and other numbers of results: 1, 2"),
+    ],
+)
+def test_one_name_is_of_one_operation(other: gc3.Operation, why: str) -> None:
+    def reference(call: Calls) -> None:
+        call(norm, "x", out="y")
+        call(other, "x", out=["z", "rest"][: other.results])
+
+    with pytest.raises(gc3.UserError) as caught:
+        collectives.custom("c", ranks=2, inputs={"x": 1}, outputs={"y": 1, "z": 1}, expect=gc3.sequential(reference))
+    assert why in str(caught.value)
