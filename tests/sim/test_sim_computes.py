@@ -130,6 +130,25 @@ def test_what_is_missing_is_said() -> None:
         assert why in str(caught.value)
 
 
+def test_only_scratch_has_elements() -> None:
+    f = gc3.op("f", cost=1e-6)
+
+    def twice(R: int) -> collectives.Collective:
+        return collectives.custom(
+            "twice", ranks=R, inputs={"x": 1}, outputs={"y": 1}, expect=lambda v, r, *_: f.term(f.term(v(r, "x", 0)))
+        )
+
+    @gc3.algorithm(twice, scratch=["s"])
+    def staged(R: int) -> None:
+        for rank in range(R):
+            f(f(chunk(rank, "x", 0), out=(rank, "s", 0)), out=(rank, "y", 0))
+
+    program = gc3.compile(staged, R=2)
+    with pytest.raises(gc3.UserError, match="all inputs and outputs have 0 elements"):
+        simulate(program, "ndv4", {"x": (0,), "y": (0,), "s": (5,)})
+    assert simulate(program, "ndv4", {"x": (0,), "y": (1,), "s": (5,)}).time_s > 2e-6
+
+
 def test_lanes_of_operations() -> None:
     simulation = Simulation(gc3.compile(computing_programs.gemm_ring, R=2), platform("ndv4"), costs={"matmul": 1e-3})
     made = run_timeline.timeline(run_timeline.simulated(simulation, simulation.run(1 << 16, explain=True)))

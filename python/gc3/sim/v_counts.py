@@ -34,7 +34,7 @@ def checked(program: _core.Program, counts: Sequence[int]) -> list[int]:
     """Returns the counts if the program serves them.
 
     Raises:
-        gc3.UserError: It serves equal blocks only, or there are too many counts or too few.
+        gc3.UserError: It serves equal blocks only, or there are too many counts or too few, or only ones of 0.
     """
     model = program.collective
     wanted, of = model.v_counts, f"{model.name} of {model.ranks} ranks"
@@ -46,6 +46,8 @@ def checked(program: _core.Program, counts: Sequence[int]) -> list[int]:
         raise errors.error("BadSimulation", f"{len(counts)} counts; {of} has {wanted}")
     if sum(counts) == 0:
         raise errors.error("BadSimulation", "all counts are 0: there is nothing to simulate")
+    if size_of(model, counts, 1) == 0:
+        raise errors.error("BadSimulation", "the chunks of all inputs and outputs have 0 elements: they have no size")
     return list(counts)
 
 
