@@ -80,6 +80,13 @@ class _Writer:
     def write(self) -> Json:
         """Returns the plan."""
         collective, ranks = self.program.collective, self.program.rank_count
+        packets = self._has(packet=True)
+        if packets and self._has(packet=False, buffer="s"):
+            # The executor lays scratch out by the size of the message, and takes any word with a call's flag as sent.
+            raise self.refuse(
+                "its scratch holds values beside packets, and a call of another size may take such values for packets: "
+                "leave out protocol=LL"
+            )
         for block in self.blocks:
             for step in block.steps:
                 self._step(block, step)
@@ -109,7 +116,7 @@ class _Writer:
         plan = {
             "name": self.program.name,
             "collective": collective.name,
-            "protocol": "LL" if self._has_packets() else "Simple",
+            "protocol": "LL" if packets else "Simple",
             "inplace": collective.in_place,
             "reuse_resources": "shared scratch" in self.head[0],
             "gpus": gpus,
@@ -135,9 +142,9 @@ class _Writer:
                     self.link_of.append(known[0])
                 block.links.append(known[0])
 
-    def _has_packets(self) -> bool:
+    def _has(self, *, packet: bool, buffer: str = "") -> bool:
         places = (place for block in self.blocks for step in block.steps for place in (*step.sources, *step.targets))
-        return any(place.packet for place in places)
+        return any(place.packet == packet and place.buffer.startswith(buffer) for place in places)
 
     def _parse(self, text: str) -> None:
         rank = 0
