@@ -12,8 +12,11 @@ from torch_ranks import IN_CPP, Tier, needs_torch, run
 @needs_torch
 @pytest.mark.parametrize("count", [1, 3])
 def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers: Tier) -> None:
-    for status, text in run("torch_programs", count, tmp_path, tiers(IN_CPP)):
+    ended = run("torch_programs", count, tmp_path, tiers(IN_CPP))
+    assert len({line for _, text in ended for line in text.splitlines() if line.startswith("key: ")}) == 1
+    for status, text in ended:
         assert status == 0, text
         assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm")] == [True] * 3
+        assert "calls the program other.0, which this process has not made" in text
         assert "takes x, w: 2 tensors, not 1" in text
         assert "has no named tensors" in text

@@ -67,6 +67,10 @@ compared(
 )  # fmt: skip
 small = torch.ones(SIZE * ROWS, WIDTH, dtype=torch.bfloat16), torch.ones(WIDTH, OUT, dtype=torch.bfloat16)
 assert torch.equal(row(*small), torch.full((ROWS, OUT), SIZE * WIDTH, dtype=torch.bfloat16))
+print("key:", column.key)
+assert gc3.torch.column_linear().key != column.key
+assert gc3.torch.add_norm(eps=1e-4).key[:-2] != norm.key[:-2]
+print(error_of(lambda: torch.ops.gc3.program([small[0]], "other.0")))
 print(error_of(lambda: row(small[0])))
 print(error_of(lambda: gc3.torch.program(gc3.compile(load("ring_allreduce"), R=SIZE), {})))
 dist.destroy_process_group()

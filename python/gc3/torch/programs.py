@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import itertools
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,7 +29,7 @@ Shape: TypeAlias = "tuple[int, ...]"
 Shapes: TypeAlias = "Callable[[Mapping[str, Shape]], Mapping[str, Shape]]"
 
 _TYPES = {datatypes.DTYPES[name]: getattr(torch, name) for name in datatypes.DTYPES if hasattr(torch, name)}
-_PROGRAMS: list[TensorProgram] = []  # the operator knows them by number; torch.compile keeps the number
+_PROGRAMS: dict[str, TensorProgram] = {}  # by the key in the graphs of torch.compile, which it keeps on disk
 
 
 class TensorProgram:
@@ -60,8 +63,13 @@ class TensorProgram:
             what = f"'{name}' of the backward program is no tensor of {self.name}, nor the gradient d_NAME of a result"
             raise errors.error("BadArgument", what)
         self.bound = program.bind({name: _on_tensors(function) for name, function in functions.items()})
-        self.number = len(_PROGRAMS)
-        _PROGRAMS.append(self)
+        applied = sorted((name, _identity(function)) for name, function in functions.items())
+        whose = backward and backward.key, getattr(group, "group_name", None)
+        digest = hashlib.sha256(program.core.to_bytes(source=False))
+        digest.update(ascii((applied, _identity(shapes), self.returns, whose)).encode())
+        equal = (f"{errors.shown(self.name)}.{digest.hexdigest()[:32]}.{count}" for count in itertools.count())
+        self.key = next(key for key in equal if key not in _PROGRAMS)
+        _PROGRAMS[self.key] = self
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Runs it on this rank's tensors, in the order of the program's inputs. Collective."""
@@ -70,7 +78,7 @@ class TensorProgram:
                 "BadArgument",
                 f"{self.name} takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, not {len(tensors)}",
             )
-        made = dict(zip(self.outputs, _run(list(tensors), self.number), strict=True))
+        made = dict(zip(self.outputs, _run(list(tensors), self.key), strict=True))
         found = tuple(made[name] for name in self.returns)
         return found[0] if len(found) == 1 else found
 
@@ -128,24 +136,48 @@ def _as_tensor(made: Array, dtype: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(made.view(np.uint8) if made.ndim else made).view(dtype).view(made.shape)
 
 
-def _execute(inputs: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
-    return _PROGRAMS[number].run(inputs)
+def _identity(function: Any) -> str:
+    """What a function is, in every process: its name, its code and the plain values that it has from around it."""
+    inner = getattr(function, "__func__", function)
+    name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', type(inner).__qualname__)}"
+    code = getattr(inner, "__code__", None)
+    text = "" if code is None else hashlib.sha256(marshal.dumps(code, 2)).hexdigest()
+    return f"{name} {text} {[_plain(cell) for cell in getattr(inner, '__closure__', None) or ()]}"
 
 
-def _trace(inputs: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
-    return _PROGRAMS[number].empty(inputs)
+def _plain(cell: Any) -> Any:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # nothing yet
+        return None
+    return value if isinstance(value, bool | int | float | str) else None
 
 
-def _save(ctx: Any, inputs: tuple[list[torch.Tensor], int], output: list[torch.Tensor]) -> None:
-    tensors, ctx.number = inputs
-    of = _PROGRAMS[ctx.number]
+def _known(key: str) -> TensorProgram:
+    if key not in _PROGRAMS:
+        what = f"compiled code calls the program {errors.shown(key)}, which this process has not made: make it before"
+        raise errors.error("BadArgument", what)
+    return _PROGRAMS[key]
+
+
+def _execute(inputs: Sequence[torch.Tensor], key: str) -> list[torch.Tensor]:
+    return _known(key).run(inputs)
+
+
+def _trace(inputs: Sequence[torch.Tensor], key: str) -> list[torch.Tensor]:
+    return _known(key).empty(inputs)
+
+
+def _save(ctx: Any, inputs: tuple[list[torch.Tensor], str], output: list[torch.Tensor]) -> None:
+    tensors, ctx.key = inputs
+    of = _known(ctx.key)
     known = dict(zip(of.outputs, output, strict=True)) | dict(zip(of.inputs, tensors, strict=True))
     wanted = of.backward.inputs if of.backward is not None else {}
     ctx.save_for_backward(*(known[name] for name in wanted if name in known))
 
 
 def _differentiate(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[list[torch.Tensor | None], None]:
-    of = _PROGRAMS[ctx.number]
+    of = _known(ctx.key)
     if of.backward is None:
         raise errors.error("BadArgument", f"{of.name} has no backward program: give backward= to gc3.torch.program")
     arrived = {f"d_{name}": gradient for name, gradient in zip(of.outputs, gradients, strict=True)}
@@ -158,13 +190,13 @@ def _differentiate(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[list
         if gradient is not None:
             known[name] = gradient.contiguous()
     made = dict(
-        zip(of.backward.outputs, _run([known[name] for name in of.backward.inputs], of.backward.number), strict=True)
+        zip(of.backward.outputs, _run([known[name] for name in of.backward.inputs], of.backward.key), strict=True)
     )
     return [made.get(f"d_{name}") for name in of.inputs], None
 
 
 _run: Any = torch.library.custom_op(
-    "gc3::program", _execute, mutates_args=(), schema="(Tensor[] inputs, int number) -> Tensor[]"
+    "gc3::program", _execute, mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]"
 )
 _run.register_fake(_trace)
 _run.register_autograd(_differentiate, setup_context=_save)
