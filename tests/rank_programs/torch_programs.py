@@ -67,6 +67,21 @@ compared(
 )  # fmt: skip
 small = torch.ones(SIZE * ROWS, WIDTH, dtype=torch.bfloat16), torch.ones(WIDTH, OUT, dtype=torch.bfloat16)
 assert torch.equal(row(*small), torch.full((ROWS, OUT), SIZE * WIDTH, dtype=torch.bfloat16))
+calls: list[str] = []
+runs = column.run
+column.run = lambda tensors: calls.append("column") or runs(tensors)
+
+
+def needless(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """A call without use, and two equal ones."""
+    column(x, w * 2)
+    return column(x, w) + column(x, w)
+
+
+for grad in (False, True):
+    x = drawn(ROWS, WIDTH, seed=1).requires_grad_(grad)
+    torch.compile(needless, fullgraph=True, backend="aot_eager")(x, drawn(WIDTH, OUT, seed=2))
+assert len(calls) == 6, calls
 print("key:", column.key)
 assert gc3.torch.column_linear().key != column.key
 assert gc3.torch.add_norm(eps=1e-4).key[:-2] != norm.key[:-2]
