@@ -15,9 +15,9 @@ dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, w
 ROWS, WIDTH, OUT = 3, 8, 5
 
 
-def drawn(*shape: int, seed: int) -> torch.Tensor:
+def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """The same on all ranks."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def compared(name: str, call: Any, mine: Callable[[int], list[Any]], takes_all: Callable[[Any], list[Any]]) -> None:
@@ -26,29 +26,29 @@ def compared(name: str, call: Any, mine: Callable[[int], list[Any]], takes_all: 
         own = [tensor.clone().requires_grad_() for tensor in mine(RANK)]
         function = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
         y = function(*own)
-        weight = drawn(*y.shape, seed=70 + RANK)
-        (y * weight).sum().backward()
+        (y * drawn(*y.shape, seed=70 + RANK)).sum().abs().backward()
         every = [[tensor.clone().requires_grad_() for tensor in mine(rank)] for rank in range(SIZE)]
         results = takes_all(every)
-        sum((r * drawn(*r.shape, seed=70 + rank)).sum() for rank, r in enumerate(results)).backward()
+        sum((r * drawn(*r.shape, seed=70 + rank)).sum().abs() for rank, r in enumerate(results)).backward()
         torch.testing.assert_close(y, results[RANK])
         for got, wanted in zip(own, every[RANK], strict=True):
             torch.testing.assert_close(got.grad, wanted.grad)
     print("right:", name)
 
 
-column = gc3.torch.column_linear()
-compared(
-    "column_linear", column,
-    lambda r: [drawn(ROWS, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r)],
-    lambda every: [torch.cat([x for x, _ in every]) @ w for _, w in every],
-)  # fmt: skip
-row = gc3.torch.row_linear()
-compared(
-    "row_linear", row,
-    lambda r: [drawn(SIZE * ROWS, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r)],
-    lambda every: list(sum(x @ w for x, w in every).chunk(SIZE)),
-)  # fmt: skip
+column, row = gc3.torch.column_linear(), gc3.torch.row_linear()
+for kind in (torch.float64, torch.complex128):
+    compared(
+        "column_linear", column,
+        lambda r, kind=kind: [drawn(ROWS, WIDTH, seed=r, dtype=kind), drawn(WIDTH, OUT, seed=20 + r, dtype=kind)],
+        lambda every: [torch.cat([x for x, _ in every]) @ w for _, w in every],
+    )  # fmt: skip
+    compared(
+        "row_linear", row,
+        lambda r, kind=kind: [drawn(SIZE * ROWS, WIDTH, seed=r, dtype=kind),
+                              drawn(WIDTH, OUT, seed=20 + r, dtype=kind)],
+        lambda every: list(sum(x @ w for x, w in every).chunk(SIZE)),
+    )  # fmt: skip
 norm = gc3.torch.add_norm(eps=1e-5)
 
 
@@ -60,11 +60,24 @@ def normed(every: list[list[torch.Tensor]]) -> list[torch.Tensor]:
     return [torch.cat(blocks)] * SIZE
 
 
-compared(
-    "add_norm", norm,
-    lambda r: [drawn(SIZE * ROWS, WIDTH, seed=r), drawn(ROWS, WIDTH, seed=20 + r), drawn(1, WIDTH, seed=40 + r)],
-    normed,
-)  # fmt: skip
+for gain in ([WIDTH], [1, WIDTH], [ROWS, WIDTH]):
+    compared(
+        "add_norm", norm,
+        lambda r, gain=gain: [drawn(SIZE * ROWS, WIDTH, seed=r), drawn(ROWS, WIDTH, seed=20 + r),
+                              drawn(*gain, seed=40 + r)],
+        normed,
+    )  # fmt: skip
+one = [drawn(SIZE * ROWS, WIDTH, seed=7) * (RANK == 0), drawn(ROWS, WIDTH, seed=8) * 0, drawn(WIDTH, seed=9)]
+for short in (torch.float16, torch.bfloat16):
+    got = [(tensor * 300).to(short).requires_grad_() for tensor in one]  # squares overflow float16
+    y = norm(*got)
+    y.backward(torch.ones_like(y) / SIZE)
+    wide = [(drawn(SIZE * ROWS, WIDTH, seed=7) * 300).to(short).float(), got[2].detach().float()]
+    wide = [tensor.requires_grad_() for tensor in wide]
+    wanted = torch.nn.functional.rms_norm(wide[0], [WIDTH], eps=1e-5) * wide[1]
+    wanted.sum().backward()
+    torch.testing.assert_close(y, wanted.to(short))
+    torch.testing.assert_close(got[0].grad, wide[0].grad.to(short), rtol=0.05, atol=0.01)
 small = torch.ones(SIZE * ROWS, WIDTH, dtype=torch.bfloat16), torch.ones(WIDTH, OUT, dtype=torch.bfloat16)
 assert torch.equal(row(*small), torch.full((ROWS, OUT), SIZE * WIDTH, dtype=torch.bfloat16))
 calls: list[str] = []

@@ -212,12 +212,12 @@ def _multiply(x: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
 
 
 def _multiply_t(dy: torch.Tensor, w: torch.Tensor, out: torch.Tensor) -> None:
-    torch.mm(dy, w.t(), out=out)
+    torch.mm(dy, w.mH, out=out)
 
 
 def _gradient(*tiles: torch.Tensor, out: torch.Tensor) -> None:
     half = len(tiles) // 2
-    torch.mm(torch.cat(tiles[:half]).t(), torch.cat(tiles[half:]), out=out)
+    torch.mm(torch.cat(tiles[:half]).mH, torch.cat(tiles[half:]), out=out)
 
 
 def _column(R: int) -> collectives.Collective:
@@ -345,18 +345,28 @@ def _scatter_norm_gather_back(R: int) -> None:
             made.copy((own + step) % R, "d_x", own)
 
 
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    """Short types are computed as float32, and rounded once."""
+    return tensor.float() if tensor.dtype.itemsize < torch.float32.itemsize else tensor
+
+
 def _norm(x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor, eps: float) -> None:
-    torch.mul(x, torch.rsqrt(x.square().mean(-1, keepdim=True) + eps), out=out).mul_(gain)
+    x = _wide(x)
+    made = torch.mul(x, torch.rsqrt(x.square().mean(-1, keepdim=True) + eps), out=out if x.dtype == out.dtype else None)
+    made.mul_(_wide(gain))
+    if made is not out:
+        out.copy_(made)
 
 
 def _norm_back(
     dy: torch.Tensor, x: torch.Tensor, gain: torch.Tensor, out: tuple[torch.Tensor, torch.Tensor], eps: float
 ) -> None:
+    dy, x, gain = map(_wide, (dy, x, gain))
     scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
     unit = x * scale
     by_unit = dy * gain
     out[0].copy_(scale * (by_unit - unit * (by_unit * unit).mean(-1, keepdim=True)))
-    out[1].copy_((dy * unit).sum(0, keepdim=True))
+    out[1].copy_((dy * unit).sum_to_size(out[1].shape))
 
 
 def column_linear(group: Any) -> TensorProgram:
