@@ -18,5 +18,7 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
         assert status == 0, text
         assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm")] == [True] * 3
         assert "calls the program other.0, which this process has not made" in text
+        assert "'gradient' of the backward program is no gradient d_NAME of an input" in text
+        assert "the input 'd_y' of copy has the name of the gradient of its output" in text
         assert "takes x, w: 2 tensors, not 1" in text
         assert "has no named tensors" in text

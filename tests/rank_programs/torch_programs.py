@@ -95,6 +95,26 @@ for grad in (False, True):
     x = drawn(ROWS, WIDTH, seed=1).requires_grad_(grad)
     torch.compile(needless, fullgraph=True, backend="aot_eager")(x, drawn(WIDTH, OUT, seed=2))
 assert len(calls) == 6, calls
+
+
+def copied(read: str, to: str) -> gc3.Program:
+    """A program that copies its input."""
+
+    @gc3.algorithm(
+        lambda R: gc3.collectives.custom(
+            "copied", ranks=R, inputs={read: 1}, outputs={to: 1}, expect=lambda v, rank, *_: v(rank, read, 0)
+        )
+    )
+    def copy(R: int) -> None:
+        for q in range(R):
+            gc3.chunk(q, read, 0).copy(q, to, 0)
+
+    return gc3.compile(copy, R=SIZE)
+
+
+for own, back in ((("x", "y"), ("d_y", "gradient")), (("d_y", "y"), ("d_y", "d_d_y"))):
+    backward = gc3.torch.program(copied(*back), {})
+    print(error_of(lambda own=own, backward=backward: gc3.torch.program(copied(*own), {}, backward=backward)))
 print("key:", column.key)
 assert gc3.torch.column_linear().key != column.key
 assert gc3.torch.add_norm(eps=1e-4).key[:-2] != norm.key[:-2]

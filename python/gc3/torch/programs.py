@@ -62,6 +62,13 @@ class TensorProgram:
         for name in sorted((backward.inputs.keys() if backward is not None else set()) - known):
             what = f"'{name}' of the backward program is no tensor of {self.name}, nor the gradient d_NAME of a result"
             raise errors.error("BadArgument", what)
+        if backward is not None:
+            for name in sorted(backward.outputs.keys() - {f"d_{name}" for name in self.inputs}):
+                what = f"'{name}' of the backward program is no gradient d_NAME of an input of {self.name}"
+                raise errors.error("BadArgument", what)
+            for name in sorted(self.inputs.keys() & {f"d_{name}" for name in self.outputs}):
+                what = f"the input '{name}' of {self.name} has the name of the gradient of its output: rename it"
+                raise errors.error("BadArgument", what)
         self.bound = program.bind({name: _on_tensors(function) for name, function in functions.items()})
         applied = sorted((name, _identity(function)) for name, function in functions.items())
         whose = backward and backward.key, getattr(group, "group_name", None)
