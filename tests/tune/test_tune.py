@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Spec, Table, parse
-from gc3.comm.world import WorldError
 from gc3.sim.nccl import Nccl
 from gc3.tune import (
     Goal,
@@ -27,7 +26,6 @@ from gc3.tune import (
     Tuner,
     candidates,
     ranges,
-    registered_ranges,
     search,
     table,
     timers,
@@ -138,58 +136,6 @@ def test_ranges_have_no_gaps_and_make_a_table() -> None:
     for wrong in ("", "a", [], [2, 1], [-1], [np.ones(2)]):
         with pytest.raises(errors.UserError, match=r"GC3-L017 bad argument: (sizes?=|ranges\(\): sizes is 'a')"):
             ranges([], wrong)  # pyright: ignore[reportArgumentType]
-
-
-def test_one_sided_programs_have_rows_where_they_are_faster_on_registered_memory() -> None:
-    direct = replace(A, memory="direct")
-    sizes = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
-    times = ({direct: 1.0}, {direct: 2.0}, {direct: 9.0}, {})
-    points = [
-        replace(measured(size, default=B, b=4), registered_us=((B, 3.0), *found.items()))
-        for size, found in zip(sizes, times, strict=True)
-    ]
-    points.append(replace(measured(sizes[-1], default=B, b=4), collective="allgather"))  # on ordinary memory only
-    (found,) = registered_ranges(points)
-    assert (found.first, found.end, found.spec) == (1 << 16, 1 << 19, direct)
-    rows = parse(json.dumps(table([found.row(), *(r.row() for r in ranges(points, sizes))])), "t.json")
-    assert rows[0].note == f"tuned: 1 us (messages 3) at {1 << 16} B, 2 us (messages 3) at {1 << 18} B"
-    choice = Table(rows).choose("allreduce", ranks=4, size=1 << 18, in_place=False)
-    assert choice.row.spec == direct
-    assert "on other memory: ring_allreduce" in str(choice.explanation)
-    assert registered_ranges(points[2:]) == []
-
-
-@pytest.mark.parametrize(
-    ("sizes", "known", "served"),
-    [
-        ((1 << 10, 1 << 16, 1 << 26), (1, 2), [(1 << 16, 1 << 31)]),
-        ((1 << 16, 1 << 18, 1 << 20), (0, 2), [(1 << 16, 1 << 17), (1 << 19, 1 << 21)]),
-        ((1 << 18, 1 << 20, 1 << 22), (1,), [(1 << 19, 1 << 21)]),
-        ((1 << 10, 1 << 12), (0, 1), []),
-    ],
-)
-def test_one_sided_rows_serve_no_size_that_was_not_measured_on_registered_memory(
-    sizes: tuple[int, ...], known: tuple[int, ...], served: list[tuple[int, int]]
-) -> None:
-    direct = replace(A, memory="direct")
-    points = [measured(size, default=B, b=4) for size in sizes]
-    for number in known:
-        points[number] = replace(points[number], registered_us=((B, 3.0), (direct, 1.0)))
-    assert [(found.first, found.end) for found in registered_ranges(points)] == served
-
-
-def test_a_search_tries_one_sided_programs_on_registered_memory() -> None:
-    tuner = Tuner(Goal(("alltoall",), (2,), (1 << 18,), seconds=0.002, time_limit=20))
-    (point,) = tuner.points()
-    (messages, _), *direct = point.registered_us
-    assert messages == point.best[0]
-    assert direct
-    assert {spec.memory for spec, _ in direct} == {"direct"}
-    assert not tuner.failed
-    wrong = replace(B, memory="direct", parameters=(("R", "root"),))  # refused before a rank runs it
-    timer = RankTimer(2)
-    with timer, pytest.raises(WorldError):
-        timer.on_registered_memory().seconds(wrong, "allreduce", 1 << 18, 0, 1, in_place=False)
 
 
 def test_a_small_search_with_real_ranks(tmp_path: Path) -> None:
