@@ -20,5 +20,9 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
         assert "calls the program other.0, which this process has not made" in text
         assert "'gradient' of the backward program is no gradient d_NAME of an input" in text
         assert "the input 'd_y' of copy has the name of the gradient of its output" in text
+        assert 'call torch.distributed.init_process_group("gc3") first' in text
+        for problem in ("not 1", "not 0", "x has shape (8,)", "expected (rows, in) and (in, out)", "sparse", "not int"):
+            assert problem in text
+        assert "expected x of" in text
         assert "takes x, w: 2 tensors, not 1" in text
         assert "has no named tensors" in text

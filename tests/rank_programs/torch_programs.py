@@ -1,6 +1,7 @@
 """Programs that compute as operators of PyTorch: results and gradients beside PyTorch alone, also compiled."""
 
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from here import RANK, SIZE, error_of
 import gc3.torch
 from gc3.algorithms import load
 
+print(error_of(gc3.torch.column_linear))
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
 ROWS, WIDTH, OUT = 3, 8, 5
 
@@ -119,6 +121,14 @@ print("key:", column.key)
 assert gc3.torch.column_linear().key != column.key
 assert gc3.torch.add_norm(eps=1e-4).key[:-2] != norm.key[:-2]
 print(error_of(lambda: torch.ops.gc3.program([small[0]], "other.0")))
-print(error_of(lambda: row(small[0])))
+right = drawn(SIZE * ROWS, WIDTH, seed=1), drawn(WIDTH, OUT, seed=2)
+for wrong in (
+    [right[0]], [], [right[0][0], right[1]], [right[0], right[1].T], [right[0], right[1].to_sparse()], [1, right[1]],
+):  # fmt: skip
+    product = gc3.torch.row_linear(dist.new_group())
+    began = time.monotonic()
+    print(error_of(lambda wrong=wrong, product=product: product(*(right if RANK else wrong))))
+    assert time.monotonic() - began < 20
+print(error_of(lambda: norm(right[0], right[0][:ROWS], torch.ones(2, dtype=torch.float64))))
 print(error_of(lambda: gc3.torch.program(gc3.compile(load("ring_allreduce"), R=SIZE), {})))
 dist.destroy_process_group()

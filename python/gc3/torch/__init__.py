@@ -186,7 +186,7 @@ def column_linear(group: Any = None) -> TensorProgram:
     Args:
         group: The process group; None: the default group.
     """
-    _distributed()
+    communicator(group)
     return importlib.import_module("gc3.torch.programs").column_linear(group)
 
 
@@ -196,7 +196,7 @@ def row_linear(group: Any = None) -> TensorProgram:
     Args:
         group: The process group; None: the default group.
     """
-    _distributed()
+    communicator(group)
     return importlib.import_module("gc3.torch.programs").row_linear(group)
 
 
@@ -207,7 +207,7 @@ def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
         group: The process group; None: the default group.
         eps: Is added to the mean of the squares.
     """
-    _distributed()
+    communicator(group)
     return importlib.import_module("gc3.torch.programs").add_norm(group, eps)
 
 

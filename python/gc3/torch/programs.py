@@ -9,16 +9,16 @@ import hashlib
 import itertools
 import marshal
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import torch
 
-from gc3 import collectives, datatypes, errors
+from gc3 import _core, collectives, datatypes, errors
 from gc3.computing import op
 from gc3.lang import algorithm, chunk
 from gc3.lang import compile as compiled
-from gc3.torch.backend import communicator
+from gc3.torch import communicator
 from gc3.torch.tensors import array, contiguous
 
 if TYPE_CHECKING:
@@ -80,32 +80,43 @@ class TensorProgram:
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """Runs it on this rank's tensors, in the order of the program's inputs. Collective."""
-        if len(tensors) != len(self.inputs):
-            raise errors.error(
-                "BadArgument",
-                f"{self.name} takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, not {len(tensors)}",
-            )
+        for tensor in tensors:
+            if not isinstance(tensor, torch.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+                self._refuse(errors.error("BadArgument", f"{self.name} takes tensors, not {type(tensor).__name__}"))
         made = dict(zip(self.outputs, _run(list(tensors), self.key), strict=True))
         found = tuple(made[name] for name in self.returns)
         return found[0] if len(found) == 1 else found
 
     def given(self, tensors: Sequence[torch.Tensor]) -> dict[str, Shape]:
         """The shapes of chunks that no input has."""
+        if len(tensors) != len(self.inputs):
+            what = f"{self.name} takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, not {len(tensors)}"
+            raise errors.error("BadArgument", what)
         found = {name: tuple(tensor.shape) for name, tensor in zip(self.inputs, tensors, strict=True)}
         return dict(self.shapes(found)) if self.shapes is not None else {}
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """On this rank."""
-        of = torch.distributed.group.WORLD if self.group is None else self.group
-        comm = communicator(of.group_name)
-        if comm is None:
-            raise errors.error("BadArgument", f'{self.name} runs in a process group with the backend "gc3"')
-        arrays: dict[str, Array | None] = {
-            name: array(contiguous(tensor)) for name, tensor in zip(self.inputs, tensors, strict=True)
-        }
+        comm = communicator(self.group)
+        arrays: dict[str, Array | None] = {}
+        shapes: dict[str, Shape] = {}
+        try:
+            shapes = self.given(tensors)
+            arrays |= {name: array(contiguous(tensor)) for name, tensor in zip(self.inputs, tensors, strict=True)}
+        except errors.Gc3Error as problem:
+            self._refuse(problem)
+        except Exception as problem:
+            of = problem.__cause__  # of the errors that PyTorch expects of a backend
+            what = f"{self.name}: {type(problem).__name__}: {problem}"
+            self._refuse(of if isinstance(of, errors.Gc3Error) else errors.error("BadArgument", what))
         with torch.no_grad():
-            made = self.bound.run_rank(comm, arrays, shapes=self.given(tensors))
+            made = self.bound.run_rank(comm, arrays, shapes=shapes)
         return [_as_tensor(made[name], tensors[0].dtype) for name in self.outputs]
+
+    def _refuse(self, problem: errors.Gc3Error) -> NoReturn:
+        """Ends the call on all ranks."""
+        _core.Joined.of(communicator(self.group)).refuse(problem.diagnostics[0])  # the others, who wait
+        raise problem
 
     def empty(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Tensors like the results, for who traces."""
@@ -376,6 +387,20 @@ def _norm_back(
     out[1].copy_((dy * unit).sum_to_size(out[1].shape))
 
 
+def _check_product(x: Shape, w: Shape) -> None:
+    if (len(x), len(w)) != (2, 2) or x[1] != w[0]:
+        what = f"x has shape {tuple(x)}, and w {tuple(w)}; expected (rows, in) and (in, out), of 2 axes"
+        raise errors.error("BadArgument", what)
+
+
+def _check_norm(R: int, x: Shape, residual: Shape, gain: Shape) -> None:
+    """The gain has the shape of the residual; axes may be 1, or missing in front."""
+    fits = bool(gain) and all(size in (1, of) for size, of in zip(gain[::-1], residual[::-1], strict=False))
+    if not 1 < len(residual) >= len(gain) or tuple(x) != (R * residual[0], *residual[1:]) or not fits:
+        what = f"shapes {tuple(x)}, {tuple(residual)}, {tuple(gain)}; expected x of ({R} rows, width), a residual of "
+        raise errors.error("BadArgument", f"{what}(rows, width), and a gain of (width,), (1, width) or (rows, width)")
+
+
 def column_linear(group: Any) -> TensorProgram:
     """The product of all ranks' rows and this rank's columns of the weights."""
     R = torch.distributed.get_world_size(group)
@@ -383,12 +408,16 @@ def column_linear(group: Any) -> TensorProgram:
     def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
         return {"d_x": (of["all"][0] // R, of["w"][0]), "d_w": of["w"]}
 
+    def forward_shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        _check_product(of["x"], of["w"])
+        return {"y": (of["x"][0], of["w"][1])}
+
     functions = {"multiply_t": _multiply_t, "gradient": _gradient}
     back = TensorProgram(compiled(_multiply_scatter_back, R=R), functions, shapes, None, None, group)
     return TensorProgram(
         compiled(_gather_multiply, R=R),
         {"multiply": _multiply},
-        lambda of: {"y": (of["x"][0], of["w"][1])},
+        forward_shapes,
         back,
         ["y"],
         group,
@@ -403,6 +432,7 @@ def row_linear(group: Any) -> TensorProgram:
         return {"d_x": (of["x"][0] // R, of["w"][0]), "d_w": of["w"]}
 
     def forward_shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        _check_product(of["x"], of["w"])
         return {"y": (of["x"][0] // R, of["w"][1])}
 
     functions = {"multiply_t": _multiply_t, "gradient": _gradient}
@@ -421,6 +451,10 @@ def add_norm(group: Any, eps: float) -> TensorProgram:
     """The sum of all ranks' x and their rows of the residual, normalised."""
     R = torch.distributed.get_world_size(group)
 
+    def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
+        _check_norm(R, of["x"], of["residual"], of["gain"])
+        return {"y": of["residual"]}
+
     def forward(x: torch.Tensor, gain: torch.Tensor, out: torch.Tensor) -> None:
         _norm(x, gain, out, eps)
 
@@ -438,7 +472,7 @@ def add_norm(group: Any, eps: float) -> TensorProgram:
     return TensorProgram(
         compiled(_scatter_norm_gather, R=R),
         {"rms_norm": forward},
-        lambda of: {"y": of["residual"]},
+        shapes,
         back,
         ["y"],
         group,
