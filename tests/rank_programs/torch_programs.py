@@ -11,6 +11,7 @@ from here import RANK, SIZE, error_of
 
 import gc3.torch
 from gc3.algorithms import load
+from gc3.torch import programs
 
 print(error_of(gc3.torch.column_linear))
 dist.init_process_group("gc3", init_method=f"file://{sys.argv[1]}", rank=RANK, world_size=SIZE)
@@ -129,6 +130,12 @@ for wrong in (
     began = time.monotonic()
     print(error_of(lambda wrong=wrong, product=product: product(*(right if RANK else wrong))))
     assert time.monotonic() - began < 20
+checked = gc3.torch.program(
+    gc3.compile(programs._multiply_scatter, R=SIZE),
+    {"multiply": lambda x, w, out: out.add_(x @ w)},
+    shapes=row.shapes, group=dist.new_group(), check=True,
+)  # fmt: skip
+print(error_of(lambda: checked(*right)))
 print(error_of(lambda: norm(right[0], right[0][:ROWS], torch.ones(2, dtype=torch.float64))))
 print(error_of(lambda: gc3.torch.program(gc3.compile(load("ring_allreduce"), R=SIZE), {})))
 dist.destroy_process_group()

@@ -157,6 +157,7 @@ def program(
     backward: TensorProgram | None = None,
     returns: Sequence[str] | None = None,
     group: Any = None,
+    check: bool = False,
 ) -> TensorProgram:
     """Makes a program that computes a function of this rank's tensors, one operator for autograd and torch.compile.
 
@@ -171,13 +172,14 @@ def program(
             NAME; its output d_NAME is the gradient of input NAME. Without it there is no gradient.
         returns: The outputs that are returned; the others are for `backward`. None: all.
         group: The process group; None: the default group.
+        check: As for `gc3.Program.bind`.
 
     Raises:
         gc3.UserError: The program is wrong, has no named tensors, or the arguments do not fit it.
     """
     _distributed()
     programs = importlib.import_module("gc3.torch.programs")
-    return programs.TensorProgram(program, functions, shapes, backward, returns, group)
+    return programs.TensorProgram(program, functions, shapes, backward, returns, group, check=check)
 
 
 def column_linear(group: Any = None) -> TensorProgram:

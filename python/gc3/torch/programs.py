@@ -43,6 +43,8 @@ class TensorProgram:
         backward: TensorProgram | None,
         returns: Sequence[str] | None,
         group: Any,
+        *,
+        check: bool = False,
     ) -> None:
         """Binds the functions."""
         program.verify()
@@ -69,7 +71,7 @@ class TensorProgram:
             for name in sorted(self.inputs.keys() & {f"d_{name}" for name in self.outputs}):
                 what = f"the input '{name}' of {self.name} has the name of the gradient of its output: rename it"
                 raise errors.error("BadArgument", what)
-        self.bound = program.bind({name: _on_tensors(function) for name, function in functions.items()})
+        self.bound = program.bind({name: _on_tensors(functions[name]) for name in functions}, check=check)
         applied = sorted((name, _identity(function)) for name, function in functions.items())
         whose = backward and backward.key, getattr(group, "group_name", None)
         digest = hashlib.sha256(program.core.to_bytes(source=False))
