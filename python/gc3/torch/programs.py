@@ -18,10 +18,11 @@ from gc3 import _core, collectives, datatypes, errors
 from gc3.computing import op
 from gc3.lang import algorithm, chunk
 from gc3.lang import compile as compiled
-from gc3.torch import communicator
+from gc3.torch.backend import communicator
 from gc3.torch.tensors import array, contiguous
 
 if TYPE_CHECKING:
+    from gc3.comm import Communicator
     from gc3.datatypes import Array
     from gc3.runtime.program import Program
 
@@ -99,7 +100,7 @@ class TensorProgram:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """On this rank."""
-        comm = communicator(self.group)
+        comm = self._communicator()
         arrays: dict[str, Array | None] = {}
         shapes: dict[str, Shape] = {}
         try:
@@ -115,9 +116,16 @@ class TensorProgram:
             made = self.bound.run_rank(comm, arrays, shapes=shapes)
         return [_as_tensor(made[name], tensors[0].dtype) for name in self.outputs]
 
+    def _communicator(self) -> Communicator:
+        of = torch.distributed.group.WORLD if self.group is None else self.group
+        comm = None if of is None else communicator(of.group_name)
+        if comm is None:
+            raise errors.error("BadArgument", f'{self.name} runs in a process group with the backend "gc3"')
+        return comm
+
     def _refuse(self, problem: errors.Gc3Error) -> NoReturn:
         """Ends the call on all ranks."""
-        _core.Joined.of(communicator(self.group)).refuse(problem.diagnostics[0])  # the others, who wait
+        _core.Joined.of(self._communicator()).refuse(problem.diagnostics[0])  # the others, who wait
         raise problem
 
     def empty(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
