@@ -14,6 +14,7 @@ import gc3
 import ranks
 from gc3.comm import programs
 from gc3.comm.selection import Spec, parse
+from gc3.datatypes import PreMulSum
 from gc3.tune.space import one_sided
 
 PART = 9  # of the library, so many parts of which the usual run tests one for each number of ranks
@@ -73,6 +74,23 @@ def test_the_file_of_a_program_has_a_one_sided_form(tmp_path: Path) -> None:
         assert result == [0, 2, 4]
         assert said.splitlines()[0].endswith(", direct on registered memory")
         assert "\n  on registered memory: direct_allreduce\n" in said
+
+
+def test_messages_in_its_place_multiply_by_a_factor_once(tmp_path: Path) -> None:
+    table = tmp_path / "mine.json"
+    row = {"collective": "allreduce", "program": {"algorithm": "direct_allreduce", "memory": "direct"}}
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+
+    def body(comm: gc3.Communicator) -> list[float]:
+        found: list[float] = []
+        for x in (np.full(8, comm.rank + 1.0), comm.register(np.full(8, comm.rank + 1.0))):
+            for _ in range(2):
+                x[:] = comm.rank + 1
+                comm.all_reduce(x, out=x, op=PreMulSum(0.5))
+                found.append(x[0])
+        return found
+
+    assert gc3.spawn(body, 2, table=str(table)) == [[1.5] * 4] * 2
 
 
 def test_mistakes_with_registered_memory() -> None:

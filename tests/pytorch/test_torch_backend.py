@@ -105,7 +105,7 @@ def test_tensors_in_registered_memory_are_served_one_sided(
     table = kept.path()
     assert table is not None
     table.write_text(json.dumps({"format": "gc3-selection-1", "rows": rows}))
-    environment |= {"GC3_CACHE": str(cache)}
+    environment = environment | {"GC3_CACHE": str(cache)}  # of this test: other ones share the dictionary
     if tier == IN_CPP:  # PyTorch does not ask a backend in Python to allocate
         environment["DDP_DISABLE_COMM_MEM"] = "0"
     for status, text in run("torch_registered", 2, tmp_path, environment):

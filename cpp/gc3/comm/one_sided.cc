@@ -1,5 +1,7 @@
 // One-sided programs of the caller and of the table, and the memory that they need.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "gc3/comm/communicator.h"
@@ -46,10 +48,12 @@ Status Communicator::serve(const Found& found, ProcessProgram& program, const cp
 }
 
 std::string Communicator::describe_one_sided(CollectiveKind kind) const {
-  std::string text;
+  std::set<std::string> all;  // one-sided forms of several rows may say the same
   for (const auto& job : one_sided_) {
-    if (job->plan().collective.kind() == kind) text += (text.empty() ? "" : "; ") + job->explain();
+    if (job->plan().collective.kind() == kind) all.insert(job->explain());
   }
+  std::string text;
+  for (const std::string& each : all) text += (text.empty() ? "" : "; ") + each;
   return text;
 }
 

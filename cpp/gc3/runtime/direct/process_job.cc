@@ -246,8 +246,6 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
     return opened;
   }
   Status status = enter();
-  memory_.copy_in(rank_);  // before the signals that others may load
-  machine_->enter();
   why_messages_.clear();
   if (status.ok() && agrees) {
     const Result<bool> serves = agree(interrupted);
@@ -260,7 +258,12 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
   } else if (messages_ != nullptr) {
     --calls_left_;
   }
-  if (status.ok()) status = execute(interrupted);
+  if (status.ok()) {
+    // Before the signals that others may load, and not before messages, which multiply inputs by factors themselves.
+    memory_.copy_in(rank_);
+    machine_->enter();
+    status = execute(interrupted);
+  }
   leave();
   if (!status.ok()) {
     withdraw();
