@@ -11,7 +11,7 @@ from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Executable, Program, Report, ending_of
-from gc3.support import files, knobs, notebook
+from gc3.support import files, knobs
 from gc3.support.public import public
 
 if TYPE_CHECKING:
@@ -134,10 +134,6 @@ class DirectProgram(Executable["_core.DirectProgram"]):
         """A program is pickled and copied as its text, and the messages of the same algorithm."""
         return _of_text, (self.text, self.messages)
 
-    def __eq__(self, other: object) -> bool:
-        """Programs are equal if they do the same, wherever they were written."""
-        return other is self or (isinstance(other, DirectProgram) and self.core == other.core)
-
     def __hash__(self) -> int:
         """Consistent with equality."""
         return hash((self.core.name, self.core.step_count, self.core.operand_count))
@@ -146,11 +142,6 @@ class DirectProgram(Executable["_core.DirectProgram"]):
         """Describes it in one line."""
         mode = "in place" if self.in_place else "out of place"
         return f"<gc3.DirectProgram {self.name}: {self.collective.name}, {self.ranks} ranks, {mode}>"
-
-    def _repr_html_(self) -> str:
-        """Shows it in a notebook."""
-        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
-        return notebook.card(self.name, rows[1:])
 
 
 def _of_text(text: str, messages: Program | None) -> DirectProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -77,7 +78,7 @@ class Use:
     max_bytes: int = 0
 
 
-class Executable(Generic[Core]):
+class Executable(ABC, Generic[Core]):
     """What programs of messages and one-sided ones have in common."""
 
     core: Core
@@ -107,9 +108,9 @@ class Executable(Generic[Core]):
         """The text form, for people."""
         return self.core.to_text()
 
+    @abstractmethod
     def engine(self, options: EngineOptions) -> Any:
         """Returns the engine of threads with these options, made on first use."""
-        raise NotImplementedError
 
     def time(
         self,
@@ -129,6 +130,23 @@ class Executable(Generic[Core]):
         """
         bound = bind(self.collective, inputs, outputs, count, dtype)
         return bound.timed(self.engine(options).time, op, warmup, iterations)
+
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """Returns the properties of the program as plain data."""
+
+    def __eq__(self, other: object) -> bool:
+        """Programs are equal if they do the same, wherever they were written."""
+        return other is self or (isinstance(other, type(self)) and self.core == other.core)
+
+    @abstractmethod
+    def __hash__(self) -> int:
+        """Consistent with equality."""
+
+    def _repr_html_(self) -> str:
+        """Shows it in a notebook."""
+        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
+        return notebook.card(self.name, rows[1:])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,10 +249,6 @@ class Program(Executable["_core.Program"]):
         """
         return schedule.threadblocks(self.core, errors.whole(rank, "rank", name="RankOutOfRange"))
 
-    def __eq__(self, other: object) -> bool:
-        """Programs are equal if they do the same, wherever they were written."""
-        return other is self or (isinstance(other, Program) and self.core == other.core)
-
     def __hash__(self) -> int:
         """Consistent with equality."""
         return hash(self.core.to_bytes(source=False))
@@ -247,11 +261,6 @@ class Program(Executable["_core.Program"]):
         """Describes it in one line."""
         mode = "in place" if self.in_place else "out of place"
         return f"<gc3.Program {self.name}: {self.collective.name}, {self.ranks} ranks, {self.protocol}, {mode}>"
-
-    def _repr_html_(self) -> str:
-        """Shows it in a notebook."""
-        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
-        return notebook.card(self.name, rows[1:])
 
     def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""
