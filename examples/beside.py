@@ -14,10 +14,10 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -195,8 +195,8 @@ def program(name: str, comm: gc3.Communicator, collective: str) -> gc3.Program:
     return gc3.compile(algorithm, **{p.name: sizes[p.name] for p in algorithm.parameters if p.name in sizes})
 
 
-def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options that all applications have."""
+def parser(doc: str | None, **sizes: int) -> argparse.ArgumentParser:
+    """The options that all applications have, and one for each of `sizes`, with its default."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--ranks", type=positive, help="processes to start, if no launcher has started them (default: 2)")
     made.add_argument("--vs", action="store_true", help="do the same work with the default library in turn")
@@ -204,6 +204,8 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=positive, default=10, help=f"turns of {STEPS} steps (default: 10)")
     made.add_argument("--check", action="store_true", help="compare the results only, and not the times")
     made.add_argument("--json", type=Path, metavar="FILE", help="add the result to a file, as a line of JSON")
+    for name, size in sizes.items():
+        made.add_argument(f"--{name}", type=positive, default=size, help=f"(default: {size})")
     return made
 
 
@@ -281,26 +283,42 @@ def first_line(explanation: object) -> str:
     return str(explanation).splitlines()[0]
 
 
-def one_program(
-    comm: gc3.Communicator,
-    given: argparse.Namespace,
-    collective: str,
-    program: gc3.Program,
-    forms: Mapping[str, Callable[[Calls], Sequence[Array]]],
-    **about: Any,
-) -> int:
-    """Compares a program that computes with what it stands for; returns the exit status.
+class Fused(Protocol):
+    """A rank's part of some work, and the same step in several ways, from calls to results."""
+
+    program: gc3.Program
+
+    def one_program(self, calls: Calls, /) -> Sequence[Array]:
+        """As the program."""
+        ...
+
+    def in_turn(self, calls: Calls, /) -> Sequence[Array]:
+        """Call after call."""
+        ...
+
+    def by_hand(self, calls: Calls, /) -> Sequence[Array]:
+        """With `_async` calls."""
+        ...
+
+    def messages(self, calls: Calls, /) -> Sequence[Array]:
+        """Without what is computed."""
+        ...
+
+
+def one_program(comm: gc3.Communicator, given: argparse.Namespace, collective: str, work: Fused, **about: Any) -> int:
+    """Proves a program that computes, and compares it with what it stands for; returns the exit status.
 
     Args:
         comm: All ranks.
         given: The command line.
         collective: The first one of the work, for --algorithm.
-        program: Which is proven.
-        forms: The same work in other ways, from calls to results: "in turn", "by hand" with `_async` calls, as
-            "one program", and "messages" without what is computed.
+        work: The program, and the other ways.
         about: As of `compare`.
     """
+    program = work.program
     program.verify()
+    forms = {"in turn": work.in_turn, "by hand": work.by_hand, "one program": work.one_program}
+    forms |= {"messages": work.messages}
     variants = libraries(comm, given, collective)
     names = {each.name: "in turn" for each in variants}
     wanted = forms["in turn"](variants[-1])

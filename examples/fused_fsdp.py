@@ -176,18 +176,13 @@ class Model:
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
     """What every rank does."""
     model = Model(comm, given.rows, given.width, given.layers)
-    forms = {"in turn": model.in_turn, "by hand": model.by_hand, "one program": model.one_program}
-    forms |= {"messages": model.messages}
     about = {"name": "fused_fsdp", "of": given.rows * comm.size, "unit": "rows", "layers": given.layers}
-    return beside.one_program(comm, given, "allgather", model.program, forms, **about)
+    return beside.one_program(comm, given, "allgather", model, **about)
 
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__)
-    for name, size in (("rows", 512), ("width", 1024), ("layers", 8)):
-        parser.add_argument(f"--{name}", type=beside.positive, default=size, help=f"(default: {size})")
-    return beside.start(run, parser.parse_args())
+    return beside.start(run, beside.parser(__doc__, rows=512, width=1024, layers=8).parse_args())
 
 
 if __name__ == "__main__":

@@ -116,18 +116,13 @@ class Layers:
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
     """What every rank does."""
     layers = Layers(comm, given)
-    forms = {"in turn": layers.in_turn, "by hand": layers.by_hand, "one program": layers.one_program}
-    forms |= {"messages": layers.messages}
     about = {"name": "fused_linear", "of": given.rows, "unit": "rows", "tiles": given.tiles}
-    return beside.one_program(comm, given, "allgather", layers.program, forms, **about)
+    return beside.one_program(comm, given, "allgather", layers, **about)
 
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__)
-    for name, size in (("rows", 1024), ("width", 1024), ("hidden", 1024), ("tiles", 8)):
-        parser.add_argument(f"--{name}", type=beside.positive, default=size, help=f"(default: {size})")
-    return beside.start(run, parser.parse_args())
+    return beside.start(run, beside.parser(__doc__, rows=1024, width=1024, hidden=1024, tiles=8).parse_args())
 
 
 if __name__ == "__main__":

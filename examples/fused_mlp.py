@@ -188,18 +188,13 @@ class Layer:
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
     """What every rank does."""
     layer = Layer(comm, given.rows, given.width, given.hidden, given.tiles)
-    forms = {"in turn": layer.in_turn, "by hand": layer.by_hand, "one program": layer.one_program}
-    forms |= {"messages": layer.messages}
     about = {"name": "fused_mlp", "of": given.rows, "unit": "rows", "tiles": given.tiles}
-    return beside.one_program(comm, given, "allreduce", layer.program, forms, **about)
+    return beside.one_program(comm, given, "allreduce", layer, **about)
 
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__)
-    for name, size in (("rows", 1024), ("width", 1024), ("hidden", 1024), ("tiles", 8)):
-        parser.add_argument(f"--{name}", type=beside.positive, default=size, help=f"(default: {size})")
-    return beside.start(run, parser.parse_args())
+    return beside.start(run, beside.parser(__doc__, rows=1024, width=1024, hidden=1024, tiles=8).parse_args())
 
 
 if __name__ == "__main__":

@@ -134,17 +134,13 @@ class Layer:
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
     """What every rank does."""
     layer = Layer(comm, given)
-    forms = {"in turn": layer.in_turn, "by hand": layer.by_hand, "one program": layer.one_program}
-    forms |= {"messages": layer.messages}
     about = {"name": "fused_moe", "of": given.tokens * comm.size, "unit": "tokens", "skew": given.skew / 10}
-    return beside.one_program(comm, given, "alltoall", layer.program, forms, **about)
+    return beside.one_program(comm, given, "alltoall", layer, **about)
 
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__)
-    for name, size in (("tokens", 4096), ("width", 512), ("tiles", 16)):
-        parser.add_argument(f"--{name}", type=beside.positive, default=size, help=f"(default: {size})")
+    parser = beside.parser(__doc__, tokens=4096, width=512, tiles=16)
     parser.add_argument("--skew", type=int, default=0, help="of the experts' popularity, in tenths (default: 0)")
     return beside.start(run, parser.parse_args())
 

@@ -93,10 +93,8 @@ class Norm:
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
     """What every rank does."""
     norm = Norm(comm, given.rows, given.width)
-    forms = {"in turn": norm.in_turn, "by hand": norm.by_hand, "one program": norm.one_program}
-    forms |= {"messages": norm.messages}
     about = {"name": "fused_norm", "of": given.rows * comm.size, "unit": "rows", "width": given.width}
-    return beside.one_program(comm, given, "allreduce", norm.program, forms, **about)
+    return beside.one_program(comm, given, "allreduce", norm, **about)
 
 
 def main() -> int:
