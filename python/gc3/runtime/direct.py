@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime.buffers import bind
+from gc3.runtime.executable import Executable
 from gc3.runtime.options import EngineOptions
-from gc3.runtime.program import Executable, Program, Report, ending_of
+from gc3.runtime.program import Program, Report, ending_of
 from gc3.support import files, knobs
 from gc3.support.public import public
 

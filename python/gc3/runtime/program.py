@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.runtime import bound as bound_functions
 from gc3.runtime import for_target, recording, schedule, scratch
 from gc3.runtime.buffers import bind
+from gc3.runtime.executable import Executable
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.support import files, knobs, notebook
 from gc3.support.public import public
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from gc3.computing import Operation
     from gc3.datatypes import Array
-
-
-Core = TypeVar("Core", "_core.Program", "_core.DirectProgram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,77 +73,6 @@ class Use:
     out_of_place: bool
     min_bytes: int = 0
     max_bytes: int = 0
-
-
-class Executable(ABC, Generic[Core]):
-    """What programs of messages and one-sided ones have in common."""
-
-    core: Core
-
-    @property
-    def name(self) -> str:
-        """Name of the algorithm it was compiled from."""
-        return errors.shown(self.core.name)
-
-    @property
-    def collective(self) -> _core.Collective:
-        """The collective that the program implements."""
-        return self.core.collective
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self.core.collective.ranks
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output of a rank share memory."""
-        return self.core.collective.in_place
-
-    @property
-    def text(self) -> str:
-        """The text form, for people."""
-        return self.core.to_text()
-
-    @abstractmethod
-    def engine(self, options: EngineOptions) -> Any:
-        """Returns the engine of threads with these options, made on first use."""
-
-    def time(
-        self,
-        inputs: Sequence[npt.ArrayLike | None],
-        *,
-        op: datatypes.Op = "sum",
-        outputs: Sequence[Array | None] | None = None,
-        count: int | None = None,
-        dtype: npt.DTypeLike | str | None = None,
-        warmup: int = 5,
-        iterations: int = 20,
-        options: EngineOptions = DEFAULT_OPTIONS,
-    ) -> list[float]:
-        """Runs `warmup` + `iterations` times and returns the seconds of each timed run, until the slowest rank ends.
-
-        Buffers are set up once: in place, each iteration works on the data that the previous one left.
-        """
-        bound = bind(self.collective, inputs, outputs, count, dtype)
-        return bound.timed(self.engine(options).time, op, warmup, iterations)
-
-    @abstractmethod
-    def info(self) -> dict[str, Any]:
-        """Returns the properties of the program as plain data."""
-
-    def __eq__(self, other: object) -> bool:
-        """Programs are equal if they do the same, wherever they were written."""
-        return other is self or (isinstance(other, type(self)) and self.core == other.core)
-
-    @abstractmethod
-    def __hash__(self) -> int:
-        """Consistent with equality."""
-
-    def _repr_html_(self) -> str:
-        """Shows it in a notebook."""
-        rows = [(key.replace("_", " "), str(value)) for key, value in self.info().items() if value is not None]
-        return notebook.card(self.name, rows[1:])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
