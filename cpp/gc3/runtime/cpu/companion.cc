@@ -1,18 +1,17 @@
 #include "gc3/runtime/cpu/companion.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <mutex>
 #include <system_error>
 #include <utility>
 
 #include "gc3/base/result.h"
+#include "gc3/base/signals.h"
 
 namespace gc3::cpu {
 
@@ -46,22 +45,16 @@ void Companion::serve() {
 }
 
 bool Companion::begin() {
-  // The program's own threads handle its signals.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool begun = true;
+  const SignalsBlocked blocked;
   try {
     thread_.start([this] {
       serve();
       return Status();
     });
   } catch (const std::system_error&) {
-    begun = false;
+    return false;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return begun;
+  return true;
 }
 
 Companion::During::During(Companion& companion, const Work& work) : companion_(companion) {

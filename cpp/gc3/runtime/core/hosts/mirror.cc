@@ -1,8 +1,6 @@
 #include "gc3/runtime/core/hosts/mirror.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/signals.h"
 #include "gc3/runtime/core/hosts/job.h"
 #include "gc3/runtime/core/hosts/mirror_parts.h"
 #include "gc3/runtime/core/meeting/handshake.h"
@@ -53,18 +52,12 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
     return refused("a Unix socket");
   }
   job.board().set_waker(name);
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);  // the program's own threads handle signals
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
+  const SignalsBlocked blocked;
   try {
     mirror->thread_ = std::thread([&mirror = *mirror] { mirror.serve(); });
   } catch (const std::system_error&) {
-    started = false;
+    return Diagnostic(ErrorCode::SystemRefused, "no thread for the connections to other hosts");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return Diagnostic(ErrorCode::SystemRefused, "no thread for the connections to other hosts");
   return mirror;
 }
 

@@ -1,8 +1,6 @@
 // The rendezvous of rank 0.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/signals.h"
 #include "gc3/runtime/core/meeting/kinship.h"
 #include "gc3/runtime/core/meeting/peer_process.h"
 #include "gc3/runtime/core/meeting/rendezvous_wire.h"
@@ -442,17 +441,12 @@ class RendezvousHost {
     after.jobs = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestRefusal, kLongestRefusal);
     const auto serve = [after = std::move(after), told = refusal_] { RendezvousHost(after).answer_late_ranks(told); };
-    // The program's own threads shall handle signals.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
       std::thread(serve).detach();
     } catch (const std::system_error&) {
       // The system gives no thread; late ranks time out.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   const Meeting& meeting_;
