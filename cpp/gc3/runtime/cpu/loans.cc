@@ -133,6 +133,11 @@ std::vector<Loan> steps_that_lend(const Plan& plan, std::uint32_t rank) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> writers;  // of (buffer, chunk)
   each_step([&](std::uint32_t s) {
     const Step& step = plan.steps[s];
+    if (step.opcode == interp::Op::apply) {
+      for (const ir::Operand& o : plan.compute.writes(plan.compute.applications[step.src.chunk])) {
+        writers[{static_cast<std::uint32_t>(o.buffer), o.chunk}].push_back(s);
+      }
+    }
     if (!info(step).writes_local) return;
     for (std::uint32_t c = 0; c < step.count; ++c) writers[{step.dst.buffer, step.dst.chunk + c}].push_back(s);
   });

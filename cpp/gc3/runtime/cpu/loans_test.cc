@@ -52,6 +52,18 @@ TEST_CASE("data that is overwritten later is lent only if the receiver must have
   CHECK(loans(sends_then(out(0), Opcode::recv, true), 0) == "-M-");
 }
 
+TEST_CASE("what an operation writes counts as a write: before the send it is lent, after it the send is not") {
+  for (const bool later : {true, false}) {
+    interp::Plan plan = interp::Plan::create(sends_then(out(0), Opcode::nop, false)).value();
+    interp::Step& applied = plan.steps[later ? 2 : 0];
+    applied = {};
+    applied.opcode = interp::Op::apply;
+    plan.compute.operands = {{in(0).buffer, 0, 0}, {out(0).buffer, 0, 0}};
+    plan.compute.applications = {{.operation = 0, .first = 0, .reads = 1, .writes = 1}};
+    CHECK(steps_that_lend(plan, 0)[1] == (later ? Loan::none : Loan::moved));
+  }
+}
+
 TEST_CASE("a later write by another threadblock counts; dependencies give its order") {
   for (const bool before : {true, false}) {
     ProgramBuilder b(CollectiveKind::allgather, 2, 1, false, Protocol::Simple);

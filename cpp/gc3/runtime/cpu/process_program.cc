@@ -99,7 +99,6 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   }
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
-  if (program.has_tensors()) std::ranges::fill(made->access_.may_lend, Loan::none);  // operations write, too
   made->changes_ = changes;
   // A program that pulls reads every message that can be read, unless the caller says from which size on.
   for (std::size_t k = 0; made->plan_.pulls && k < kThresholds.size(); ++k) {
