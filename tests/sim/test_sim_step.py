@@ -475,22 +475,6 @@ def test_the_command_simulates_the_example(tmp_path: Path) -> None:
     assert json.loads(again) == data
 
 
-def test_programs_come_from_a_table(tmp_path: Path) -> None:
-    table = {
-        "format": "gc3-selection-1",
-        "rows": [
-            {
-                "collective": "allreduce",
-                "ranks": [8, 8],
-                "program": {"algorithm": "allpairs_allreduce", "parameters": {"R": "ranks"}},
-            },
-        ],
-    }
-    (tmp_path / "t.json").write_text(json.dumps(table))
-    line = f"step {ROOT}/examples/transformer.et -t ndv4 --table {tmp_path}/t.json"
-    assert "allpairs_allreduce of the table" in gc3_sim(line).stdout
-
-
 def test_collectives_whose_program_is_not_known_are_an_error() -> None:
     example = ROOT / "examples" / "transformer.et"
     result = gc3_sim(f"step {example} -t cpu:R=8", code=1)

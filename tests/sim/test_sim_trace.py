@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ def test_parts_of_a_trace() -> None:
     rows = events("t.json.gz")
     assert {e["pid"] for e in rows if e["ph"] == "X"} == {0, 1}
     assert {e["pid"] for e in rows if e["ph"] in "sf"} == {0, 1}
+    trace("ring_allreduce --topology ndv4 --size 1MiB --only 0,1 --picture t.svg")
+    assert set(re.findall(r">(\d+) · tb", Path("t.svg").read_text())) == {"0", "1"}
     for wrong in ("0,x", "8", "-1"):
         trace(f"ring_allreduce --topology ndv4 --only={wrong} -o t.json", code=2)
     assert "GC3-I002" in trace("ring_allreduce --topology ndv4 -o no/such/folder.json", code=1)

@@ -63,6 +63,7 @@ def test_the_alpha_beta_cost_follows_the_wires() -> None:
         ("nic.bandwidth=0GB/s", "nic.bandwidth is a rate, which is above 0"),
         ("launch=-3us", "launch is a time, which is 0 or more"),
         ("LL.hop=*-1", "which is above 0"),
+        ("Simple.link_efficiency=*50", "of what can be used, of which 1 is the most"),
         ("nick.bandwidth=5GB/s", "there is no parameter 'nick.bandwidth'; they are launch"),
     ],
 )

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from gc3 import topologies
+from gc3.cli.main import main
 from gc3.errors import UserError
 from gc3.topologies import document, importing, nccl_xml, nvidia_smi, probe
 from gc3.topologies.nvidia_smi import Rates
@@ -230,6 +232,23 @@ def test_nccl_xml_of_several_hosts_power9_and_amd() -> None:
     assert machine.path(0, 2) is None
 
 
+def test_hosts_of_one_file_may_have_the_same_bus_ids(tmp_path: Path) -> None:
+    text = (SAMPLES / "nccl_dgx1.xml").read_text()
+    inside = text[text.index(">", text.index("<system")) + 1 : text.rindex("</system>")]
+    hosts = [inside.replace("<cpu ", f'<cpu host_hash="0x{n}" ') for n in (1, 2)]
+    (tmp_path / "two.xml").write_text(f'<system version="1">{"".join(hosts)}</system>')
+    one = importing.import_file(str(SAMPLES / "nccl_dgx1.xml"))
+    two = importing.import_file(str(tmp_path / "two.xml"))
+    assert two.rank_count == 2 * one.rank_count
+    assert len(two.links) == 2 * len(one.links)
+    assert {(k.src - 8, k.dst - 8, k.lanes) for k in two.links if min(k.src, k.dst) >= 8} == {
+        (k.src, k.dst, k.lanes) for k in one.links
+    }
+    first, second = ({via for k in two.links if k.src // 8 == host for via in k.via} for host in (0, 1))
+    assert first
+    assert not first & second
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -425,6 +444,13 @@ def test_probe_measures() -> None:
     assert core is not None
     assert memory is not None
     assert 1e7 < core <= memory < 1e13
+
+
+def test_a_measurement_without_memory_is_one_error_and_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_COPY_BYTES", 1 << 50)
+    result = CliRunner().invoke(main, ["topo", "probe", "--cpu", "--measure"])
+    assert result.exit_code == 1
+    assert "GC3-R006" in result.output
 
 
 @pytest.mark.parametrize(("status", "gpus", "kind"), [(0, None, "gpu"), (0, True, "gpu"), (9, None, "cpu")])

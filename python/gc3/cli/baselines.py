@@ -107,6 +107,8 @@ def make(
     mode = "in place" if in_place else "out of place"
     sizes = [row.size for row in table.rows]
     wrong = sum(t.wrong or 0 for row in table.rows for t in (row.out_of_place, row.in_place) if t is not None)
+    if others := sum((row.in_place if in_place else row.out_of_place) is None for row in table.rows):
+        mode += f", of {others} the other way, which is all that the log has"
     about = f"measured, {len(sizes)} sizes, times {mode}" + (f", NCCL {table.nccl}" if table.nccl else "")
     if wrong:
         about += f"; the log reports {wrong} wrong elements"

@@ -25,6 +25,7 @@ from gc3.cli.parsed import Parsed
 from gc3.cli.sim_step import Chooser
 from gc3.cli.synth_best import search_for
 from gc3.cli.variants import load_platform
+from gc3.comm import programs
 from gc3.report import gain_page
 from gc3.report.gain_page import Gain, Ratio, StepGain
 from gc3.runtime import for_target, targets
@@ -291,7 +292,7 @@ def _commands(
         table = f"{file}.json"
         made = join(["gc3", "synth", "best", name, "-t", machine, "-b", str(size), "-e", str(size), "-o", table])
         if xml is None:
-            return (made,), bench.format(f"{table}.programs/*.gc3") if synthesized else ""
+            return (made,), bench.format(f"{programs.folder(table).name}/*.gc3") if synthesized else ""
         wrote = join(["gc3", "export", table, "-o", file, "--target", xml, "--ranks", str(topology.rank_count)])
         return (f"{made} --target {xml}", wrote), gpus.format(
             _SETTINGS[xml].format(file=f"$(ls {file}/*.xml | paste -sd:)", folder=file)

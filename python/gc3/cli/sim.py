@@ -224,7 +224,7 @@ def predict(given: _Given) -> int:
     if as_json:
         data = _data(on, mode, rows, reasons, compared)
         data |= changes.data()
-        data["sensitivities"] = {u.name: what_if.sensitivity_data(u.sizes, found) for u, found in slopes.items()}
+        data["sensitivities"] = what_if.sensitivity_data((use.name, use.sizes, slopes[use]) for use in slopes)
         output.emit(data)
         return 0
     _print_winners(rows)

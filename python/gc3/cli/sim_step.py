@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -208,18 +209,25 @@ class Chooser:
         here = [self.on.topology.ranks[rank].node for rank in ranks]
         nodes = len(set(here))
         each = len(ranks) // nodes if len({here.count(node) for node in here}) == 1 else 0
-        choice = self.table.choose(what, ranks=len(ranks), size=size, in_place=False, nodes=nodes, ranks_per_node=each)
-        spec = choice.row.spec
+        call: Any = {"ranks": len(ranks), "size": size, "in_place": False, "nodes": nodes, "ranks_per_node": each}
+        spec = self.table.choose(what, **call).row.spec
+        if spec.memory == "direct":  # of registered memory alone, which no trace names: as a call on other memory
+            with suppress(errors.UserError):
+                messages = Table(tuple(row for row in self.table.rows if row.spec.memory != "direct"))
+                spec = messages.choose(what, **call).row.spec
 
         def compiled(_topology: Topology) -> Program:
             return spec.compile(len(ranks), nodes=nodes)
 
-        return Chosen(f"{spec.algorithm} of the table", self._simulation(repr(spec), ranks, compiled))
+        on = self.on.with_fifos(spec.slots, spec.slot_bytes)
+        return Chosen(f"{spec.algorithm} of the table", self._simulation(repr(spec), ranks, compiled, on))
 
-    def _simulation(self, label: str, ranks: tuple[int, ...], make: Callable[[Topology], Any]) -> Simulation:
+    def _simulation(
+        self, label: str, ranks: tuple[int, ...], make: Callable[[Topology], Any], on: Platform | None = None
+    ) -> Simulation:
         key = label, ranks
         if key not in self._made:
-            self._made[key] = Simulation(make(_part(self.on.topology, ranks)), self.on, ranks=ranks)
+            self._made[key] = Simulation(make(_part(self.on.topology, ranks)), on or self.on, ranks=ranks)
         return self._made[key]
 
     def _compiled(self, asked: options.Asked, topology: Topology) -> Program:
@@ -238,10 +246,10 @@ def _message(_topology: Topology) -> Any:
 
 
 def _rows(found: Step, alone: dict[Any, float]) -> list[dict[str, Any]]:
-    """Calls alike as one row, in the order of the first."""
+    """Calls alike as one row, in the order of the first; those of ranks that lie apart take another time alone."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for c in found.calls:
-        key = c.what, len(c.ranks), c.size, c.program
+        key = c.what, len(c.ranks), c.size, c.program, round(1e12 * alone[c.what, c.ranks, c.size])
         row = rows.setdefault(
             key,
             {

@@ -103,7 +103,7 @@ def trace(given: _Given) -> int:
         if path is not None:
             write_bytes(path, timeline.to_bytes(made, compressed=path.endswith(".gz")))
         if picture is not None:
-            drawn = lanes.lanes(run)
+            drawn = lanes.lanes(run, chosen)
             scope = f" ({worth.short})" if worth else ""
             svg.save(lanes.draw(drawn, head=f"{made.title}: {svg.time_text(run.why.time_s)}{scope}"), picture)
             if drawn.left_out:

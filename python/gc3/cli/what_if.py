@@ -293,9 +293,11 @@ def print_sensitivities(label: str, sizes: Sequence[int], found: Sequence[Sensit
     click.echo(f"# {left_out} others are left out: less than {_SHOWN:g} at every size")
 
 
-def sensitivity_data(sizes: Sequence[int], found: Sequence[Sensitivity]) -> dict[str, Any]:
-    """Returns the sensitivities of a program as plain data."""
-    return {
-        "sizes": list(sizes),
-        "parameters": [{"name": s.name, "value": s.value, "elasticity": list(s.elasticity)} for s in found],
-    }
+def sensitivity_data(found: Iterable[tuple[str, Sequence[int], Sequence[Sensitivity]]]) -> dict[str, Any]:
+    """Returns the sensitivities of programs, each with name and sizes, as plain data; of one name with the sizes."""
+    data: dict[str, Any] = {}
+    for program, sizes, slopes in found:
+        name = f"{program}, {min(sizes)} to {max(sizes)} B" if program in data else program
+        parameters = [{"name": s.name, "value": s.value, "elasticity": list(s.elasticity)} for s in slopes]
+        data[name] = {"sizes": list(sizes), "parameters": parameters}
+    return data

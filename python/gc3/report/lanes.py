@@ -13,6 +13,8 @@ from gc3.sim.explanation import waited_for
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gc3.sim.run_timeline import Run
 
 MOST_LANES = 48
@@ -57,15 +59,15 @@ class Lanes:
     nodes: list[str]
 
 
-def lanes(run: Run) -> Lanes:
-    """Chooses what to draw: ranks of the critical path first, and the first steps of their threadblocks."""
+def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:
+    """Chooses what to draw of all or some ranks: those of the critical path first, and first steps of threadblocks."""
     records, details = run.why.records, run.details
     rank_of = np.array(run.wired.rank_of(), np.int64)
     on_path = sorted({k for _, _, k in run.why.path_records if k is not None})
     busiest = np.bincount(rank_of[records["tb"][on_path]], minlength=int(rank_of.max(initial=0)) + 1)
     order = np.argsort(-busiest, kind="stable")
     tbs_of: dict[int, list[int]] = {}
-    used = set(np.unique(records["tb"]).tolist())
+    used = {tb for tb in np.unique(records["tb"]).tolist() if ranks is None or int(rank_of[tb]) in ranks}
     for tb, rank in enumerate(rank_of.tolist()):
         if tb in used:
             tbs_of.setdefault(rank, []).append(tb)

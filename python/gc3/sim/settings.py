@@ -148,13 +148,17 @@ def parse(text: str) -> Setting:
         raise _bad(f"'{value}' in '{text}' is not a number") from None
     if not math.isfinite(number):
         raise _bad(f"'{value}' in '{text}' is too large a number")
-    if number > 1 and not relative and name.endswith("_efficiency") and not name.startswith(DIRECT):
+    if number > 1 and not relative and _is_part(name):
         raise _bad(f"'{value}' in '{text}': {name} is the part that is used, which is 1 at most")
     may_be_zero = (what == "time" and not relative) or name.endswith(".multicast_efficiency")  # 0: no such switch
     least = "0 or more" if may_be_zero else "above 0"
     if number < 0 or (number == 0 and least == "above 0"):
         raise _bad(f"'{value}' in '{text}': {name} is a {what}, which is {least}")
     return Setting(name, number, relative)
+
+
+def _is_part(name: str) -> bool:
+    return name.endswith("_efficiency") and not name.startswith(DIRECT)
 
 
 def names(on: Platform) -> Iterator[str]:
@@ -208,7 +212,10 @@ def _apply(on: Platform, setting: Setting) -> Platform:
     name = setting.name
 
     def value(old: float) -> float:
-        return old * setting.value if setting.relative else setting.value
+        new = old * setting.value if setting.relative else setting.value
+        if setting.relative and _is_part(name) and new > max(old, 1):
+            raise _bad(f"{name}=*{setting.value:g}: that is {new:g} of what can be used, of which 1 is the most")
+        return new
 
     if name in _OF_PLATFORM:
         field = _OF_PLATFORM[name][0]

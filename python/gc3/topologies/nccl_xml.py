@@ -70,7 +70,7 @@ class _Found:
 
     machine: Machine = field(default_factory=Machine)
     hosts: dict[str, int] = field(default_factory=dict[str, int])
-    bus_ids: dict[str, int] = field(default_factory=dict[str, int])
+    bus_ids: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])  # by host and bus id
     order: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     links: list[_Link] = field(default_factory=list[_Link])
 
@@ -146,7 +146,9 @@ class _Reader:
         for element in parent:
             if element.tag == "pci":
                 bus = element.get("busid", "").lower()
-                cable = Cable(f"pci {bus or len(chain)}", _pci_class(element), 1)
+                host = self._found.machine.cpus[cpu].host  # hosts have the same bus ids
+                name = f"pci {bus or len(chain)}" + (f" of host {host}" if host else "")
+                cable = Cable(name, _pci_class(element), 1)
                 self._devices(element, (cable, *chain), cpu)
             elif element.tag == "gpu":
                 self._gpu(element, parent.get("busid", "").lower(), chain, cpu)
@@ -156,10 +158,11 @@ class _Reader:
 
     def _gpu(self, element: Element, bus: str, chain: tuple[Cable, ...], cpu: int) -> None:
         found = self._found
-        if bus in found.bus_ids:
+        at = found.machine.cpus[cpu].host, bus
+        if at in found.bus_ids:
             self._fail(f"two GPUs at bus id '{bus}'")
         number = len(found.machine.gpus)
-        found.bus_ids[bus] = number
+        found.bus_ids[at] = number
         device = self._number(element, "dev", number, -1, 1 << 20)
         found.order.append((self._number(element, "rank", -1, -1, 1 << 20), device))
         capability = self._number(element, "sm", 0, 0, 1000)
@@ -198,7 +201,7 @@ class _Reader:
         machine = self._found.machine
         for link in self._found.links:
             gpu = machine.gpus[link.gpu]
-            peer = self._found.bus_ids.get(link.target)
+            peer = self._found.bus_ids.get((machine.cpus[gpu.cpu].host, link.target))
             if peer is not None and peer != link.gpu:
                 machine.links.append((link.gpu, peer, link.wire, link.lanes))
             elif link.target_class == _CLASS_CPU:

@@ -21,16 +21,19 @@ from gc3.topologies.model import Topology
 _MOST_BYTES = 64 << 20
 _MOST_RATE = 1e6  # GB/s
 _FUNCTIONS = {"allreduce": "AllReduce", "allgather": "AllGather", "reducescatter": "ReduceScatter"}
-_VERSION = re.compile(r"NCCL version (2\.\d+(?:\.\d+)?)")
+_MOST_CHANNELS = 64  # MAXCHANNELS of NCCL
+_VERSION = re.compile(r"NCCL version (2\.\d{1,9}(?:\.\d{1,9})?)")
 _PATTERN = re.compile(
-    r"Pattern (\d+), crossNic (\d+), nChannels (\d+), (?:bw|speed) (\d+\.\d+)/(\d+\.\d+), "
+    r"Pattern (\d{1,9}), crossNic (\d{1,9}), nChannels (\d{1,9}), (?:bw|speed) (\d{1,9}\.\d+)/(\d{1,9}\.\d+), "
     r"type (\w+)/(\w+), sameChannels ([01])"
 )
-_CHANNEL = re.compile(r"^\s*(\d+) :((?: (?:NET|GPU)/[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*)+)\s*$")
-_RING = re.compile(r"Channel (\d+)/(\d+)\s*:((?:\s+\d+)+)\s*$")
-_RUNNING = re.compile(r"(\d+) coll channels")
-_CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
-_OLD_CHOICE = re.compile(r"(\d+) Bytes -> Algo (\d+) proto (\d+) time")
+_CHANNEL = re.compile(r"^\s*(\d{1,9}) :((?: (?:NET|GPU)/[0-9a-fA-F]{1,16}(?:-[0-9a-fA-F]{1,16})*)+)\s*$")
+_RING = re.compile(r"Channel (\d{1,9})/(\d{1,9})\s*:((?:\s+\d{1,9})+)\s*$")
+_RUNNING = re.compile(r"\b(\d+) coll channels")
+_CHOICE = re.compile(
+    r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d{1,9})\.\.(\d{1,9})\}"
+)
+_OLD_CHOICE = re.compile(r"\b(\d{1,18}) Bytes -> Algo (\d{1,9}) proto (\d{1,9}) time")
 _TREES = (search.BALANCED_TREE, search.SPLIT_TREE, search.TREE)
 _HEADS = 5  # NCCL_TOPO_PATTERN_NVLS
 # LOC to SYS, as in newer versions, which have P2C beside PXN, and C2C beside NVLink.
@@ -107,7 +110,7 @@ class _Reader:
             elif match := _RING.search(told):
                 self._ring(int(match[1]), int(match[2]), tuple(map(int, match[3].split())))
             elif match := _RUNNING.search(told):
-                self.changes["running"] = max(int(match[1]), 1)
+                self.changes["running"] = max(self._channels(match[1]), 1)
             elif " Bytes -> Algo " in told:
                 self._choice(told)
         self._complete()
@@ -129,6 +132,12 @@ class _Reader:
     def _fail(self, what: str, line: int | None = None) -> None:
         raise errors.error("BadSimulation", what, file=self.path, line=self.line if line is None else line)
 
+    def _channels(self, count: str) -> int:
+        """Returns how many channels a line names."""
+        if len(count) > len(str(_MOST_CHANNELS)) or int(count) > _MOST_CHANNELS:
+            self._fail(f"{count[:12]} channels: NCCL has at most {_MOST_CHANNELS}")
+        return int(count)
+
     def _pattern(self, source: str, told: str) -> None:
         match = _PATTERN.search(told)
         if match is None or not {match[6], match[7]} <= _KINDS.keys():
@@ -143,6 +152,7 @@ class _Reader:
         used = pattern in (search.RING, *_TREES) or int(match[3]) != 0  # of others, none is found on many machines
         if used and not (int(match[3]) and all(0 < rate < _MOST_RATE for rate in rates)):
             self._fail(f"pattern {pattern} has {match[3]} channels of {match[4]}/{match[5]} GB/s")
+        self._channels(match[3])
         found = Found(pattern, *rates, _KINDS[match[6]], _KINDS[match[7]], int(match[2]))
         self.found[pattern] = replace(found, same=match[8] == "1")
         self.open = pattern, int(match[3])
@@ -155,8 +165,11 @@ class _Reader:
         gpus = [p.removeprefix("GPU/") for p in parts if p.startswith("GPU/")]
         if number != found.channels or number >= count:
             self._fail(f"channel {number} of pattern {pattern} does not follow channel {found.channels - 1} of {count}")
-        if pattern != _HEADS and len(set(gpus)) != self.gpus:
-            self._fail(f"channel {number} has {len(set(gpus))} GPUs; a node of the machine has {self.gpus}")
+        if pattern != _HEADS and not len(gpus) == len(set(gpus)) == self.gpus:
+            self._fail(
+                f"channel {number} names {len(gpus)} GPUs, {len(set(gpus))} of them different ones; a node of the "
+                f"machine has {self.gpus}"
+            )
         place = {name: i for i, name in enumerate(sorted(gpus, key=lambda name: [int(n, 16) for n in name.split("-")]))}
         cards = [int(p.rpartition("-")[2].removeprefix("NET/"), 16) for p in parts if p.startswith("NET/")] or [-1]
         order, ends = tuple(place[g] for g in gpus), (cards[0], cards[-1])
@@ -170,6 +183,7 @@ class _Reader:
     def _ring(self, number: int, count: int, ring: tuple[int, ...]) -> None:
         if sorted(ring) != list(range(self.ranks)) or number >= count:
             self._fail(f"channel {number} of {count} is no ring of the machine's {self.ranks} ranks")
+        self._channels(str(count))
         self.rings[number] = ring
         self.changes.setdefault("running", count)
 
@@ -186,6 +200,6 @@ class _Reader:
             return
         algorithm = algorithm.replace("nvlstree", "nvls_tree")
         spelled = {p.lower(): p for p in PROTOCOLS}.get(protocol.lower(), "")
-        if not spelled or channels < 0:
+        if not spelled or not 0 <= channels <= _MOST_CHANNELS:
             self._fail(f"'{told.strip()[:60]}' is no choice of NCCL")
         self.chosen[name, size] = (name, size, algorithm, spelled, channels)
