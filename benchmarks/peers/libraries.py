@@ -120,7 +120,7 @@ def _openmpi(folder: Path, apart: bool) -> Library | Missing:
     program = compiled(mpicc, folder / "mpi-openmpi")
     if isinstance(program, str):
         return Missing("openmpi", program)
-    return Library("openmpi", version, open_mpi_settings("openmpi", mpirun, [str(program)], apart=apart))
+    return Library("openmpi", version, _open_mpi_settings("openmpi", mpirun, [str(program)], apart=apart))
 
 
 def _mpi4py(folder: Path, apart: bool) -> Library | Missing:
@@ -130,11 +130,11 @@ def _mpi4py(folder: Path, apart: bool) -> Library | Missing:
     version = _output([str(python), "-c", asked])
     if version is None:
         return Missing("mpi4py", "build/peers/openmpi has no mpi4py; `make bench-vs` installs it")
-    settings = open_mpi_settings("mpi4py", str(mpirun), [str(python), str(_HERE / "rank.py"), "mpi4py"], apart=apart)
+    settings = _open_mpi_settings("mpi4py", str(mpirun), [str(python), str(_HERE / "rank.py"), "mpi4py"], apart=apart)
     return Library("mpi4py", f"mpi4py {version.strip()} (PyPI)", settings)
 
 
-def open_mpi_settings(peer: str, mpirun: str, program: Sequence[str], *, apart: bool) -> tuple[Setting, ...]:
+def _open_mpi_settings(peer: str, mpirun: str, program: Sequence[str], *, apart: bool) -> tuple[Setting, ...]:
     """Returns the settings of a program of Open MPI 4 or 5 that compete."""
     # gc3 assigns cores to ranks in turn. Open MPI is run both with that setting and with its default, which leaves it
     # to the system.
@@ -181,17 +181,12 @@ def _mpich(folder: Path, apart: bool) -> Library | Missing:
     program = compiled(mpicc, folder / "mpi-mpich")
     if isinstance(program, str):
         return Missing("mpich", program)
-    return Library("mpich", version, (mpich_setting(mpirun, str(program), apart=apart),))
-
-
-def mpich_setting(mpirun: str, program: str, *, apart: bool) -> Setting:
-    """Returns the setting of a program of MPICH that competes."""
 
     def start(folder: Path, ranks: int) -> list[list[str]]:
         bound = [] if apart or ranks > cores() else ["-bind-to", "core"]
-        return [[mpirun, *bound, "-n", str(ranks), *(_APART if apart else ()), program, str(folder)]]
+        return [[mpirun, *bound, "-n", str(ranks), *(_APART if apart else ()), str(program), str(folder)]]
 
-    return Setting("mpich", "mpich", start)
+    return Library("mpich", version, (Setting("mpich", "mpich", start),))
 
 
 def _gloo(folder: Path, apart: bool) -> Library | Missing:
