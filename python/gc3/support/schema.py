@@ -1,8 +1,15 @@
-"""Checks JSON documents against JSON schemas."""
+"""Checks JSON documents against JSON schemas, and reads and writes dataclasses as such documents.
+
+Of a dataclass, members are fields, and those with a default may be missing. A tuple is a list.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import lru_cache
+from types import NoneType
+from typing import TYPE_CHECKING, Any, cast, get_args, get_origin, get_type_hints
 
 from gc3 import errors
 from gc3.support.forms import looks_like
@@ -15,6 +22,8 @@ _SHOWN = 200
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 TIME = {"type": "number", "minimum": 0, "maximum": 1e18}
+_PLAIN: dict[Any, Any] = {str: TEXT, int: COUNT, float: TIME, bool: {"type": "boolean"}, NoneType: {"type": "null"}}
+_hints = lru_cache(get_type_hints)
 
 
 def record(others: dict[str, Any] | None = None, /, **members: Any) -> dict[str, Any]:
@@ -25,6 +34,46 @@ def record(others: dict[str, Any] | None = None, /, **members: Any) -> dict[str,
 def array(items: Any, **limits: Any) -> dict[str, Any]:
     """Returns the schema of a list."""
     return {"type": "array", "items": items, **limits}
+
+
+def of(kind: Any, special: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the schema of a type; `special`: of fields of these names, wherever they are. Numbers are 0 or more."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if is_dataclass(kind):
+        members = {name: special.get(name) or of(hint, special) for name, hint in _hints(kind).items()}
+        needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+        return {"type": "object", "required": sorted(needed), "properties": members}
+    parts = get_args(kind)
+    if get_origin(kind) is not tuple:
+        return {"anyOf": [of(part, special) for part in parts]}
+    if parts[-1] is ...:
+        return array(of(parts[0], special))
+    return {"prefixItems": [of(part, special) for part in parts], **array(False, minItems=len(parts))}
+
+
+def read_as(kind: Any, data: Any, spelled: Mapping[str, str]) -> Any:
+    """Returns a value of a type from a document that was checked; `spelled`: members by the fields they are."""
+    if is_dataclass(kind):
+        members = {name: spelled.get(name, name) for name in _hints(kind)}
+        given = {name: member for name, member in members.items() if member in data}
+        make = cast("Any", kind)
+        return make(**{name: read_as(_hints(kind)[name], data[member], spelled) for name, member in given.items()})
+    if kind in (int, float):  # a document may write either as the other
+        return kind(data)
+    parts = get_args(kind)
+    if get_origin(kind) is tuple:
+        each = [parts[0]] * len(data) if parts[-1] is ... else parts
+        return tuple(read_as(part, item, spelled) for part, item in zip(each, data, strict=True))
+    some = [part for part in parts if part is not NoneType]
+    return read_as(some[0], data, spelled) if len(some) == 1 and data is not None else data
+
+
+def written(value: Any, spelled: Mapping[str, str]) -> Any:
+    """Returns a value as plain data, which `read_as` reads."""
+    if is_dataclass(value):
+        return {spelled.get(f.name, f.name): written(getattr(value, f.name), spelled) for f in fields(value)}
+    return [written(item, spelled) for item in cast("Any", value)] if isinstance(value, tuple) else value
 
 
 def check(data: Any, schema: Any, error: str, *, file: str = "", what: str = "") -> None:

@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from gc3 import errors
 from gc3.support.files import parse_json, read_text
-from gc3.support.schema import check
+from gc3.support.schema import check, read_as, written
 from gc3.topologies.model import Topology
-from gc3.topologies.parts import Bound, Fabric, Level, Link, LinkClass, Port, Rank, Resource
 
 VERSION = 1
 # A topology of 65,536 ranks on a fabric takes about 10 MB.
 MAX_BYTES = 64 << 20
+_PARTS = ("classes", "ranks", "resources", "links", "fabrics", "levels", "bounds")
+_SPELLED = {"link_class": "class", "into": "in"}
 
 
 @cache
@@ -38,59 +39,18 @@ def _inlined(part: Any) -> Any:
 
 def to_data(topology: Topology) -> dict[str, Any]:
     """Returns the JSON form as plain data."""
+    data: dict[str, Any] = {"gc3_topology": VERSION}
+    data |= {key: getattr(topology, key) for key in ("name", "summary", "source")}
+    data["parameters"] = dict(topology.parameters)
     shared = topology.processor
-    return {
-        "gc3_topology": VERSION,
-        "name": topology.name,
-        "summary": topology.summary,
-        "source": topology.source,
-        "parameters": dict(topology.parameters),
-        **({} if shared is None else {"processor": shared}),
-        "classes": [
-            {
-                "name": c.name,
-                "bandwidth_bytes_per_s": c.bandwidth_bytes_per_s,
-                "latency_s": c.latency_s,
-                "kernel_efficiency": c.kernel_efficiency,
-                "dma_efficiency": c.dma_efficiency,
-                "message_s": c.message_s,
-                **({"multicast_efficiency": c.multicast_efficiency} if c.multicast_efficiency else {}),
-                "source": c.source,
-            }
-            for c in topology.classes
-        ],
-        "ranks": [
-            {
-                "name": r.name,
-                "node": r.node,
-                "socket": r.socket,
-                "kind": r.kind,
-                "position": None if r.position is None else list(r.position),
-                **({"processor": r.processor} if shared is None else {}),
-            }
-            for r in topology.ranks
-        ],
-        "resources": [
-            {"name": r.name, "kind": r.kind, "class": r.link_class, "lanes": r.lanes} for r in topology.resources
-        ],
-        "links": [
-            {"src": k.src, "dst": k.dst, "class": k.link_class, "lanes": k.lanes, "via": list(k.via)}
-            for k in topology.links
-        ],
-        "fabrics": [
-            {
-                "name": f.name,
-                "class": f.link_class,
-                "across_nodes": f.across_nodes,
-                "ports": [{"rank": p.rank, "out": list(p.out), "in": list(p.into)} for p in f.ports],
-            }
-            for f in topology.fabrics
-        ],
-        "levels": [{"name": v.name, "groups": list(v.groups)} for v in topology.levels],
-        "bounds": None
-        if topology.bounds is None
-        else [{"pairs": [list(pair) for pair in b.pairs], "chunks": b.chunks} for b in topology.bounds],
-    }
+    data |= {} if shared is None else {"processor": shared}
+    data |= {key: written(getattr(topology, key), _SPELLED) for key in _PARTS}
+    for rank in data["ranks"] if shared is not None else ():
+        del rank["processor"]
+    for kind in data["classes"]:
+        if not kind["multicast_efficiency"]:
+            del kind["multicast_efficiency"]
+    return data
 
 
 def dumps(topology: Topology) -> str:
@@ -131,54 +91,6 @@ def from_data(data: Any, *, file: str = "") -> Topology:
 
 
 def _topology(data: Any) -> Topology:
-    bounds = data.get("bounds")
-    return Topology(
-        name=data["name"],
-        ranks=tuple(_rank(r, data.get("processor", "")) for r in data["ranks"]),
-        classes=tuple(_class(c) for c in data["classes"]),
-        resources=tuple(
-            Resource(r["name"], r["kind"], r["class"], int(r.get("lanes", 1))) for r in data.get("resources", ())
-        ),
-        links=tuple(
-            Link(int(k["src"]), int(k["dst"]), k["class"], int(k.get("lanes", 1)), tuple(k.get("via", ())))
-            for k in data.get("links", ())
-        ),
-        fabrics=tuple(_fabric(f) for f in data.get("fabrics", ())),
-        levels=tuple(Level(v["name"], tuple(int(g) for g in v["groups"])) for v in data.get("levels", ())),
-        bounds=None
-        if bounds is None
-        else tuple(Bound(tuple((int(s), int(d)) for s, d in b["pairs"]), int(b["chunks"])) for b in bounds),
-        parameters=tuple((name, int(value)) for name, value in data.get("parameters", {}).items()),
-        summary=data.get("summary", ""),
-        source=data.get("source", ""),
-    )
-
-
-def _rank(data: Any, processor: str) -> Rank:
-    position = data.get("position")
-    return Rank(
-        data["name"],
-        int(data.get("node", 0)),
-        int(data.get("socket", 0)),
-        data.get("kind", "gpu"),
-        None if position is None else (position[0], position[1]),
-        data.get("processor", processor),
-    )
-
-
-def _class(data: Any) -> LinkClass:
-    return LinkClass(
-        data["name"],
-        data["bandwidth_bytes_per_s"],
-        data.get("latency_s"),
-        data.get("kernel_efficiency", 1.0),
-        data.get("dma_efficiency", 1.0),
-        data.get("message_s", 0.0),
-        data.get("multicast_efficiency", 0.0),
-        data.get("source", ""),
-    )
-
-
-def _fabric(data: Any) -> Fabric:
-    ports = tuple(Port(int(p["rank"]), tuple(p.get("out", ())), tuple(p.get("in", ()))) for p in data["ports"])
-    return Fabric(data["name"], data["class"], ports, data.get("across_nodes", False))
+    shared = {"processor": data.get("processor", "")}
+    given = {**data, "ranks": [shared | rank for rank in data["ranks"]]}
+    return read_as(Topology, given | {"parameters": tuple(data.get("parameters", {}).items())}, _SPELLED)

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from gc3 import _core, errors
-from gc3.comm.selection import Spec
 from gc3.runtime.measure import machine
 from gc3.support import files, schema
-from gc3.tune.search import Measured, Own
+from gc3.tune.search import Measured
 
 FORMAT = "gc3-tuning-1"
 SUFFIX = ".points"
@@ -80,80 +79,21 @@ class Record:
 
 
 _POSITIVE = {**schema.COUNT, "minimum": 1}
-
-
-def _pairs(second: dict[str, Any]) -> dict[str, Any]:
-    return schema.array({"prefixItems": [schema.TEXT, second], **schema.array(False, minItems=2)})
-
-
-_SPEC = schema.record(
-    {
-        "thresholds": _pairs({**schema.COUNT, "type": ["integer", "null"]}),
-        "threadblocks": schema.COUNT,
-        "order": schema.array(schema.COUNT),
-        "memory": {"enum": ["fifo", "direct"]},
-    },
-    algorithm=schema.TEXT,
-    parameters=_pairs({**schema.COUNT, "type": ["integer", "string"]}),
-    instances=_POSITIVE,
-    protocol=schema.TEXT,
-    slots=schema.COUNT,
-    slot_bytes=schema.COUNT,
-)
-_TIMES = schema.array({"prefixItems": [_SPEC, schema.TIME], **schema.array(False, minItems=2)})
+_SPECIAL = {
+    "instances": _POSITIVE,
+    "ranks": {**_POSITIVE, "maximum": 2**32 - 1},
+    "size": {**schema.COUNT, "maximum": 2**62},
+    "memory": {"enum": ["fifo", "direct"]},
+}
 _SCHEMA = schema.record(
     format={"const": FORMAT},
     machine={"type": "object", "additionalProperties": {"type": ["string", "integer"]}},
-    points=schema.array(
-        schema.record(
-            {
-                "brief": {"type": "boolean"},
-                "own": schema.array(schema.record(spec=schema.TEXT, collective=schema.TEXT, version=schema.TEXT)),
-                "skew": schema.TIME,
-                "intervals_us": schema.array(
-                    {"anyOf": [schema.array(schema.TIME, minItems=2, maxItems=2), {"type": "null"}]}
-                ),
-                "registered_us": _TIMES,
-                "within": {**schema.TIME, "type": ["number", "null"]},
-            },
-            collective=schema.TEXT,
-            ranks={**_POSITIVE, "maximum": 2**32 - 1},
-            size={**schema.COUNT, "maximum": 2**62},
-            in_place={"type": "boolean"},
-            times_us=_TIMES,
-            default={"anyOf": [_SPEC, {"type": "null"}]},
-            tried=schema.COUNT,
-        )
-    ),
+    points=schema.array(schema.of(Measured, _SPECIAL)),
 )
 
 
 def _point(data: Any) -> Measured:
-    times = tuple((_spec(spec), float(took)) for spec, took in data["times_us"])
-    default = None if data["default"] is None else _spec(data["default"])
-    place = data["collective"], int(data["ranks"]), int(data["size"]), data["in_place"]
-    if default is not None and default not in dict(times):
-        raise ValueError(place)
-    own = tuple(Own(o["spec"], o["collective"], o["version"]) for o in data.get("own", ()))
-    return Measured(
-        *place,
-        times,
-        default,
-        int(data["tried"]),
-        data.get("brief", False),
-        own,
-        None,
-        float(data.get("skew", 1)),
-        tuple(None if each is None else (float(each[0]), float(each[1])) for each in data.get("intervals_us", ())),
-        None if data.get("within") is None else float(data["within"]),
-        tuple((_spec(spec), float(took)) for spec, took in data.get("registered_us", ())),
-    )
-
-
-def _spec(data: Any) -> Spec:
-    parameters = tuple((name, value) for name, value in data["parameters"])
-    fifos = int(data["slots"]), int(data["slot_bytes"])
-    told = tuple((name, None if value is None else int(value)) for name, value in data.get("thresholds", ()))
-    most, order = int(data.get("threadblocks", 0)), tuple(int(rank) for rank in data.get("order", ()))
-    program = data["algorithm"], parameters, int(data["instances"]), data["protocol"]
-    return Spec(*program, *fifos, told, most, order, memory=data.get("memory", "fifo"))
+    point: Measured = schema.read_as(Measured, data, {})
+    if point.default is not None and point.default not in dict(point.times_us):
+        raise ValueError(point.place)
+    return point
