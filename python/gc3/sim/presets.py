@@ -7,6 +7,7 @@ evidence names. All others are estimated from the assumptions of NCCL's own tuni
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -190,7 +191,7 @@ def _of_engine(engine: str) -> Parameters:
 
     From a file that `gc3 sim calibrate --engine threads -o python/gc3/sim/cpu_threads.json` writes.
     """
-    fitted = preset_file.read(str(Path(__file__).parent / f"cpu_{engine}.json"))
+    fitted = preset_file.made(json.loads((Path(__file__).parent / f"cpu_{engine}.json").read_text()))
     source = f"another machine, {fitted.evidence.source}; `gc3 sim calibrate --engine {engine}` measures this one"
     return replace(fitted, name=f"cpu-{engine}", evidence=Evidence(source))
 

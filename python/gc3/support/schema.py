@@ -1,6 +1,6 @@
 """Checks JSON documents against JSON schemas, and reads and writes dataclasses as such documents.
 
-Of a dataclass, members are fields, and those with a default may be missing. A tuple is a list.
+Of a dataclass, members are fields, and those with a default may be missing. A tuple is a list, a mapping an object.
 """
 
 from __future__ import annotations
@@ -36,20 +36,28 @@ def array(items: Any, **limits: Any) -> dict[str, Any]:
     return {"type": "array", "items": items, **limits}
 
 
-def of(kind: Any, special: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the schema of a type; `special`: of fields of these names, wherever they are. Numbers are 0 or more."""
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+def of(kind: Any, special: Mapping[Any, Any], *, closed: bool = False) -> dict[str, Any]:
+    """Returns the schema of a type.
+
+    Args:
+        kind: It. Numbers are 0 or more.
+        special: Schemas of types, and of fields of these names, wherever they are.
+        closed: Whether objects have no other members than fields.
+    """
+    if kind in special or kind in _PLAIN:
+        return special.get(kind) or _PLAIN[kind]
     if is_dataclass(kind):
-        members = {name: special.get(name) or of(hint, special) for name, hint in _hints(kind).items()}
+        members = {name: special.get(name) or of(hint, special, closed=closed) for name, hint in _hints(kind).items()}
         needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
-        return {"type": "object", "required": sorted(needed), "properties": members}
+        more = {"additionalProperties": False} if closed else {}
+        return {"type": "object", "required": sorted(needed), "properties": members, **more}
     parts = get_args(kind)
+    each = [{} if part is ... else of(part, special, closed=closed) for part in parts]
+    if get_origin(kind) is Mapping:
+        return {"type": "object", "additionalProperties": each[1]}
     if get_origin(kind) is not tuple:
-        return {"anyOf": [of(part, special) for part in parts]}
-    if parts[-1] is ...:
-        return array(of(parts[0], special))
-    return {"prefixItems": [of(part, special) for part in parts], **array(False, minItems=len(parts))}
+        return {"anyOf": each}
+    return array(each[0]) if parts[-1] is ... else {"prefixItems": each, **array(False, minItems=len(each))}
 
 
 def read_as(kind: Any, data: Any, spelled: Mapping[str, str]) -> Any:
@@ -65,6 +73,8 @@ def read_as(kind: Any, data: Any, spelled: Mapping[str, str]) -> Any:
     if get_origin(kind) is tuple:
         each = [parts[0]] * len(data) if parts[-1] is ... else parts
         return tuple(read_as(part, item, spelled) for part, item in zip(each, data, strict=True))
+    if get_origin(kind) is Mapping:
+        return {key: read_as(parts[1], item, spelled) for key, item in data.items()}
     some = [part for part in parts if part is not NoneType]
     return read_as(some[0], data, spelled) if len(some) == 1 and data is not None else data
 
@@ -73,6 +83,8 @@ def written(value: Any, spelled: Mapping[str, str]) -> Any:
     """Returns a value as plain data, which `read_as` reads."""
     if is_dataclass(value):
         return {spelled.get(f.name, f.name): written(getattr(value, f.name), spelled) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: written(item, spelled) for key, item in cast("Any", value).items()}
     return [written(item, spelled) for item in cast("Any", value)] if isinstance(value, tuple) else value
 
 
