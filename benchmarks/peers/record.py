@@ -13,6 +13,7 @@ from typing import Any
 
 import gc3
 from gc3.runtime.measure import machine
+from gc3.support import schema
 from peers.bound import caches
 from peers.contest import Contest
 from peers.points import COLLECTIVES, ROTATED, Point, Sample
@@ -75,7 +76,7 @@ def document(contest: Contest, points: Iterable[Point]) -> dict[str, Any]:
 
 def points(data: Any, conditions: str = "quiet") -> list[Point]:
     """Returns the points of a document that were measured under these conditions."""
-    return [_point(point) for point in data.get(_LISTS[conditions], [])]
+    return [schema.read_as(Point, point, {}) for point in data.get(_LISTS[conditions], [])]
 
 
 def path_of(data: Any, kind: str = "processes") -> Path:
@@ -143,15 +144,3 @@ def _summaries(found: list[Point]) -> dict[str, Any]:
 
 def _samples(times: Mapping[str, Sample]) -> dict[str, Any]:
     return {name: {k: v for k, v in asdict(sample).items() if v is not None} for name, sample in times.items()}
-
-
-def _point(data: Any) -> Point:
-    patterns = [
-        {
-            name: Sample(**{**sample, "rounds_us": tuple(sample["rounds_us"])})
-            for name, sample in data.get(key, {}).items()
-        }
-        for key in ("times", "rotated", "rows", "waits")
-    ]
-    head = data["collective"], data["ranks"], data["size"], patterns[0], data["peers"], data["bound_us"], data["moved"]
-    return Point(*head, patterns[1], patterns[2], patterns[3], data.get("version", ""))

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from gc3 import errors
 from gc3.sim.parameters import DIRECT, ProtocolParameters, opcode_factors
@@ -87,17 +87,8 @@ _OF_PLATFORM = {
     "cache.bytes": ("cache_bytes", "size"),
     "cache.slowdown": ("cache_slowdown", "number"),
 }
-_WHOLE = (
-    "slot_bytes",
-    "slots",
-    "slices",
-    "min_slice_bytes",
-    "line_bytes",
-    "lend_bytes",
-    "lend_combined_bytes",
-    "rendezvous_bytes",
-    "engines",
-)
+_INTEGERS = {field.name for field in fields(ProtocolParameters) if field.type == "int"}
+_WHOLE = tuple(key for key, (field, _) in _OF_PROTOCOL.items() if field in _INTEGERS)
 _MOST = 1 << 30  # of each of these
 _FACTORS = tuple(opcode_factors())
 
