@@ -68,7 +68,8 @@ def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = {(row["collective"], *row["ranks"]) for row in rows}
     assert found == {("gather", 3, 3), ("allreduce", 2, 2), ("gather", 2, 2)}
     # A row ends at the sizes of its own measurement, even if another command has measured larger sizes.
-    assert [row["size"] for row in rows if row["collective"] == "allreduce"] == [[512, 2048]]
+    assert [row["size"] for row in rows if row["collective"] == "allreduce"] == [[724, 1448]]
+    assert [row["size"] for row in rows if row["ranks"] == [3, 3]] == [[512, 8192]]
     table = kept.read()
     assert table is not None
     assert table.choose("gather", ranks=2, size=1000, in_place=False).row.source.startswith(str(file))

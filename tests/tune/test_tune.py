@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from gc3.tune import (
     SimulatedTuner,
     Tuner,
     candidates,
+    kept_ranges,
     ranges,
     search,
     table,
@@ -361,6 +363,30 @@ def test_a_boundary_lies_between_measured_sizes() -> None:
     near, far = measured(1 << 10, a=1.0, b=9.0), measured(1 << 18, a=9.0, b=1.0)
     sizes = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20]
     assert [(r.first, r.end) for r in ranges([near, far], sizes)] == [(512, 1 << 14), (1 << 14, 1 << 19)]
+
+
+def test_a_row_begins_where_sizes_were_measured() -> None:
+    sizes = [1 << 10, 1 << 12, 1 << 14]
+    (late,) = ranges([measured(1 << 14, a=1.0)], sizes)
+    assert (late.first, late.end) == (1 << 13, 1 << 15)
+
+
+def test_no_kept_row_serves_sizes_that_only_another_command_has_measured() -> None:
+    small, large = measured(1 << 10, a=1.0), replace(measured(1 << 24, a=1.0), collective="allgather")
+    direct = replace(A, memory="direct")
+    large = replace(large, registered_us=((A, 1.0), (direct, 0.5)))
+    other = Goal(("scatter",), (4,), (1 << 10, 1 << 24))
+    one, two = (isqrt(1 << 2 * e - 1) for e in (10, 24)), (isqrt(1 << 2 * e + 1) for e in (10, 24))
+    around = dict(zip(("allreduce", "allgather"), zip(one, two, strict=True), strict=True))
+    for points in ([small, large], [large, small, replace(large, collective="scatter", ranks=2)]):
+        rows = [row for row in kept_ranges(points, other) if row.collective in around and row.ranks == 4]
+        assert [(r.collective, r.spec) for r in rows] == [("allgather", direct), ("allgather", A), ("allreduce", A)]
+        assert all((row.first, row.end) == around[row.collective] for row in rows)
+    # Nor sizes between or beyond those that a command has measured before it was interrupted.
+    ends = [measured(1 << 10, a=1.0, b=9.0), measured(1 << 24, a=9.0, b=1.0)]
+    assert [(row.first, row.end) for row in kept_ranges(ends, other)] == [(1 << 9, 1 << 17), (1 << 17, 1 << 25)]
+    wanted = Goal(("allreduce",), (4,), tuple(1 << e for e in range(8, 26, 2)))
+    assert [(row.first, row.end) for row in kept_ranges(ends, wanted)] == [(1 << 9, 1 << 17), (1 << 17, 1 << 25)]
 
 
 def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from gc3.tune import (
     SimulatedTuner,
     Tuner,
     check_fits,
+    kept_ranges,
     nccl_rules,
     ranges,
     registered_ranges,
@@ -357,11 +358,9 @@ def _ranges(tuner: Tuner, wanted: tuple[int, ...], *, everything: bool, with_ncc
     """The rows of what is known: of what was asked for, or of earlier commands, too."""
     if isinstance(tuner, SimulatedTuner):
         return ranges(tuner.found.points, wanted, change=SIMULATED_CHANGE, other=0.0, with_reference=with_nccl)
-    if not everything:
-        points = list(tuner.found.points)
-        return registered_ranges(points) + ranges(points, wanted)
-    points = sorted(tuner.measured.values(), key=lambda p: (p.ranks, p.collective, p.skew, p.size))
-    return registered_ranges(points) + ranges(points, sorted({*wanted, *(point.size for point in points)}))
+    if everything:
+        return kept_ranges(tuner.measured.values(), tuner.goal)
+    return registered_ranges(tuner.found.points, wanted) + ranges(tuner.found.points, wanted)
 
 
 def _rows(found: list[Range], file: str, on: Platform | None) -> list[dict[str, Any]]:

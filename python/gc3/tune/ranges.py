@@ -15,13 +15,14 @@ from typing import Any
 
 from gc3 import errors
 from gc3.comm.selection import FORMAT, Row, Spec
-from gc3.tune.search import Measured
+from gc3.tune.search import Goal, Measured
 from gc3.tune.space import FIRST_DIRECT
 
 CHANGE = math.log(1.05)
 OTHER = math.log(1.03)
 MOST_LOST = 1.03  # how many times as long as the best one a program may take where it serves a size
 REFERENCE = Spec("", ())  # not a program of gc3: what is compared with
+_APART = 4  # times as large: the sizes of most commands
 SIMULATED_CHANGE = math.log(1.005)  # simulated times have no noise
 
 
@@ -117,9 +118,9 @@ def ranges(
 
     With `with_reference` the reference of the points, such as NCCL, competes; its ranges have the program REFERENCE.
 
-    A boundary lies halfway between two measured sizes, or skews, on a logarithmic scale. The first of `sizes` and the
-    last are as far from the ends, or half of a factor of 2 if there is one size: nothing is known of other sizes, so
-    the default table serves them.
+    A boundary lies halfway between two measured sizes, or skews, on a logarithmic scale, and the ends halfway to the
+    next of `sizes`, where no point is. The first of `sizes` and the last are as far from the ends, or half of a factor
+    of 2 if there is one size: nothing is known of other sizes, so the default table serves them.
     """
     found: list[Range] = []
     if not sizes or any(a >= errors.whole(b, "size", 0, 2**63 - 1) for a, b in pairwise([-1, *sizes])):
@@ -133,35 +134,58 @@ def ranges(
         measured = [_with_reference(point) if with_reference else point for point in group]
         between = _between(sorted(skews[collective, ranks]), skew)
         chosen = assigned(measured, change, other)
-        first = smaller
+        before = [size for size in sizes if size < measured[0].size]
+        first = max(math.isqrt(before[-1] * measured[0].size), before[-1] + 1) if before else smaller
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)
             last = served[-1].size
             known = [point.size for point in measured if point.size > last]
             after = known[:1] or [size for size in sizes if size > last][:1]
-            end = math.isqrt(last * after[0]) if after else larger
+            end = max(math.isqrt(last * after[0]) if after else larger, last + 1)
             mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
             found.append(Range(collective, ranks, first, end, mode, spec, served, between))
             first = end
     return found
 
 
-def registered_ranges(points: Sequence[Measured]) -> list[Range]:
+def registered_ranges(points: Sequence[Measured], sizes: Sequence[int] = ()) -> list[Range]:
     """Returns the ranges in which a one-sided program is the fastest on registered memory; see `ranges`.
+
+    `sizes`: those that were to be measured, beside those of the points.
 
     Their rows come before those of `ranges`, which serve calls on other memory. None reaches across a size that was not
     measured on registered memory, or below the least size of such programs.
     """
-    sizes = sorted({point.size for point in points})
+    sizes = sorted({*sizes, *(point.size for point in points)})
     found: list[Range] = []
     for _, group in groupby(points, key=lambda p: (p.collective, p.ranks, p.skew, bool(p.registered_us))):
         together = [_on_registered_memory(point) for point in group if point.registered_us]
         if not together:
             continue
-        before = [size for size in sizes if size < together[0].size]
-        least = max(FIRST_DIRECT, math.isqrt(before[-1] * together[0].size) if before else 0)
-        made = [replace(each, first=max(each.first, least)) for each in ranges(together, sizes, with_reference=True)]
+        made = ranges(together, sizes, with_reference=True)
+        made = [replace(each, first=max(each.first, FIRST_DIRECT)) for each in made]
         found += [each for each in made if each.spec != REFERENCE and each.first < each.end]
+    return found
+
+
+def kept_ranges(points: Iterable[Measured], goal: Goal) -> list[Range]:
+    """Returns the ranges for the points of a goal and of earlier ones, whose sizes without a point are not known.
+
+    So the ends of each collective and number of ranks are as far away as its own sizes are apart, and never further
+    than half of a factor of 4.
+    """
+
+    def key(point: Measured) -> tuple[int, str]:
+        return point.ranks, point.collective
+
+    found: list[Range] = []
+    for (ranks, collective), members in groupby(sorted(points, key=lambda p: (*key(p), p.skew, p.size)), key=key):
+        group = list(members)
+        known = {point.size for point in group}
+        first, last = min(known), max(known)
+        wanted = goal.sizes if ranks in goal.ranks and collective in goal.collectives else ()
+        sizes = sorted({*known, *wanted, min(_APART * first, last), max(last // _APART, first)})
+        found += registered_ranges(group, sizes) + ranges(group, sizes)
     return found
 
 
