@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -92,6 +92,11 @@ class Spec:
         if prove:
             verify(program, slots=self.slots)
         return program
+
+    @property
+    def compiled(self) -> Spec:
+        """The same with the engine's FIFOs and thresholds: all that are compiled to the same program are equal."""
+        return replace(self, slots=0, slot_bytes=0, thresholds=())
 
     @property
     def is_file(self) -> bool:

@@ -391,7 +391,7 @@ class Search:
         try:
             if spec != self._one(spec) and self._too_many(spec):
                 return None
-            program = self._made(replace(spec, slots=0, slot_bytes=0), self._in_place)
+            program = self._made(spec.compiled, self._in_place)
             if program.ranks != self._ranks:
                 return None
             counts = None

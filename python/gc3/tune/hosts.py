@@ -69,7 +69,7 @@ class HostTimer(Timer):
     ) -> tuple[float, ...]:
         """Measures."""
         try:
-            image = self._image(Spec(spec.algorithm, spec.parameters, spec.instances), in_place)
+            image = self._image(spec.compiled, in_place)
         except errors.UserError as problem:  # the default table's choice need not be among the candidates
             raise WorldError(problem.message) from problem
         asked = image, Work("", spec.slots, spec.slot_bytes, in_place, (), skew), collective, size, warmup, iterations

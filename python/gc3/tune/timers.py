@@ -80,7 +80,7 @@ class RankTimer(Timer):
         """Starts nothing yet."""
         self._ranks = ranks
         self._folder = tempfile.TemporaryDirectory(prefix="gc3-tune-")
-        self._files: dict[tuple[object, ...], Path] = {}
+        self._files: dict[tuple[Spec, bool], Path] = {}
         self._started = 0
         self._world: World | None = None
 
@@ -127,10 +127,10 @@ class RankTimer(Timer):
         self._folder.cleanup()
 
     def _file(self, spec: Spec, in_place: bool) -> Path:
-        key = (spec.algorithm, spec.parameters, spec.instances, spec.protocol, in_place, spec.memory)
+        key = spec.compiled, in_place
         if key not in self._files:
             path = Path(self._folder.name) / f"{len(self._files)}.gc3"
-            program = spec.compile(self._ranks, in_place=in_place)
+            program = spec.compiled.compile(self._ranks, in_place=in_place)
             program.save(path)
             if spec.memory == "direct":  # refused here, not on the ranks
                 DirectProgram(_core.lower(program.core)).verify()
@@ -193,8 +193,7 @@ class ThreadTimer(Timer):
 
     def _copy(self, spec: Spec, in_place: bool) -> Program:
         """A program with an engine of its own."""
-        key = spec.algorithm, spec.parameters, spec.instances, spec.protocol
-        return Program(self._compiled(Spec(*key), in_place).core)
+        return Program(self._compiled(spec.compiled, in_place).core)
 
     def _compile(self, spec: Spec, in_place: bool) -> Program:
         return spec.compile(self._ranks, in_place=in_place)
