@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from gc3 import sim
 from gc3.comm.selection import Spec, Table, parse
 from gc3.comm.world import WorldError
-from gc3.tune import Goal, Measured, Tuner, ranges, registered_ranges, table
-from gc3.tune.timers import RankTimer
+from gc3.tune import Goal, Measured, SimulatedTuner, Tuner, ranges, registered_ranges, search, table
+from gc3.tune.timers import RankTimer, ThreadTimer
 
 pytestmark = pytest.mark.python_only
 
@@ -57,6 +58,46 @@ def test_one_sided_rows_serve_no_size_that_was_not_measured_on_registered_memory
     for number in known:
         points[number] = replace(points[number], registered_us=((B, 3.0), (direct, 1.0)))
     assert [(found.first, found.end) for found in registered_ranges(points)] == served
+
+
+@pytest.mark.parametrize("engine", ["processes", "threads", "sim"])
+def test_one_sided_programs_of_a_table_are_timed_on_registered_memory(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were timed, and simulated, as messages on ordinary memory."""
+    direct = replace(B, memory="direct", slots=4)  # one-sided programs have no slots
+    row = {"collective": "allreduce", "program": direct.data()}
+    (given,) = parse(json.dumps({"format": "gc3-selection-1", "rows": [row]}), "t.json")
+    timed: list[tuple[Spec, str]] = []
+
+    def seconds(_: object, __: object, spec: Spec, *given: object) -> tuple[float, ...]:
+        timed.append((spec, str(given[2:3])))
+        return (1.0 if spec.memory == "direct" else 2.0,)
+
+    monkeypatch.setattr(RankTimer, "timed", seconds)
+    monkeypatch.setattr(ThreadTimer, "seconds", lambda _, spec, *__, **___: seconds(0, 0, spec, 0, 0))
+    monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
+    monkeypatch.setattr(search, "candidates", lambda *_, **__: (replace(A, protocol="LL"),))
+    goal = Goal(("allreduce",), (8,), (1 << 16,), engine=engine, also=(given,))
+    on = sim.platform("ndv4:N=1")
+    tuner = SimulatedTuner(goal, on, most=2) if engine == "sim" else Tuner(goal)
+    list(tuner.points())
+    (point,) = tuner.found.points
+    assert {spec.memory for spec, _ in point.times_us} == {"fifo"}
+    of_row = {memory for spec, memory in timed if spec.algorithm == B.algorithm and spec.memory == "direct"}
+    if engine == "processes":
+        assert of_row == {"('direct',)"}
+        assert [spec for spec, _ in point.registered_us][1:] == [replace(direct, slots=0)]
+        assert not tuner.failed
+    else:
+        assert not of_row
+        assert list(tuner.failed) == [str(direct)]
+
+
+def test_a_timer_of_ordinary_memory_refuses_one_sided_programs() -> None:
+    timer = RankTimer(2)
+    with timer, pytest.raises(WorldError, match="registered memory"):
+        timer.seconds(replace(B, memory="direct"), "allreduce", 1 << 18, 0, 1, in_place=False)
 
 
 def test_a_search_tries_one_sided_programs_on_registered_memory() -> None:

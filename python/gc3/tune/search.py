@@ -270,7 +270,12 @@ class Tuner:
             own=tuple(own.spec for own in self.goal.own_of(collective)),
         )
         specs = dict.fromkeys((*library, *self.goal.further(collective, ranks, in_place=in_place)))
+        if timer.on_registered_memory() is None:
+            self._refuse_one_sided(specs, "only ranks that are processes have registered memory")
         return tuple(spec for spec in specs if skew == 1 or serves_v(spec, ranks, in_place=in_place))
+
+    def _refuse_one_sided(self, programs: Iterable[Spec], why: str) -> None:
+        self.failed |= {str(spec): why for spec in programs if spec.memory == "direct"}
 
     def _in_view_of_own(self, point: Measured) -> Measured:
         """A point where an algorithm of the goal was not tried, or has changed since, is measured again."""
@@ -300,7 +305,8 @@ class Tuner:
         """Looks at the programs at a place, as far as the time suffices, until the finalists are left."""
         collective, ranks, size, _, skew = place
         point = self._points.get(place)
-        fitting = [spec for spec in tried if fits(spec, size) and str(spec) not in self.failed]
+        # One-sided programs are timed on registered memory alone: see `_registered`.
+        fitting = [s for s in tried if s.memory == "fifo" and fits(s, size) and str(s) not in self.failed]
         if point is None:
             point = self._points[place] = Point(timer, place, self.goal.seconds, self.failed)
             default = self._default_of(place)

@@ -106,13 +106,15 @@ class SimulatedTuner(Tuner):
         for group in (group for ranks in self.goal.ranks for group in places(self.goal, ranks)):
             collective, ranks, _, in_place, skew = group[0]
             own = self.goal.own_of(collective)
+            further = self.goal.further(collective, ranks, in_place=in_place)
+            self._refuse_one_sided(further, "gc3 tune simulates programs of messages alone")
             search = Search(
                 collective,
                 self._on,
                 ranks,
                 in_place=in_place,
                 own=[each.spec for each in own],
-                given=self.goal.further(collective, ranks, in_place=in_place),
+                given=[spec for spec in further if spec.memory == "fifo"],
                 target=self._target,
                 most=self._most - min(len(group) - 1, _SPARE),
                 skew=skew,

@@ -132,7 +132,11 @@ def variants(spec: Spec, size: int, *, core_each: bool) -> tuple[Spec, ...]:
 
 def one_sided(programs: Iterable[Spec]) -> list[Spec]:
     """Returns the one-sided forms of those that have one: they have no FIFOs."""
-    plain = [s for s in programs if s.is_file or (s.protocol == "Simple" and not (s.slots or s.thresholds))]
+
+    def once(spec: Spec) -> bool:
+        return spec.protocol == "Simple" and not (spec.slots or spec.thresholds)
+
+    plain = [spec for spec in programs if spec.is_file or spec.memory == "direct" or once(spec)]
     return list(dict.fromkeys(replace(s, slots=0, slot_bytes=0, thresholds=(), memory="direct") for s in plain))
 
 

@@ -96,6 +96,8 @@ class RankTimer(Timer):
 
     def timed(self, what: Request, spec: Spec, in_place: bool, skew: float, memory: str = "") -> tuple[float, ...]:
         """The same on registered `memory`, as `Work` has it."""
+        if spec.memory == "direct" != memory:
+            raise WorldError("it runs on registered memory alone")
         try:
             file = self._file(spec, in_place)
         except errors.UserError as problem:  # the default table's choice need not be among the candidates
