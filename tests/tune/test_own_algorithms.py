@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
 pytestmark = pytest.mark.python_only
 
+_GATHER = {"R": "ranks", "root": "root"}
 _MINE = '''
 from gc3 import algorithm, chunk
 
@@ -78,7 +80,9 @@ def test_a_table_names_the_algorithm_by_its_place(mine: Path, tmp_path: Path, mo
     )
     assert (program.name, program.collective.root) == ("mine", 1)
     # What is known counts until the algorithm changes.
-    assert "1 point known" in tune(*line)[1]
+    said = tune(*line)[1]
+    assert "1 point known" in said
+    assert "gather, 2 ranks" not in said
     (known,) = Record("t.json", fresh=False, engine="threads").points
     assert [own.spec for own in known.own] == [f"{mine}:mine"]
 
@@ -144,6 +148,41 @@ def test_points_are_measured_again_for_another_algorithm(monkeypatch: pytest.Mon
     assert done(first, Own("/b.py:g", "scatter", "1"))
     # It stays in the table until then.
     assert Tuner(Goal(("gather",), (2,), (64,), own=(changed,)), [point]).found.points
+
+
+def test_a_changed_module_beside_an_algorithm_is_another_algorithm(
+    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gc3.tune.timers.ThreadTimer.seconds", lambda *_, **__: (1.0,))
+    monkeypatch.chdir(tmp_path)
+    helper = tmp_path / "channel_of_mine.py"
+    with_helper = _MINE.replace("from gc3", "import channel_of_mine\nfrom gc3")
+    mine.write_text(with_helper.replace('"out", rank)', '"out", rank, ch=channel_of_mine.of(rank))'))
+    line = ["mine.py:mine", "--engine", "threads", "-b", "1KiB", "-e", "1KiB", "-o", "t.json", "--ranks"]
+    measured: list[list[int]] = []
+    for channel, ranks in (("0", "2,4"), ("0", "4"), ("rank // 2", "2,4")):
+        helper.write_text(f"def of(rank):\n    return {channel}\n")
+        sys.modules.pop("channel_of_mine", None)
+        status, said = tune(*line, ranks)
+        assert status == 0, said
+        measured.append([count for count in (2, 4) if f"gather, {count} ranks" in said])
+    assert measured == [[2, 4], [], [4]]  # of two ranks the program is the same
+
+
+def test_points_are_measured_again_for_another_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.tune.timers.ThreadTimer.seconds", lambda *_, **__: (1.0,))
+    monkeypatch.chdir(tmp_path)
+    line = ["gather", "--engine", "threads", "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", "t.json"]
+
+    def measures(*instances: int) -> bool:
+        programs = [{"algorithm": "chain_gather", "parameters": _GATHER, "instances": n} for n in instances]
+        rows = [{"collective": "gather", "program": program} for program in programs]
+        Path("best.json").write_text(json.dumps({"format": "gc3-selection-1", "rows": rows}))
+        status, said = tune(*line, *(["--with", "best.json"] if instances else []))
+        assert status == 0, said
+        return "gather, 2 ranks" in said
+
+    assert [measures(*some) for some in ((), (5,), (), (5,), (5, 6), (6,))] == [True, True, False, False, True, False]
 
 
 def test_mistakes_with_algorithms_of_the_user(mine: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -193,10 +192,10 @@ def tune(given: _Given) -> int:
     record = (
         Record(file, fresh=given.fresh, engine=engine, hosts=" ".join(named)) if on is None and _lasts(file) else None
     )
+    own = tuple(_with_version(each, count) for each in own for count in ranks)
     rows = tuple(row for table in also for row in read_rows(table))
     all_skews = tuple(sorted({1.0, *(given.skews or ())}))
     goal = Goal(names, ranks, wanted, 0.02, given.time_limit, engine, rows, own, all_skews, hosts)
-    _check_own(own, ranks)
     tuner = (
         Tuner(goal, record.points if record else ()) if on is None else SimulatedTuner(goal, on, target=given.runtime)
     )
@@ -304,17 +303,15 @@ def _own_with(name: str, defaults: str) -> Own:
         raise click.UsageError(
             f"'{name}' is for the collective '{found.collective_name}'; tables have {', '.join(_KNOWN)}"
         )
-    version = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return Own(spec, found.collective_name, version)
+    return Own(spec, found.collective_name, "")
 
 
-def _check_own(own: tuple[Own, ...], ranks: tuple[int, ...]) -> None:
-    """Compiles each of the user's algorithms once, so that mistakes in it are reported at its lines."""
-    for each in own:
-        for count in ranks:
-            in_place = each.collective == "broadcast"
-            path = each.spec.partition(":")[0]
-            blaming_the_user(path, lambda: check_fits(each.spec, count, in_place=in_place))  # noqa: B023  called at once
+def _with_version(own: Own, ranks: int) -> Own:
+    """Compiles one of the user's algorithms, so that mistakes in it are reported at its lines."""
+    in_place = own.collective == "broadcast"
+    path = own.spec.partition(":")[0]
+    version = blaming_the_user(path, lambda: check_fits(own.spec, ranks, in_place=in_place))
+    return Own(own.spec, own.collective, version, ranks)
 
 
 def _machine(given: _Given) -> Platform | None:

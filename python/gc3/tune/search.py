@@ -15,7 +15,7 @@ from gc3.sim import Platform, presets
 from gc3.tune.guided import Search
 from gc3.tune.hosts import HostTimer
 from gc3.tune.point import FAR, SURE, Place, Point
-from gc3.tune.space import candidates, fits, one_sided, serves_v
+from gc3.tune.space import candidates, digest, fits, one_sided, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
 
 _RACING = 12  # programs of a race, those aside that have to be in it
@@ -28,17 +28,19 @@ _NEAR = 16  # times as large, or as small: sizes at which programs are fast in a
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """An algorithm that is not in the library.
+    """An algorithm that is not in the library, or the program of a row.
 
     Attributes:
-        spec: PATH.py:FUNCTION.
+        spec: PATH.py:FUNCTION, or the program in words.
         collective: Its collective.
-        version: Differs after the file has changed.
+        version: Differs after what it compiles to has changed.
+        ranks: The number of ranks that this version is for; 0: any.
     """
 
     spec: str
     collective: str
     version: str
+    ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,15 @@ class Goal:
     skews: tuple[float, ...] = (1.0,)
     hosts: HostTimer | None = None
 
-    def own_of(self, collective: str) -> tuple[Own, ...]:
-        """Returns the further algorithms of a collective."""
-        return tuple(own for own in self.own if own.collective == collective)
+    def own_of(self, collective: str, ranks: int) -> tuple[Own, ...]:
+        """Returns the further algorithms of a collective for a number of ranks."""
+        return tuple(own for own in self.own if own.collective == collective and own.ranks in (0, ranks))
+
+    def beside_the_library(self, collective: str, ranks: int, *, in_place: bool) -> tuple[Own, ...]:
+        """Returns the same with the programs of rows, as a point says what was tried there."""
+        further = self.further(collective, ranks, in_place=in_place)
+        rows = (Own(str(spec), collective, _version(spec, ranks, in_place=in_place), ranks) for spec in further)
+        return (*self.own_of(collective, ranks), *rows)
 
     def further(self, collective: str, ranks: int, *, in_place: bool) -> tuple[Spec, ...]:
         """Returns the programs of the rows that serve such calls."""
@@ -105,7 +113,7 @@ class Measured:
         default: The program of the default table; None if it cannot be timed, or the machine is simulated.
         tried: Number of candidates that were measured briefly, or simulated.
         brief: Whether a time limit cut the measurement short, or there are further algorithms now.
-        own: The algorithms beside the library's that were tried.
+        own: The algorithms and the programs of rows beside the library's that were tried.
         reference: With a simulation: what else serves such calls on that machine, such as NCCL, and its time in us.
         skew: Of the blocks; 1: equal blocks.
         intervals_us: The 95 % intervals of the times; None: of too few turns. Empty with a simulation.
@@ -267,7 +275,7 @@ class Tuner:
             instances=timer.instances,
             fifos=timer.fifos,
             protocols=timer.protocols,
-            own=tuple(own.spec for own in self.goal.own_of(collective)),
+            own=tuple(own.spec for own in self.goal.own_of(collective, ranks)),
         )
         specs = dict.fromkeys((*library, *self.goal.further(collective, ranks, in_place=in_place)))
         if timer.on_registered_memory() is None:
@@ -278,8 +286,9 @@ class Tuner:
         self.failed |= {str(spec): why for spec in programs if spec.memory == "direct"}
 
     def _in_view_of_own(self, point: Measured) -> Measured:
-        """A point where an algorithm of the goal was not tried, or has changed since, is measured again."""
-        return point if set(self.goal.own_of(point.collective)) <= set(point.own) else replace(point, brief=True)
+        """A point where a program of the goal was not tried, or has changed since, is measured again."""
+        wanted = self.goal.beside_the_library(point.collective, point.ranks, in_place=point.in_place)
+        return point if set(wanted) <= set(point.own) else replace(point, brief=True)
 
     def _timer(self, ranks: int) -> Timer:
         if self.goal.hosts is not None:
@@ -319,7 +328,7 @@ class Tuner:
 
     def _point(self, timer: Timer, place: Place, tried: tuple[Spec, ...], share: float) -> Measured:
         """Lets the finalists of a place race, with those of the sizes beside it."""
-        collective, _, size, _, skew = place
+        size, skew = place[2], place[4]
         began = time.monotonic()
         point = self._points[place]
         if point.cut:
@@ -355,7 +364,7 @@ class Tuner:
             default if default in found.turns else None,
             len(point.looks),
             point.brief,
-            self.goal.own_of(collective),
+            self.goal.beside_the_library(*place[:2], in_place=place[3]),
             skew=skew,
             intervals_us=tuple(at and (1e6 * at[0], 1e6 * at[1]) for at in found.intervals.values()),
             within=found.within,
@@ -465,6 +474,14 @@ def simulated(collective: str, ranks: int, engine: str, *, in_place: bool, skew:
     parameters = replace(presets.get(f"cpu-{engine}"), cores=cores())
     on = Platform(topologies.load("cpu", R=ranks), parameters)
     return Search(collective, on, ranks, in_place=in_place, skew=skew)
+
+
+def _version(spec: Spec, ranks: int, *, in_place: bool) -> str:
+    """The hash of what a program is now; that of a file is in its name."""
+    try:
+        return "" if spec.is_file else digest([spec.compiled.compile(ranks, in_place=in_place, prove=False)])
+    except errors.UserError:  # it is for other calls
+        return ""
 
 
 def _default(place: Place, goal: Goal) -> Spec:

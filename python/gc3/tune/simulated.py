@@ -105,7 +105,7 @@ class SimulatedTuner(Tuner):
         """
         for group in (group for ranks in self.goal.ranks for group in places(self.goal, ranks)):
             collective, ranks, _, in_place, skew = group[0]
-            own = self.goal.own_of(collective)
+            own = self.goal.own_of(collective, ranks)
             further = self.goal.further(collective, ranks, in_place=in_place)
             self._refuse_one_sided(further, "gc3 tune simulates programs of messages alone")
             search = Search(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from gc3.algorithms import catalogue, load
 from gc3.comm.adapting import FIRST_READ, READS
 from gc3.comm.selection import Spec
 from gc3.lang import Algorithm
+from gc3.runtime.program import Program
 
 FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 _PIECES = 4  # for a parameter that cuts buffers into chunks, in addition to its default
@@ -73,9 +75,10 @@ def candidates(
     return tuple(sorted(found, key=_order))
 
 
-def check_fits(name: str, ranks: int, *, in_place: bool) -> None:
+def check_fits(name: str, ranks: int, *, in_place: bool) -> str:
     """Checks that an algorithm compiles for a number of ranks with some of the parameters that are tried.
 
+    Returns what differs after the programs have changed, whichever file of it has.
     Exceptions of its own code are raised, with whichever of these parameters.
 
     Raises:
@@ -85,15 +88,20 @@ def check_fits(name: str, ranks: int, *, in_place: bool) -> None:
     has = ", ".join(parameter.name for parameter in algorithm.parameters) or "none"
     told = f"{name} has the parameters {has}; expected R, or N and G, to make programs of {ranks} ranks"
     problems: list[errors.Gc3Error] = []
-    good = 0
+    good: list[Program] = []
     for parameters in _parameters(algorithm, ranks):
         try:
-            Spec(name, parameters).compile(ranks, in_place=in_place)
-            good += 1
+            good.append(Spec(name, parameters).compile(ranks, in_place=in_place))
         except errors.UserError as problem:
             problems.append(problem)
     if not good:
         raise problems[0] if problems else errors.error("BadArgument", told)
+    return digest(good)
+
+
+def digest(programs: Iterable[Program]) -> str:
+    """Returns the hash of some programs."""
+    return hashlib.sha256(b"".join(program.core.to_bytes(source=False) for program in programs)).hexdigest()
 
 
 def fits(spec: Spec, size: int) -> bool:
