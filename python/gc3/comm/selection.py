@@ -301,6 +301,11 @@ def parse(text: str, name: str, folder: Path = Path()) -> tuple[Row, ...]:
     return _rows(files.parse_json(text, "BadTable", name), name, folder)
 
 
+def parse_spec(data: Any, where: str) -> Spec:
+    """Returns the program of a row, as `Spec.data` has it; `where` it is, for errors."""
+    return _spec(data, where, Path())
+
+
 def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
     """Returns the rows of a file.
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gc3 import _core, errors
+from gc3.collectives import BUILTIN
+from gc3.comm.selection import parse_spec
 from gc3.runtime.measure import machine
 from gc3.support import files, schema
 from gc3.tune.search import Measured
@@ -53,12 +55,8 @@ class Record:
             gc3.UserError: The file cannot be written.
         """
         lines = ",\n".join(f"  {json.dumps(asdict(point))}" for point in points)
-        new = self.path.with_name(f"{self.path.name}.new")
-        try:
-            new.write_text(f'{{"format": "{FORMAT}", "machine": {json.dumps(self._here)}, "points": [\n{lines}\n]}}\n')
-            os.replace(new, self.path)
-        except OSError as problem:
-            raise errors.error("FileUnwritable", f"'{self.path}': {problem.strerror}") from problem
+        text = f'{{"format": "{FORMAT}", "machine": {json.dumps(self._here)}, "points": [\n{lines}\n]}}\n'
+        files.replace_text(str(self.path), text)
 
     def _read(self) -> None:
         if not os.path.lexists(self.path):
@@ -67,23 +65,21 @@ class Record:
         try:
             data = files.parse_json(text, "BadTable")
             schema.check(data, _SCHEMA, "BadTable")
-            there, points = data["machine"], tuple(_point(point) for point in data["points"])
+            there = data["machine"]
+            changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]
+            self.points = () if changed else tuple(_point(point) for point in data["points"])
         except (ValueError, LookupError, TypeError, OverflowError) as problem:  # a JSON error is a ValueError
             told = f"'{self.path}' is not a record of gc3 tune: remove it, or repeat all measurements with --fresh"
             raise errors.error("BadTable", told) from problem
-        changed = [f"{key} {there.get(key)}" for key, value in self._here.items() if there.get(key) != value]
-        if changed:
-            self.outdated = ", ".join(changed)
-        else:
-            self.points = points
+        self.outdated = ", ".join(changed) or None
 
 
 _POSITIVE = {**schema.COUNT, "minimum": 1}
 _SPECIAL = {
     "instances": _POSITIVE,
-    "ranks": {**_POSITIVE, "maximum": 2**32 - 1},
+    "ranks": {**schema.COUNT, "maximum": 2**32 - 1},  # of an own program 0: any number
     "size": {**schema.COUNT, "maximum": 2**62},
-    "memory": {"enum": ["fifo", "direct"]},
+    "skew": {**schema.TIME, "minimum": 1},
 }
 _SCHEMA = schema.record(
     format={"const": FORMAT},
@@ -94,6 +90,14 @@ _SCHEMA = schema.record(
 
 def _point(data: Any) -> Measured:
     point: Measured = schema.read_as(Measured, data, {})
+    times = *point.times_us, *point.registered_us
+    whole = (
+        point.times_us and len(point.intervals_us) in (0, len(point.times_us)) and all(took > 0 for _, took in times)
+    )
+    if not (whole and point.ranks and point.collective in BUILTIN):
+        raise ValueError(point.place)
     if point.default is not None and point.default not in dict(point.times_us):
         raise ValueError(point.place)
+    for spec, _ in (*data["times_us"], *data.get("registered_us", ())):  # as a table has it, where pairs are members
+        parse_spec({**spec, **{name: dict(spec.get(name, ())) for name in ("parameters", "thresholds")}}, "program")
     return point
