@@ -265,44 +265,6 @@ def test_a_file_that_is_not_a_record_is_not_overwritten(
     assert len(Record(str(file), fresh=False).points) == 3
 
 
-def test_a_record_keeps_programs_whole(tmp_path: Path) -> None:
-    spec = Spec("ring_allreduce", (("R", "ranks"),), 2, "LL", 4, 4096, (("read_moved", None),), 7, (0, 2, 1, 3))
-    point = Measured("allreduce", 4, 1024, False, ((spec, 1.0),), spec, 1, intervals_us=((0.9, 1.1),), within=0.02)
-    Record(str(tmp_path / "t.json"), fresh=False).write([point])
-    assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)
-    beside = tmp_path / "t.json.points"
-    text = beside.read_text()
-    for old, new in (
-        ("[0.9, 1.1]", "[0.9]"),
-        ("[[0.9, 1.1]]", "[[0.9, 1.1], null]"),
-        ('"ranks": 4', f'"ranks": {10**30}'),
-        ('"tried": 1', '"tried": 1e999'),
-        ("1.0]]", "0]]"),
-        ('"R", "ranks"', '"R", "bogus"'),
-        ('"allreduce"', '"gossip"'),
-        ('"skew": 1.0', '"skew": 0'),
-        ('"LL"', '"LL256"'),
-        ("[0, 2, 1, 3]", "[0, 0, 1, 3]"),
-        ('"read_moved"', '"turns"'),
-        (text[text.index('"times_us": ') : text.index(', "default"')], '"times_us": []'),
-    ):
-        assert old in text
-        beside.write_text(text.replace(old, new))
-        with pytest.raises(errors.UserError, match=rf"'{beside}' is not a record of gc3 tune: .*--fresh"):
-            Record(str(tmp_path / "t.json"), fresh=False)
-
-
-def test_a_record_is_written_beside_nobody_elses_file(tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    mine.write_text("mine")
-    (tmp_path / "t.json.points.new").symlink_to(mine)
-    record = Record(str(tmp_path / "t.json"), fresh=False)
-    record.write([measured(1024, a=1.0)])
-    assert mine.read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "t.json.points", "t.json.points.new"]
-    assert [point.size for point in Record(str(tmp_path / "t.json"), fresh=False).points] == [1024]
-
-
 def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = count_points(monkeypatch)
     assert tune(Path("/dev/null"))[0] == 0
@@ -411,17 +373,6 @@ def test_no_kept_row_serves_sizes_that_only_another_command_has_measured() -> No
     assert [(row.first, row.end) for row in kept_ranges(ends, other)] == [(1 << 9, 1 << 17), (1 << 17, 1 << 25)]
     wanted = Goal(("allreduce",), (4,), tuple(1 << e for e in range(8, 26, 2)))
     assert [(row.first, row.end) for row in kept_ranges(ends, wanted)] == [(1 << 9, 1 << 17), (1 << 17, 1 << 25)]
-
-
-def test_thresholds_reach_the_record_and_the_ranks(tmp_path: Path) -> None:
-    told = replace(A, thresholds=(("read_moved", None), ("spins", 3)))
-    direct = ((A, 2.0), (replace(A, memory="direct"), 1.0))
-    point = Measured("allreduce", 2, 1024, False, ((told, 1.0),), None, 1, registered_us=direct)
-    record = Record(str(tmp_path / "t.json"), fresh=False)
-    record.write([point])
-    assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)
-    work = Work("a.gc3", 1, 2, True, told.thresholds)
-    assert Work.read(work.word()) == work
 
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gc3.comm import init, kept, programs
 from gc3.comm.selection import read_rows
 from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, trust
-from gc3.support.files import check_writable, make_folder, write_text
+from gc3.support.files import check_writable, make_folder, write_whole
 from gc3.support.words import counted, split_values
 from gc3.tune import (
     Found,
@@ -202,7 +202,6 @@ def tune(given: _Given) -> int:
     _tell(record, tuner)
     if on is not None and rules_path is not None:
         nccl_rules.check(on, names)
-        write_text(rules_path, nccl_rules.HEADER + "\n")
     check_writable(file)  # before anything is measured
     here = None if on else _here()
     with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not given.as_json) as begin:
@@ -210,18 +209,20 @@ def tune(given: _Given) -> int:
     found = _ranges(tuner, wanted, everything=keeps, with_nccl=not given.all_sizes)
     rows_found = _rows(found, file, on)
     made = [hosts.row(row) for row in rows_found] if hosts else rows_found
-    if made or not interrupted or not Path(file).is_file():  # else an older table is better than none
-        write_table(file, as_table(made, here, engine), whole=keeps)
+    written = bool(made) or not interrupted or not Path(file).is_file()  # else an older table is better than none
+    if written:
+        write_table(file, as_table(made, here, engine), private=keeps)
     if on is not None and rules_path is not None and not interrupted:
         with output.working("simulating NCCL"):
-            write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
+            write_whole(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
     if hosts and not interrupted:
         hosts.finish(Path(file).read_text() if keeps else None)
     if given.as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found, on), "rows": rows_found})
     else:
-        _print_summary(tuner.found, found, file, on)
-    if on is not None:
+        _print_summary(tuner.found, found, on)
+        click.echo(f"{counted(len(made), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
+    if on is not None and tuner.found.points:
         in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
         worth = [(p.size, simulated.worth(on, p, p.best[0])) for p in tuner.found.points]
         output.remark(f"predicted with {trust.preset(on, short=True)}; error: {trust.summary(worth)}; why: --json")
@@ -409,7 +410,7 @@ def _sure(point: Measured) -> str:
     return f"{tried}, none is faster" + (f" by more than {100 * point.within:.1f} %" if point.within else "")
 
 
-def _print_summary(found: Found, rows: list[Range], file: str, on: Platform | None) -> None:
+def _print_summary(found: Found, rows: list[Range], on: Platform | None) -> None:
     for name, why in found.failed.items():
         output.remark(f"{name} cannot be timed: {why}")
     if not found.finished:
@@ -419,8 +420,7 @@ def _print_summary(found: Found, rows: list[Range], file: str, on: Platform | No
             f"not all points are measured{f', and {brief} only briefly' if brief else ''}: the default table serves "
             f"the missing ones; repeat the command to {again}"
         )
-    left = [each for each in rows if each.spec == REFERENCE]
-    for each in left:
+    for each in (each for each in rows if each.spec == REFERENCE):
         upto = f"to {each.end - 1} B"
         name = each.points[0].reference or ("NCCL", 0.0)
         known = [p for p in each.points if on is not None and p.reference is not None and simulated.tells(on, p)]
@@ -429,7 +429,6 @@ def _print_summary(found: Found, rows: list[Range], file: str, on: Platform | No
             f"{each.collective} of {each.first} B {upto} has no row: {name[0]} is faster there, as simulated{unsure}; "
             "--all-sizes writes one"
         )
-    click.echo(f"{counted(len(rows) - len(left), 'row')} in {file}")
 
 
 def _data(found: Found, on: Platform | None) -> dict[str, Any]:

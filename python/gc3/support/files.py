@@ -151,13 +151,24 @@ def write_text(path: str, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def write_whole(path: str, text: str) -> None:
+    """Writes a file that the user asked for, of which readers never see a part, unless its folder is read-only."""
+    place = os.path.realpath(path)
+    if is_device(place) or not os.access(os.path.dirname(place), os.W_OK):
+        write_text(path, text)
+    else:
+        replace_bytes(place, text.encode(), private=False)
+
+
 def replace_text(path: str, text: str) -> None:
     """Writes a text as `replace_bytes` does."""
     replace_bytes(path, text.encode())
 
 
-def replace_bytes(path: str, data: bytes) -> None:
-    """Writes a file that only this user can write. Readers see the old contents or the new ones, never a part.
+def replace_bytes(path: str, data: bytes, *, private: bool = True) -> None:
+    """Writes a file. Readers see the old contents or the new ones, never a part.
+
+    If it is `private`, only this user can read and write it; else its mode stays, or is that of any new file.
 
     Raises:
         gc3.UserError: The file cannot be written.
@@ -167,12 +178,23 @@ def replace_bytes(path: str, data: bytes) -> None:
         try:
             with os.fdopen(file, "wb") as written:
                 written.write(data)
+            if not private:
+                os.chmod(new, _mode_of(path))
             os.replace(new, path)
         except BaseException:
             os.unlink(new)
             raise
     except OSError as problem:
         raise _unwritable(path, problem) from None
+
+
+def _mode_of(path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def write_bytes(path: str, data: bytes) -> None:
