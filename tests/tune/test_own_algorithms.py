@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from gc3 import sim
 from gc3.cli.main import main
+from gc3.comm import programs
 from gc3.comm.selection import Spec, Table
 from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
@@ -183,6 +184,30 @@ def test_points_are_measured_again_for_another_table(tmp_path: Path, monkeypatch
         return "gather, 2 ranks" in said
 
     assert [measures(*some) for some in ((), (5,), (), (5,), (5, 6), (6,))] == [True, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("fixed", [("root", 0), None])
+def test_a_program_for_one_root_serves_no_other(
+    fixed: tuple[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program file of `gc3 synth best`, or an algorithm whose root is a number or not given."""
+    parameters = {"R": "ranks"} | ({} if fixed is None else dict([fixed]))
+    spec = Spec("chain_gather", tuple(parameters.items()))
+    of_file = Spec(programs.write(spec.compile(4), tmp_path / "best.json"), ())
+    monkeypatch.chdir(tmp_path)
+    for tried in (spec, of_file):
+        monkeypatch.setattr(
+            "gc3.tune.timers.ThreadTimer.seconds", lambda _, spec, *__, t=tried, **___: (1.0 if spec == t else 2.0,)
+        )
+        row = {"collective": "gather", "ranks": [4, 4], "in_place": False, "root": 0, "program": tried.data()}
+        Path("best.json").write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+        line = ["gather", "--engine", "threads", "--ranks", "4", "-b", "1KiB", "-e", "1KiB", "-o", "t.json"]
+        status, said = tune(*line, "--with", "best.json", "--fresh")
+        assert status == 0, said
+        found = Table.read("t.json")
+        assert (found.rows[0].spec, found.rows[0].root) == (tried, 0)
+        chosen = found.choose("gather", ranks=4, size=1024, in_place=False, root=1).row.spec
+        assert chosen.compile(4, root=1).collective.root == 1
 
 
 def test_mistakes_with_algorithms_of_the_user(mine: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from gc3 import errors
+from gc3 import collectives, errors
 from gc3.comm.selection import FORMAT, Row, Spec
 from gc3.tune.search import Goal, Measured
 from gc3.tune.space import FIRST_DIRECT
@@ -39,6 +39,7 @@ class Range:
         spec: The program.
         points: The points it was chosen at.
         skew: The first skew of blocks, and the first that is too large; None: no end.
+        root: The root of the calls that it serves; None: any.
     """
 
     collective: str
@@ -49,12 +50,13 @@ class Range:
     spec: Spec
     points: tuple[Measured, ...]
     skew: tuple[float, float | None] = (1.0, None)
+    root: int | None = None
 
     def row(self) -> dict[str, Any]:
         """Returns the range as a row of a table."""
         ranks, sizes = (self.ranks, self.ranks), (self.first, self.end)
         note = "tuned: " + ", ".join(self._point(point) for point in self.points)
-        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", skew=self.skew).data()
+        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", self.root, skew=self.skew).data()
 
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]
@@ -142,8 +144,11 @@ def ranges(
             known = [point.size for point in measured if point.size > last]
             after = known[:1] or [size for size in sizes if size > last][:1]
             end = max(math.isqrt(last * after[0]) if after else larger, last + 1)
-            mode = None if spec == REFERENCE else _mode(spec, ranks, in_place=served[0].in_place)
-            found.append(Range(collective, ranks, first, end, mode, spec, served, between))
+            mode = root = None
+            if spec != REFERENCE:
+                mode = _mode(spec, ranks, in_place=served[0].in_place)
+                root = _root(spec, collective, ranks, in_place=served[0].in_place)
+            found.append(Range(collective, ranks, first, end, mode, spec, served, between, root))
             first = end
     return found
 
@@ -219,6 +224,16 @@ def _between(skews: Sequence[float], skew: float) -> tuple[float, float | None]:
     at = skews.index(skew)
     ends = [round(math.sqrt(a * b), 3) for a, b in pairwise(skews)]
     return (ends[at - 1] if at else 1.0), (ends[at] if at < len(ends) else None)
+
+
+def _root(spec: Spec, collective: str, ranks: int, *, in_place: bool) -> int | None:
+    """None if the program also works for another root than 0, for which it was measured."""
+    if ranks == 1 or not collectives.get(collective).rooted:
+        return None
+    try:
+        return None if spec.compile(ranks, root=1, in_place=in_place).collective.root == 1 else 0
+    except errors.UserError:
+        return 0
 
 
 def _mode(spec: Spec, ranks: int, *, in_place: bool) -> bool | None:
