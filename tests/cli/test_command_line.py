@@ -58,6 +58,7 @@ def gc3_(line: str, code: int = 0) -> Result:
             "the name must end in .gc3, .txt, which selects",
         ),
         ("export ring_allreduce:R=2 -o x.gc3", "the name must end in .xml, .plan.json, which selects"),
+        ("compile ring_allreduce:R=4,order=0+2", "expected the ranks of a node in another order"),
         ("verify ring_allreduce:R=2,prove=no", "this command proves every program"),
         ("compile", "Missing argument 'X'"),
         ("compile ring_allreduce:R=2 -o x", "the name must end in .gc3, .txt, which selects"),

@@ -42,6 +42,13 @@ def test_a_message_across_hosts_stays_one() -> None:
     assert sent((0, 2, 1, 3)) == sent(())
 
 
+def test_a_shorter_order_is_that_of_each_node() -> None:
+    text = [gc3.compile(load("ring_allreduce"), R=6, order=order).core for order in ((2, 0, 1), (2, 0, 1, 5, 3, 4))]
+    assert text[0] == text[1]
+    with pytest.raises(gc3.UserError, match="each rank from 0 to 5 once"):
+        gc3.compile(load("ring_allreduce"), R=6, order=(2, 0, 1, 3))
+
+
 def test_ranks_that_cannot_be_renamed() -> None:
     with pytest.raises(gc3.UserError, match=r"GC3-L017.*alltonext cannot be renamed"):
         gc3.compile(load("alltonext"), N=2, G=2, order=(0, 2, 1, 3))

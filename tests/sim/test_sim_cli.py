@@ -71,7 +71,7 @@ def test_rings_that_share_nics_take_the_nodes_from_the_machine() -> None:
     line = "--topology ndv4:N=2 -b 16MiB -e 16MiB --json"
     times = [
         json.loads(gc3_sim(f"{program} {line}").stdout)["rows"][0]["programs"][0]["time_us"]
-        for program in ("ring_allgather:rails=8", "ring_allgather:rails=8,G=8", "ring_allgather")
+        for program in ("ring_allgather:rails=8", "ring_allgather:rails=8,G=8", "ring_allgather:rails=1")
     ]
     assert times[0] == times[1]
     assert times[0] < 0.5 * times[2]
@@ -211,6 +211,31 @@ def test_settings_that_are_not_named_are_the_fastest_for_each_size() -> None:
     # Whoever names one of them names all.
     for one in ("instances=1", "protocol=Simple", "channels=1"):
         assert "settings" not in gc3_sim(f"ring_allreduce:{one} -t ndv4 -b 1KiB -e 1KiB").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "busbw"),
+    [
+        ("ring_allreduce -t ndv4:N=2", "rails=8", 150),  # 22.6 through one NIC
+        ("double_binary_tree_allreduce -t ndv4:N=2", "G=8", 150),  # 38.7
+        ("hierarchical_allreduce -t dgx_h100:N=2", "parallel=", 350),  # 288
+        ("ring_allreduce -t dgx1", "order=0+1+3+2+6+7+5+4", 38),  # refused: not all numbers in turn are linked
+    ],
+)
+def test_settings_use_all_nics_and_the_links_that_there_are(line: str, named: str, busbw: float) -> None:
+    told = json.loads(gc3_sim(f"{line} -b 256MiB -e 256MiB --json").stdout)["rows"][0]["programs"][0]
+    assert named in told["chosen"]
+    assert told["busbw"] > busbw
+    again = gc3_sim(f"{told['chosen']} -t {line.rsplit(maxsplit=1)[-1]} -b 256MiB -e 256MiB --json")
+    assert json.loads(again.stdout)["rows"][0]["programs"][0]["time_us"] == told["time_us"]
+
+
+@pytest.mark.parametrize("command", ["sim", "trace --picture p.svg", "verify"])
+def test_ranks_follow_the_links_of_a_machine(command: str) -> None:
+    way = "" if command == "verify" else "-t dgx1"
+    found = CliRunner().invoke(main, [*command.split(), "ring_allreduce:R=8,channels=2", *way.split()])
+    assert found.exit_code == 0, found.output
+    assert ("note: ring_allreduce:R=8,channels=2: the ranks follow the machine's links" in found.stderr) == bool(way)
 
 
 def test_settings_are_searched_as_the_tuner_searches_programs() -> None:

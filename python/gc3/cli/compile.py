@@ -114,10 +114,11 @@ def compile_command(spec: options.Asked, path: str | None, machine: str | None, 
 
     X is an algorithm of `gc3 list`, PATH.py:FUNCTION, or PATH.json in the form of SCCL-style synthesizers. Its
     parameters follow its name, and options of compiling: instances=N copies in parallel, each on its part of the data;
-    protocol=LL, LL128, ... (Simple); in_place=yes or no (as it is written); max_threadblocks=N per rank; slots=N that
-    the schedule may use per connection (2); fuse=no keeps a receive and the send of what it received apart; window=N:
-    each rank posts N sends and receives at a time, as an MPI program; memory=direct makes a one-sided program, a .txt
-    file: ranks load from each other's buffers and have no messages.
+    protocol=LL, LL128, ... (Simple); in_place=yes or no (as it is written); max_threadblocks=N per rank; order=0+2+1:
+    the ranks of each node in the order in which X has them; slots=N that the schedule may use per connection (2);
+    fuse=no keeps a receive and the send of what it received apart; window=N: each rank posts N sends and receives at a
+    time, as an MPI program; memory=direct makes a one-sided program, a .txt file: ranks load from each other's buffers
+    and have no messages.
 
     A program that is already compiled (.gc3, .xml) is proven and written in another form; collective=NAME or
     PATH.py:NAME is that of an .xml file that does not name one (coll=custom). A script written for msccl-tools is run

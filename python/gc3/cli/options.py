@@ -136,6 +136,13 @@ def _yes(text: str) -> bool:
     return _one_of(("yes", "no"))(text) == "yes"
 
 
+def _order(text: str) -> tuple[int, ...]:
+    parts = text.split("+")
+    if sorted(parts, key=lambda part: (len(part), part)) != [str(rank) for rank in range(len(parts))]:
+        raise ValueError("the ranks of a node in another order, such as 0+1+3+2")
+    return tuple(map(int, parts))
+
+
 def _collective(text: str) -> str | _core.Collective:
     """The collective of a file: one that gc3 knows, or PATH.py:NAME."""
     if text in collectives.BUILTIN:
@@ -159,13 +166,14 @@ class CompileOptions:
     window: int | None = None
     slots: int | None = None
     memory: str | None = None
+    order: tuple[int, ...] | None = None
     collective: str | _core.Collective | None = None
     prove: bool = True
     script: tuple[str, ...] = ()  # the command line of a script of MSCCLang
 
     def only_for_algorithms(self) -> list[str]:
         """Returns the given keys that do not apply to a compiled program."""
-        keys = ("instances", "protocol", "max_threadblocks", "fuse", "window", "slots", "memory")
+        keys = ("instances", "protocol", "max_threadblocks", "fuse", "window", "slots", "memory", "order")
         return [*self.parameters, *(key for key in keys if getattr(self, key) is not None)]
 
     def arguments(self) -> dict[str, Any]:
@@ -178,6 +186,7 @@ class CompileOptions:
             "fuse": self.fuse is not False,
             "window": self.window or 0,
             "slots": self.slots or 0,
+            "order": self.order or (),
             **self.parameters,
         }
 
@@ -192,6 +201,7 @@ KEYS: dict[str, Callable[[str], Any]] = {
     "window": _count,
     "slots": _count,
     "memory": _one_of(("fifo", "direct")),
+    "order": _order,
     "collective": _collective,
     "prove": _yes,
 }

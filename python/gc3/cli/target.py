@@ -111,10 +111,11 @@ def _scripted(spec: str, options: CompileOptions) -> mscclang.MSCCLProgram:
 
 
 def _of_script(spec: str, options: CompileOptions, work: Callable[[mscclang.MSCCLProgram], T]) -> T:
-    if options.window is not None:
-        raise click.UsageError(
-            f"'{spec}' is a script of MSCCLang, which has an order of its own: window does not apply"
-        )
+    for name in ("window", "order"):
+        if getattr(options, name) is not None:
+            raise click.UsageError(
+                f"'{spec}' is a script of MSCCLang, which has an order of its own: {name} does not apply"
+            )
     program = _scripted(spec, options)
     return blaming_the_user(spec, lambda: work(program))
 

@@ -16,6 +16,7 @@ from gc3.report.advice import Trial
 from gc3.runtime.program import verify
 from gc3.sim.sweep import MOST_RECORDED
 from gc3.tune import One, Search, choose, simplest
+from gc3.tune.guided import on_nodes, ranks_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _MOST_TRIED = 200_000  # instructions of a program that is compiled in other ways, too
 _MOST_OF_A_WAY = 400_000
 _SIMULATIONS = 24  # of a size
-_DIVIDING = ("channels", "chunks")
+_DIVIDING = ("channels", "chunks", "parallel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Tria
 
 
 def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
-    """The ways to compile an algorithm: protocols, instances, channels and chunks; None: they are not tried."""
+    """The ways to compile an algorithm: protocols, instances and the like, nodes and NICs; None: they are not tried."""
     core = program.core
     given = target.is_program(asked.name) or target.is_script(asked.name)
     if given or core.instruction_count > _MOST_TRIED or core.collective.tensors:
@@ -98,15 +99,20 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
             raise errors.error("BadArgument", f"{spec} is too large to be tried")
         try:
             with alone:
-                return variants.compiled(_with(asked, spec), on.topology)
+                return variants.exactly(_with(asked, spec), on.topology)
         except click.UsageError as problem:  # of parameters that do not suit the algorithm
             raise errors.error("BadArgument", problem.message) from problem
 
     settings = {name: value for name, value in values.items() if name in _DIVIDING and value is not None}
     threadblocks = asked.how.max_threadblocks or 0
     plain = Spec(asked.name, (), threadblocks=threadblocks)
+    placed = on_nodes(target.algorithm(asked.name), on.topology, program.ranks)
+    placed = () if {"G", "rails"} & set(asked.how.parameters) else placed
+    collective = program.collective.name
+    orders = [()] if asked.how.order else ranks_in_order(collective, on.topology)
+    shapes = [replace(plain, parameters=told, order=order) for told in dict.fromkeys(((), placed)) for order in orders]
     return Search(
-        program.collective.name,
+        collective,
         on,
         program.ranks,
         in_place=program.in_place,
@@ -114,16 +120,20 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
         threadblocks=threadblocks,
         most=_SIMULATIONS,
         protocols=[p for p in datatypes.FORMATS if p in on.parameters.protocols],
-        one=One(plain, settings, compiled, MOST_RECORDED),
+        one=One(shapes, settings, compiled, MOST_RECORDED),
     )
 
 
 def _with(asked: Asked, spec: Spec) -> Asked:
     given = {**asked.how.parameters, **dict(spec.parameters)}
     asked = replace(asked, text=asked.with_settings(_label(spec)))
-    return asked.changed(protocol=spec.protocol, instances=spec.instances, parameters=given)
+    order = spec.order or asked.how.order
+    return asked.changed(protocol=spec.protocol, instances=spec.instances, parameters=given, order=order)
 
 
 def _label(spec: Spec) -> str:
     settings = {"protocol": spec.protocol, "instances": spec.instances, **dict(spec.parameters)}
+    if "rails" in settings:
+        settings.pop("G", None)  # that of the machine, which `variants.fitting` gives
+    settings |= {"order": "+".join(map(str, spec.order))} if spec.order else {}
     return ",".join(f"{key}={value}" for key, value in settings.items())

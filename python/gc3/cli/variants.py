@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gc3 import _core
 from gc3.cli import target
 from gc3.cli.machine import split_preset
 from gc3.cli.one_sided import OneSided, load
 from gc3.cli.options import KEYS, Asked
-from gc3.cli.output import working
+from gc3.cli.output import remark, working
 from gc3.runtime.program import Program, verify
 from gc3.sim import platform
 from gc3.topologies import load as load_topology
+from gc3.topologies.ring_order import ring_order
 
 if TYPE_CHECKING:
     from gc3.sim import Platform
@@ -66,7 +68,38 @@ def one_sided(asked: Asked, on: Platform) -> OneSided | None:
 
 
 def compiled(asked: Asked, machine: Topology) -> Program:
-    """Returns the program that is asked for, for as many ranks as the machine has unless a number is given."""
+    """Returns the program that is asked for, for as many ranks as the machine has unless a number is given.
+
+    Where an algorithm's ranks have no path to each other, they follow the ring of the machine's links if that helps.
+    """
+    program = exactly(asked, machine)
+    order = ring_order(machine)
+    if (
+        not order
+        or asked.how.order
+        or target.is_program(asked.name)
+        or target.is_script(asked.name)
+        or not _core.is_symmetric(program.collective.name)
+        or linked(program, machine)
+    ):
+        return program
+    told = "+".join(map(str, order))
+    other = exactly(asked.changed(order=order), machine)
+    if not linked(other, machine):
+        return program
+    remark(f"{asked.text}: the ranks follow the machine's links, order={told}")
+    return other
+
+
+def linked(program: Program, machine: Topology) -> bool:
+    """Returns whether all ranks have paths to those that they send to."""
+    most = machine.rank_count
+    pairs = {(src, to) for src, _, to, *_ in program.core.sends()}
+    return all(src < most and to < most and machine.path(src, to) for src, to in pairs)
+
+
+def exactly(asked: Asked, machine: Topology) -> Program:
+    """Returns the result of `compiled` in the order that is asked for."""
     if target.is_program(asked.name):
         return target.compiled(asked.name, asked.how)
     return target.compiled(asked.name, fitting(asked, machine).how)

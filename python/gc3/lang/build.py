@@ -70,8 +70,10 @@ def _check_numbers(instances: int, slots: int, max_threadblocks: int, window: in
         errors.whole(value, what, low, MOST)
 
 
-def _checked(order: Sequence[int]) -> list[int]:
-    return [errors.whole(rank, "a rank of order", 0, MOST) for rank in order]
+def _checked(order: Sequence[int], trace: _core.Trace) -> list[int]:
+    ranks, told = trace.collective.ranks, [errors.whole(rank, "a rank of order", 0, MOST) for rank in order]
+    several = 0 < len(told) < ranks and ranks % len(told) == 0
+    return [first + rank for first in range(0, ranks, len(told)) for rank in told] if several else told
 
 
 @overload
@@ -136,7 +138,8 @@ def compile(
         max_threadblocks: Largest number of threadblocks per rank; 0: no limit.
         fuse: Whether a receive and the sends of what it received may become one instruction.
         order: order[p] is the rank that does what the algorithm writes for rank p, such as the ranks of one host after
-            those of another. The program is for the same collective; the rank of its root is order[root].
+            those of another. The program is for the same collective; the rank of its root is order[root]. A shorter
+            order is that of each node, if the nodes have as many ranks.
         window: Sends, and receives, that a rank has under way at most. Each rank posts them as the algorithm is
             written, waits for all of a window and then begins the next, as an MPI program with MPI_Waitall does; 1 is
             MPI_Sendrecv. Nothing is fused. 0: any number, in the compiler's order.
@@ -157,8 +160,9 @@ def compile(
         raise errors.error("BadArgument", f"protocol={protocol!r} is one of messages: memory='direct' has none")
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
     traced = _trace(source, protocol, in_place, name, parameters)
+    trace = traced.trace()
     program = _core.compile(
-        traced.trace(), instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
+        trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order, trace), window, scratch
     )
     made = Program(program, declared=traced.declared)
     return made if memory == "fifo" else DirectProgram(_core.lower(program), made)
@@ -187,5 +191,5 @@ def dump(
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
     trace = _trace(source, protocol, in_place, name, parameters).trace()
     return _core.dump(
-        trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order), window, scratch
+        trace, stage, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order, trace), window, scratch
     )

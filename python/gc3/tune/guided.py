@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
     from gc3.sim import Platform
     from gc3.synth import Result
+    from gc3.topologies import Topology
     from gc3.tune.surrogate import Row
 
 Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
@@ -69,13 +70,13 @@ class One:
     """An algorithm of which only the settings are searched.
 
     Attributes:
-        shape: It.
+        shapes: It, on the nodes and NICs of the machine, too.
         settings: Its parameters that divide the work, and what they are if not given.
         compile: Makes a program of it.
         work: A program with more slice operations is not simulated.
     """
 
-    shape: Spec
+    shapes: Sequence[Spec]
     settings: Mapping[str, int]
     compile: Callable[[Spec], Program]
     work: int
@@ -144,10 +145,10 @@ class Search:
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
         if one is not None:
-            self._shapes.append(one.shape)
-            self._settings.append({"instances": 1, **one.settings})
+            self._shapes += one.shapes
+            self._settings += [{"instances": 1, **one.settings} for _ in one.shapes]
             return
-        orders = dict.fromkeys(((), ring_order(on.topology) if _core.is_symmetric(collective) else ()))
+        orders = ranks_in_order(collective, on.topology)
         own = tuple(own)
         several = len({rank.node for rank in on.topology.ranks}) > 1
         for name in self._schedules:
@@ -192,16 +193,13 @@ class Search:
     def _all_parameters(self, algorithm: Algorithm) -> Iterator[Parameters]:
         """Those of each division into nodes, the same with every rank as a leader, and the machine's nodes and NICs."""
         names = {parameter.name for parameter in algorithm.parameters}
-        members = Counter(rank.node for rank in self._on.topology.ranks[: self._ranks])
-        gpus = members[0]
-        rails = min(nics(self._on.topology), gpus)
-        several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
+        placed = on_nodes(algorithm, self._on.topology, self._ranks)
         for base in divisions(algorithm, self._ranks):
             yield base
             if "leaders" in names:
                 yield (*base, ("leaders", "ranks"))
-            if several and {"R", "G"} <= names and ("rails" not in names or rails > 1):
-                yield (*base, ("G", gpus), *((("rails", rails),) if "rails" in names else ()))
+            if placed:
+                yield (*base, *placed)
 
     def fastest(self, size: int) -> tuple[list[tuple[Spec, float]], int]:
         """Returns the programs that were simulated at S = `size` bytes with their seconds, the fastest first.
@@ -456,6 +454,23 @@ class Search:
                 known.times[size] = found.time_s
                 known.bounds[size] = found.bound_s
         return known.times[size]
+
+
+def on_nodes(algorithm: Algorithm, topology: Topology, ranks: int) -> Parameters:
+    """Returns the parameters that tell an algorithm of R ranks the nodes and NICs; empty: it has no use for them."""
+    names = {parameter.name for parameter in algorithm.parameters}
+    members = Counter(rank.node for rank in topology.ranks[:ranks])
+    gpus = members[0]
+    rails = min(nics(topology), gpus)
+    several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
+    if not several or not {"R", "G"} <= names or ("rails" in names and rails < 2):  # noqa: PLR2004
+        return ()
+    return ("G", gpus), *((("rails", rails),) if "rails" in names else ())
+
+
+def ranks_in_order(collective: str, topology: Topology) -> list[tuple[int, ...]]:
+    """Returns the orders of a node's ranks that are tried; empty: that of their numbers."""
+    return list(dict.fromkeys(((), ring_order(topology) if _core.is_symmetric(collective) else ())))
 
 
 def _known(program: _core.Program) -> Known:
