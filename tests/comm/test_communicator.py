@@ -195,7 +195,8 @@ def test_without_a_launcher_the_error_says_what_to_set(monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(errors.UserError, match="GC3-R007") as caught:
         gc3.init()
-    assert "WORLD_SIZE" in caught.value.hint
+    assert all(way in caught.value.hint for way in ("WORLD_SIZE", "mpirun -n 4 python SCRIPT.py", "gc3.spawn"))
+    assert "gc3 run" not in caught.value.hint  # it takes a program, not a script
 
 
 def test_ranks_that_do_not_join(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,9 +156,8 @@ def predict(given: _Given) -> int:
     A PROGRAM is an algorithm of `gc3 list`, PATH.py:FUNCTION, PATH.json or a compiled program (.gc3, .xml); or a
     one-sided one: an algorithm with memory=direct, its text form, or an execution plan of MSCCL++ (.json). An algorithm
     may be followed by :key=value,... with its parameters, protocol and instances. R, N and G are those of the
-    machine unless given. If it names none of protocol, instances, channels, chunks and parallel, the fastest of up to
-    24 settings is taken for each size, and told; NAME:instances=1 is the plain form. Among the settings are the rings
-    of each NIC (rails) and the order of a node's ranks.
+    machine unless given. If it names none of protocol, instances, channels, chunks and parallel, the fastest of 24
+    settings, rails and order among them, is taken for each size, and told; NAME:instances=1 is the plain form.
 
     size is the largest buffer of a rank in bytes; algbw = size / time, busbw = algbw times the factor of the
     collective, GB is 10^9 bytes. bound is the time of the busiest link or NIC for its share of the data: no schedule of

@@ -16,7 +16,7 @@ from gc3.report.advice import Trial
 from gc3.runtime.program import verify
 from gc3.sim.sweep import MOST_RECORDED
 from gc3.tune import One, Search, choose, simplest
-from gc3.tune.guided import on_nodes, ranks_in_order
+from gc3.tune.guided import on_nodes, orders_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +109,7 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
     placed = on_nodes(target.algorithm(asked.name), on.topology, program.ranks)
     placed = () if {"G", "rails"} & set(asked.how.parameters) else placed
     collective = program.collective.name
-    orders = [()] if asked.how.order else ranks_in_order(collective, on.topology)
+    orders = [()] if asked.how.order else orders_of(collective, on.topology)
     shapes = [replace(plain, parameters=told, order=order) for told in dict.fromkeys(((), placed)) for order in orders]
     return Search(
         collective,

@@ -148,7 +148,7 @@ class Search:
             self._shapes += one.shapes
             self._settings += [{"instances": 1, **one.settings} for _ in one.shapes]
             return
-        orders = ranks_in_order(collective, on.topology)
+        orders = orders_of(collective, on.topology)
         own = tuple(own)
         several = len({rank.node for rank in on.topology.ranks}) > 1
         for name in self._schedules:
@@ -192,11 +192,11 @@ class Search:
 
     def _all_parameters(self, algorithm: Algorithm) -> Iterator[Parameters]:
         """Those of each division into nodes, the same with every rank as a leader, and the machine's nodes and NICs."""
-        names = {parameter.name for parameter in algorithm.parameters}
+        leaders = any(parameter.name == "leaders" for parameter in algorithm.parameters)
         placed = on_nodes(algorithm, self._on.topology, self._ranks)
         for base in divisions(algorithm, self._ranks):
             yield base
-            if "leaders" in names:
+            if leaders:
                 yield (*base, ("leaders", "ranks"))
             if placed:
                 yield (*base, *placed)
@@ -460,15 +460,13 @@ def on_nodes(algorithm: Algorithm, topology: Topology, ranks: int) -> Parameters
     """Returns the parameters that tell an algorithm of R ranks the nodes and NICs; empty: it has no use for them."""
     names = {parameter.name for parameter in algorithm.parameters}
     members = Counter(rank.node for rank in topology.ranks[:ranks])
-    gpus = members[0]
-    rails = min(nics(topology), gpus)
+    gpus, rails = members[0], min(nics(topology), members[0])
     several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
-    if not several or not {"R", "G"} <= names or ("rails" in names and rails < 2):  # noqa: PLR2004
-        return ()
-    return ("G", gpus), *((("rails", rails),) if "rails" in names else ())
+    placed = (("G", gpus), *((("rails", rails),) if "rails" in names else ()))
+    return placed if several and {"R", "G"} <= names and ("rails" not in names or rails > 1) else ()
 
 
-def ranks_in_order(collective: str, topology: Topology) -> list[tuple[int, ...]]:
+def orders_of(collective: str, topology: Topology) -> list[tuple[int, ...]]:
     """Returns the orders of a node's ranks that are tried; empty: that of their numbers."""
     return list(dict.fromkeys(((), ring_order(topology) if _core.is_symmetric(collective) else ())))
 
