@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable
+from itertools import product
 
 from gc3 import errors
+from gc3.support.maximum_flow import INFINITE, Flow
 from gc3.topologies.model import Topology
 from gc3.topologies.relation import Pools
 
@@ -61,46 +62,20 @@ def cut_bandwidth(topology: Topology, side: Iterable[int]) -> float:
     if not inside <= frozenset(range(topology.rank_count)):
         raise errors.error("BadArgument", f"'{topology.name}' has ranks 0 to {topology.rank_count - 1}")
     pools = Pools(topology)
-    # Vertices: 0 is the sender, 1 the receiver; then the entry and the exit of each pool.
-    capacity: dict[int, dict[int, float]] = {0: {}, 1: {}}
-    for src in sorted(inside):
-        for dst in range(topology.rank_count):
-            path = None if dst in inside else pools.path(src, dst)
-            if path is None:
-                continue
-            place = 0
-            for pool in path:
-                entry, leave = 2 + 2 * pool, 3 + 2 * pool
-                capacity.setdefault(place, {})[entry] = math.inf
-                if entry not in capacity:
-                    capacity[entry] = {leave: pools.pool(pool).bandwidth_bytes_per_s}
-                place = leave
-            capacity.setdefault(place, {})[1] = math.inf
-    return _maximum_flow(capacity)
-
-
-def _maximum_flow(capacity: dict[int, dict[int, float]]) -> float:
-    """The maximum flow from vertex 0 to vertex 1, by shortest augmenting paths; `capacity` becomes the residual."""
-    total = 0.0
-    while True:
-        came_from = {0: 0}
-        todo = deque([0])
-        while todo and 1 not in came_from:
-            vertex = todo.popleft()
-            for target, left in capacity.get(vertex, {}).items():
-                if left > 0 and target not in came_from:
-                    came_from[target] = vertex
-                    todo.append(target)
-        if 1 not in came_from:
-            return total
-        hops: list[tuple[int, int]] = []
-        vertex = 1
-        while vertex:
-            hops.append((came_from[vertex], vertex))
-            vertex = came_from[vertex]
-        amount = min(capacity[a][b] for a, b in hops)
-        for a, b in hops:
-            capacity[a][b] -= amount
-            back = capacity.setdefault(b, {})
-            back[a] = back.get(a, 0.0) + amount
-        total += amount
+    graph = Flow(2)  # 0 is the sender, 1 the receiver
+    ends: dict[int, tuple[int, int]] = {}  # of each pool: its entry and its exit
+    joined: set[tuple[int, int]] = set()
+    for src, dst in product(sorted(inside), range(topology.rank_count)):
+        path = None if dst in inside else pools.path(src, dst)
+        place = 0
+        for pool in path or ():
+            if pool not in ends:
+                ends[pool] = graph.vertex(), graph.vertex()
+                graph.arc(*ends[pool], round(pools.pool(pool).bandwidth_bytes_per_s))
+            joined.add((place, ends[pool][0]))
+            place = ends[pool][1]
+        if path is not None:
+            joined.add((place, 1))
+    for tail, head in sorted(joined):
+        graph.arc(tail, head, INFINITE)
+    return float(graph.run(0, 1))

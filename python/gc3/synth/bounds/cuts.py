@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gc3 import _core
+from gc3.support.maximum_flow import INFINITE, Flow
 from gc3.synth.problem import ENDLESS
 from gc3.synth.problem.demand import Demand
 from gc3.synth.problem.network import UNREACHABLE, Network
@@ -31,7 +32,6 @@ _LEAST = 1e-9
 _AT_ONCE = 1 << 19  # edges of sets of ranks
 _LARGEST = 1 << 59  # of capacities and flows in 64 bits
 _LISTED = 8  # ranks, one by one
-INFINITE = 1 << 300  # capacities from fractions may become large numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,94 +269,6 @@ def _narrow_cut(
             crossing = sum(network.whole[b] for tail, head, b in arcs if tail in side and head not in side)
             return n, crossing, frozenset(range(network.ranks)) & side
     return None
-
-
-class Flow:
-    """A directed graph with capacities. Arc i and its residual i ^ 1 are stored side by side."""
-
-    def __init__(self, vertices: int) -> None:
-        """Makes a graph without arcs."""
-        self.arcs: list[list[int]] = [[] for _ in range(vertices)]
-        self.head: list[int] = []
-        self.left: list[int] = []
-
-    def vertex(self) -> int:
-        """Adds a vertex."""
-        self.arcs.append([])
-        return len(self.arcs) - 1
-
-    def arc(self, tail: int, head: int, capacity: int) -> int:
-        """Adds an arc and returns its number; `left[number ^ 1]` becomes the flow over it."""
-        number = len(self.head)
-        self.arcs[tail].append(number)
-        self.arcs[head].append(number + 1)
-        self.head += (head, tail)
-        self.left += (capacity, 0)
-        return number
-
-    def run(self, source: int, sink: int, most: int = INFINITE) -> int:
-        """Adds flow from `source` to `sink`, up to `most`; returns how much was added."""
-        total = 0
-        while total < most:
-            level = self._levels(source, sink)
-            if level is None:
-                break
-            place = [0] * len(self.arcs)
-            while total < most:
-                amount = self._augment(source, sink, level, place, most - total)
-                if amount == 0:
-                    break
-                total += amount
-        return total
-
-    def reachable(self, source: int) -> set[int]:
-        """Returns the vertices reachable from `source` in the residual graph: one side of a minimum cut after `run`."""
-        seen, todo = {source}, [source]
-        while todo:
-            for arc in self.arcs[todo.pop()]:
-                head = self.head[arc]
-                if self.left[arc] and head not in seen:
-                    seen.add(head)
-                    todo.append(head)
-        return seen
-
-    def _levels(self, source: int, sink: int) -> list[int] | None:
-        level = [-1] * len(self.arcs)
-        level[source] = 0
-        todo = [source]
-        for vertex in todo:
-            for arc in self.arcs[vertex]:
-                head = self.head[arc]
-                if self.left[arc] and level[head] < 0:
-                    level[head] = level[vertex] + 1
-                    todo.append(head)
-            if level[sink] >= 0:
-                return level
-        return None
-
-    def _augment(self, source: int, sink: int, level: list[int], place: list[int], most: int) -> int:
-        path: list[int] = []
-        vertex = source
-        while vertex != sink:
-            arcs = self.arcs[vertex]
-            while place[vertex] < len(arcs):
-                arc = arcs[place[vertex]]
-                if self.left[arc] and level[self.head[arc]] == level[vertex] + 1:
-                    break
-                place[vertex] += 1
-            else:
-                if not path:
-                    return 0
-                vertex = self.head[path.pop() ^ 1]
-                place[vertex] += 1
-                continue
-            path.append(arc)
-            vertex = self.head[arc]
-        amount = min(most, *(self.left[arc] for arc in path))
-        for arc in path:
-            self.left[arc] -= amount
-            self.left[arc ^ 1] += amount
-        return amount
 
 
 def fewest_single_rounds(network: Network, demand: Demand, target: int, most: int) -> int:

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from fractions import Fraction
 
-from gc3.synth.bounds.cuts import Flow
+from gc3.support.maximum_flow import Flow
 from gc3.synth.problem import FOUND, Hurry, at_leisure
 from gc3.synth.problem.demand import Demand, Send
 from gc3.synth.problem.network import Network
