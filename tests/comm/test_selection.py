@@ -94,6 +94,30 @@ def test_a_row_is_read_as_it_was_written() -> None:
         assert json.loads(json.dumps(row.data())) == written
 
 
+# For each key that says which calls a row serves: a limit, and another one that holds some of its calls.
+LIMITS = {
+    "ranks": ([2, 8], [2, 4]),
+    "size": ([0, None], [100, 200]),
+    "in_place": (None, True),
+    "root": (None, 1),
+    "nodes": ([1, None], [2, 3]),
+    "ranks_per_node": (None, [1, 4]),
+    "skew": ([1, None], [1, 1.5]),
+    "transport": (None, "tcp"),
+}
+
+
+def test_each_key_of_a_row_is_told_and_compared() -> None:
+    assert LIMITS.keys() | {"collective", "adapt", "spec", "source", "note"} == {each.name for each in fields(Row)}
+    for key, (more, less) in LIMITS.items():
+        rooted = {"collective": "broadcast"} if key == "root" else {}
+        rows = [{**ROW, **rooted, "nodes": [2, None], key: limit} for limit in (more, less)]
+        wide, narrow = (row.core() for row in parse(text(*rows), "t.json"))
+        assert wide.describe() != narrow.describe(), key
+        assert wide.covers(narrow), key
+        assert not narrow.covers(wide), key
+
+
 def test_a_row_orders_the_ranks_of_each_node() -> None:
     row = {**ROW, "program": {"algorithm": "ring_allgather", "order": [0, 2, 1]}}
     (read,) = parse(text(row), "t.json")
