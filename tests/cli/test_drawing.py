@@ -35,7 +35,11 @@ def figure() -> Any:
             "ring_allreduce on ndv4, 1 MiB: 174.7 us",
             ["working", "on the critical path", "waiting: receive", "50 us", "100 us", "150 us"],
         ),
-        ("trace ring_allreduce -t ndv4:N=2 --picture x.svg", "ring_allreduce on ndv4, 1 MiB: ", ["node0", "node1"]),
+        (
+            "trace ring_allreduce -t ndv4:N=2 --picture x.svg",
+            "ring_allreduce on ndv4 of 2 nodes, 1 MiB: ",
+            ["node0", "node1", "waiting: launch"],
+        ),
         ("topo plot ndv4 --load ring_allreduce -o x.svg", "ring_allreduce on ndv4, 1 MiB: 174.7 us", ["from 95%"]),
         ("show ring_allreduce:R=4 --picture x.svg", "ring_allreduce: allreduce of 4 ranks, in place", ["out[0]"]),
         (

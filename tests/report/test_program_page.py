@@ -43,9 +43,12 @@ def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, 
     assert len(page) < 500_000
     # The answer comes first, and where it is from last.
     places = [
-        page.index(text) for text in ('class="tiles"', numbers["bottleneck"][0], "Where the times come from</h2>")
+        page.index(text)
+        for text in ('class="tiles"', *numbers["verdict"], numbers["bottleneck"][0], "Where the times come from</h2>")
     ]
     assert places == sorted(places)
+    assert re.fullmatch(r"64 KiB: .* NCCL 2.8.4, 0.\d\d to 0.\d\d times its speed.", numbers["verdict"][0])
+    assert "predicted time, error 108%" in page
     assert not re.search(r'(?:src|href)="(?!#)|@import|url\((?!#)', page)  # nothing from elsewhere
     assert "reduce_scatter(local_ranks, range(0, N * G, N), N, ch=first)" in page
     assert "reduce(c, ch=ch)" in page  # the helper's line; the one before is the user's
@@ -67,11 +70,10 @@ def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, 
 def test_advice_is_what_the_simulator_predicts(made: tuple[Path, dict[str, Any]]) -> None:
     _, numbers = made
     first = next(a for a in numbers["advice"] if " predicted at " in a)
-    found = re.match(r"protocol=(\w+),instances=(\d+): ([\d.]+) (us|ms) predicted", first)
+    found = re.match(r"(protocol=\w+,instances=\d+,\S+): ([\d.]+) (us|ms) predicted", first)
     assert found is not None
-    protocol, instances, time, unit = found.groups()
-    program = f"hierarchical_allreduce:protocol={protocol},instances={instances}"
-    result = _gc3("sim", program, "-t", "ndv4:N=2", "-b", "1MiB", "-e", "1MiB", "--json")
+    settings, time, unit = found.groups()
+    result = _gc3("sim", f"hierarchical_allreduce:{settings}", "-t", "ndv4:N=2", "-b", "1MiB", "-e", "1MiB", "--json")
     (cell,) = json.loads(result.stdout)["rows"][0]["programs"]
     assert cell["time_us"] == pytest.approx(float(time) * (1000 if unit == "ms" else 1), rel=1e-3)
 

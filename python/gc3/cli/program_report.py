@@ -90,7 +90,7 @@ def report_command(given: _Given) -> int:
         output.emit({"file": given.path, "program": program.info(), **program_page.plain(content)})
         return 0
     click.echo(f"{content.title}: {content.prediction.time_us:.2f} us at {sizes.format_size(content.prediction.size)}")
-    for sentence in (*content.bottleneck, *content.advice):
+    for sentence in (*program_page.verdict(content), *content.bottleneck, *content.advice):
         click.echo(sentence)
     click.echo(f"{given.path}: open it in a browser")
     return 0
@@ -147,9 +147,8 @@ def _content(
         tried = trials(given.spec, program, on, drawn)
     told = trust.told((each, simulation.expected(each)) for each in wanted)
     about = f"{report.describe(program).splitlines()[0]}."
-    nodes = f" of {on.topology.node_count} nodes" if on.topology.node_count > 1 else ""
     return program_page.Content(
-        f"{program.name} on {on.topology.name}{nodes}",
+        f"{program.name} on {on.topology.title}",
         about,
         f"Times are simulated with {trust.preset(on)}. Errors by size: {'; '.join(told)}. Bands have what nine of ten "
         "measured times stay within." + "".join(f" {b.label}: {b.about}." for b in compared),

@@ -173,7 +173,7 @@ def _draw_load(topology: Topology, spec: options.Asked, size: int, path: str) ->
     with output.working("simulating"):
         simulation = Simulation(program, on)
         found = simulation.run(size, explain=True)
-    head = f"{spec.text} on {topology.name}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
+    head = f"{spec.text} on {topology.title}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
     head += f" ({simulation.expected(size).short})"
     svg.save(loads.draw(topology, found.use, found.time_s, head=head), path)
     return found.use

@@ -27,6 +27,9 @@ _NONE = 0xFFFFFFFF
 MOST_DRAWN = 24  # rounds in one picture
 SIDE = 520
 _MOST_LABELS = 14  # of a picture; beyond that they cover each other
+_MOST_ROWS, _MOST_IN_ROW = 4, 8  # nodes that are drawn as rows, and their ranks
+_WIDE = 4  # ranks of a row whose labels stay apart
+_MARGIN = 64  # beside a row, for the node's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class Flow:
 
     Attributes:
         ranks: The ranks that are shown.
+        nodes: The names of their nodes.
         moves: By round.
         rounds: Their number.
         left_out: What is not shown, in words.
     """
 
     ranks: list[int]
+    nodes: list[str]
     moves: list[Move]
     rounds: int
     left_out: str
@@ -60,7 +65,7 @@ class Flow:
 def flow(run: Run) -> Flow:
     """Finds the moves of the first tile of a run."""
     records, details = run.why.records, run.details
-    whole = np.flatnonzero((records["tile"] == 0) & (records["slice"] == 0))
+    whole = np.flatnonzero(records["tile"] == 0)
     first = whole[:_MOST_RECORDS]
     rank_of = run.wired.rank_of()
     ranks = sorted(set(rank_of))[:MOST_RANKS]
@@ -74,6 +79,9 @@ def flow(run: Run) -> Flow:
         record = records[k]
         tb, sender, before = int(record["tb"]), int(record["sent_by"]), int(record["before"])
         now = of_tb.get(tb, 0)
+        if record["slice"]:  # of a step whose first slice was seen, for whoever waits for the last one
+            depth[k] = now
+            continue
         if int(record["wait"]) == semaphore and before != _NONE:
             now = max(now, depth.get(before, 0))
         if sender != _NONE:
@@ -94,7 +102,8 @@ def flow(run: Run) -> Flow:
         missing.append(f"{counted(dropped, 'message')} of {dropped + len(moves)}")
     if len(whole) > len(first):
         missing.append(f"everything after {_MOST_RECORDS} steps")
-    return Flow(ranks, moves, max((m.round for m in moves), default=-1) + 1, ", ".join(missing))
+    nodes = [run.rank_names[rank].rpartition(".")[0] for rank in ranks]
+    return Flow(ranks, nodes, moves, max((m.round for m in moves), default=-1) + 1, ", ".join(missing))
 
 
 def _move(details: Details, now: int, ranks: tuple[int, int], sent: tuple[int, int], taken: tuple[int, int]) -> Move:
@@ -108,14 +117,16 @@ def _move(details: Details, now: int, ranks: tuple[int, int], sent: tuple[int, i
 
 def draw(made: Flow, *, alone: bool = True, head: str = "") -> str:
     """Returns the drawing; alone, all rounds in one picture under `head`, else each is a group that the page shows."""
-    places = _places(made.ranks)
+    rows = _rows(made)
+    places = _in_rows(rows) if rows else _places(made.ranks)
+    ranks = _boxes(rows, places) + _ranks(made.ranks, places)
     if not alone:
         groups = [
-            f'<g class="round" data-round="{r}"{"" if r == 0 else " hidden"}>{_arrows(made, r, places)}</g>'
+            f'<g class="round" data-round="{r}"{"" if r == 0 else " hidden"}>{_arrows(made, r, places, rows)}</g>'
             for r in range(made.rounds)
         ]
         return svg.document(
-            _defs() + "".join(groups) + _ranks(made.ranks, places),
+            _defs() + ranks + "".join(groups),
             SIDE,
             SIDE,
             "Messages between ranks",
@@ -129,11 +140,11 @@ def draw(made: Flow, *, alone: bool = True, head: str = "") -> str:
         x, y = (r % columns) * SIDE, (r // columns) * (SIDE + 24)
         parts.append(
             f'<g transform="translate({x} {y})">{svg.text(8, 16, f"step {r + 1} of {made.rounds}")}'
-            f'<g transform="translate(0 24)">{_arrows(made, r, places)}{_ranks(made.ranks, places)}</g></g>'
+            f'<g transform="translate(0 24)">{ranks}{_arrows(made, r, places, rows)}</g></g>'
         )
-    rows = -(-shown // columns) or 1
+    deep = -(-shown // columns) or 1
     title = "Messages between ranks, step by step"
-    return svg.document("".join(parts), columns * SIDE, rows * (SIDE + 24), title, head=head)
+    return svg.document("".join(parts), columns * SIDE, deep * (SIDE + 24), title, head=head)
 
 
 def _defs() -> str:
@@ -152,6 +163,34 @@ def _places(ranks: Sequence[int]) -> dict[int, tuple[float, float]]:
     }
 
 
+def _rows(made: Flow) -> dict[str, list[int]]:
+    """The ranks of each node, if they are drawn as a row of their own."""
+    rows: dict[str, list[int]] = {}
+    for rank, node in zip(made.ranks, made.nodes, strict=True):
+        rows.setdefault(node, []).append(rank)
+    few = 1 < len(rows) <= _MOST_ROWS and max(map(len, rows.values())) <= _MOST_IN_ROW
+    return rows if few else {}
+
+
+def _in_rows(rows: dict[str, list[int]]) -> dict[int, tuple[float, float]]:
+    wide, high = max(map(len, rows.values())), SIDE / len(rows)
+    step = (SIDE - 2 * _MARGIN) / max(wide - 1, 1)
+    return {
+        rank: (_MARGIN + k * step if wide > 1 else SIDE / 2, (n + 0.5) * high)
+        for n, ranks in enumerate(rows.values())
+        for k, rank in enumerate(ranks)
+    }
+
+
+def _boxes(rows: dict[str, list[int]], places: dict[int, tuple[float, float]]) -> str:
+    high = SIDE / max(len(rows), 1) - 12
+    return "".join(
+        f'<rect x="4" y="{places[ranks[0]][1] - high / 2:.1f}" width="{SIDE - 8}" height="{high:.1f}" rx="10" '
+        f'style="fill:none;stroke:var(--line)"/>{svg.text(12, places[ranks[0]][1] - high / 2 + 16, node, kind="soft")}'
+        for node, ranks in rows.items()
+    )
+
+
 def _ranks(ranks: Sequence[int], places: dict[int, tuple[float, float]]) -> str:
     out: list[str] = []
     for rank in ranks:
@@ -166,19 +205,34 @@ def _short(place: str) -> str:
     return place.replace("output[", "out[").replace("input[", "in[").replace("scratch[", "sc[")
 
 
-def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]]) -> str:
+def _between(start: tuple[float, float], end: tuple[float, float], most: float) -> tuple[float, float]:
+    """The point to which an arrow bends; within a row it passes the ranks between by at most `most`."""
+    (x1, y1), (x2, y2) = start, end
+    length = math.hypot(x2 - x1, y2 - y1) or 1.0
+    bend = min(14 + 0.36 * max(length - 80, 0), most) if most and y1 == y2 else 14
+    return (x1 + x2) / 2 - bend * (y2 - y1) / length, (y1 + y2) / 2 - bend * (x2 - x1) / length * (1 if most else -1)
+
+
+def _towards(start: tuple[float, float], point: tuple[float, float]) -> tuple[float, float]:
+    """Where a line to a point leaves the circle of a rank."""
+    (x, y), (px, py) = start, point
+    length = math.hypot(px - x, py - y) or 1.0
+    return x + 17 * (px - x) / length, y + 17 * (py - y) / length
+
+
+def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]], rows: dict[str, list[int]]) -> str:
     pairs: dict[tuple[int, int], list[Move]] = {}
     for move in made.moves:
         if move.round == number:
             pairs.setdefault((move.src, move.dst), []).append(move)
-    few = len(pairs) <= _MOST_LABELS
+    few = len(pairs) <= (_MOST_LABELS if max(map(len, rows.values()), default=0) <= _WIDE else 0)
+    most = 0.8 * SIDE / len(rows) if rows else 0
     out: list[str] = []
     for (src, dst), moves in pairs.items():
-        (x1, y1), (x2, y2) = places[src], places[dst]
-        length = math.hypot(x2 - x1, y2 - y1) or 1.0
-        ux, uy = (x2 - x1) / length, (y2 - y1) / length
-        sx, sy, ex, ey = x1 + 17 * ux, y1 + 17 * uy, x2 - 17 * ux, y2 - 17 * uy
-        mx, my = (sx + ex) / 2 - 14 * uy, (sy + ey) / 2 + 14 * ux
+        mx, my = _between(places[src], places[dst], most)
+        (sx, sy), (ex, ey) = _towards(places[src], (mx, my)), _towards(places[dst], (mx, my))
+        length = math.hypot(ex - sx, ey - sy) or 1.0
+        ux, uy = (ex - sx) / length, (ey - sy) / length
         told = escape("; ".join(m.what for m in moves[:6]))
         out.append(
             f'<path d="M{sx:.1f} {sy:.1f}Q{mx:.1f} {my:.1f} {ex:.1f} {ey:.1f}" fill="none" stroke="#0072B2" '

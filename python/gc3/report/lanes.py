@@ -23,6 +23,7 @@ WIDTH = 1080
 _LEFT = 128
 _LANE = 16
 _THIN = 0.05  # narrower waits cannot be seen
+_SEEN = 0.005  # of the time, before the first step
 _PS = 1e-12
 
 
@@ -112,6 +113,23 @@ def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:
     return Lanes(names, bars, run.why.time_s, " and ".join(missing), nodes if len(set(nodes)) > 1 else [])
 
 
+def causes(made: Lanes) -> list[str]:
+    """Returns what threadblocks wait for in the drawing; before their first step, for the launch."""
+    span = max(made.time_s, _PS)
+    waits = {bar.wait for bar in made.bars if (bar.start - bar.ready) * WIDTH > _THIN * span}
+    return sorted(waits | {"launch" for _ in _late(made)})
+
+
+def _late(made: Lanes) -> list[Bar]:
+    """The first steps of threadblocks that begin late."""
+    begun = {bar.lane: bar for bar in reversed(made.bars)}
+    return [bar for bar in begun.values() if bar.ready > _SEEN * made.time_s]
+
+
+def _wait(cause: str, start: float, end: float, lane: int) -> str:
+    return f'<path class="wait w-{cause}" d="M{start:.2f} {35 + _LANE * lane}H{end:.2f}"/>'
+
+
 def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
     """Returns the drawing; `head`: what it shows, for a file of its own."""
     height = 40 + _LANE * len(made.names)
@@ -126,19 +144,17 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
             parts.append(f'<path d="M0 {y - 1}H{WIDTH}" style="stroke:var(--soft)"/>')
             parts.append(svg.text(_LEFT - 6, y + 11, made.nodes[lane], kind="soft", anchor="end"))
     ticks = "".join(
-        svg.text(_LEFT + at * scale, 14, svg.time_text(at), kind="soft", anchor="middle")
+        f'<g transform="translate({_LEFT + at * scale:.1f} 0)"><path class="grid" d="M0 20V{height - 12}"/>'
+        f"{svg.text(0, 14, svg.time_text(at), kind='soft', anchor='middle')}</g>"
         for at in svg.round_ticks(span)
     )
     parts.append(f'<g class="ticks">{ticks}</g>')
-    bars: list[str] = []
+    bars = [_wait("launch", 0, bar.ready * scale, bar.lane) for bar in _late(made)]
     for number, bar in enumerate(made.bars):
         y = 28 + _LANE * bar.lane
         wait, work = (bar.start - bar.ready) * scale, (bar.end - bar.start) * scale
         if wait > _THIN:
-            bars.append(
-                f'<rect class="c-{bar.wait}" opacity=".35" x="{bar.ready * scale:.2f}" y="{y + 5}" '
-                f'width="{wait:.2f}" height="4"/>'
-            )
+            bars.append(_wait(bar.wait, bar.ready * scale, bar.start * scale, bar.lane))
         mark = " crit" if bar.critical else ""
         bars.append(
             f'<rect class="bar c-threadblock{mark}" data-k="{number}" x="{bar.start * scale:.2f}" y="{y + 1}" '
@@ -150,11 +166,10 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         f'<svg x="{_LEFT}" y="0" width="{WIDTH - _LEFT - 10}" height="{height}">'
         f'<g class="bars">{"".join(bars)}</g></svg>'
     )
-    waits = sorted({bar.wait for bar in made.bars if (bar.start - bar.ready) * scale > _THIN})
     keys = [
         ('class="c-threadblock"', "working"),
         ('class="crit" fill="none"', "on the critical path"),
-        *((f'class="c-{cause}" opacity=".35"', f"waiting: {cause}") for cause in waits),
+        *((f'class="wait w-{cause}" d="M0 6H24"', f"waiting: {cause}") for cause in causes(made)),
     ]
     title = "Schedule: threadblocks against time"
     inner = "".join(parts)

@@ -86,11 +86,13 @@ def draw(
             f'style="font-size:{max(6.0, 0.8 * radius):.1f}px">{rank}</text>'
         )
     for k, (least, name) in enumerate(_SCALE):
-        parts.append(f'<rect x="{8 + 84 * k}" y="{height + 6:.1f}" width="14" height="14" fill="{name}"/>')
+        parts.append(
+            f'<path d="M{8 + 96 * k} {height + 14:.1f}h22" stroke="{name}" stroke-width="{1.5 + 4 * least:.1f}"/>'
+        )
         label = "unused" if k == 0 else f"from {least:.0%}"
-        parts.append(svg.text(26 + 84 * k, height + 18, label, kind="soft"))
+        parts.append(svg.text(36 + 96 * k, height + 18, label, kind="soft"))
     if most:
         told = f"{busiest}: {carried / 1e6:.4g} MB, busy {most / (time_s or 1):.1%} of the time"
         parts.append(svg.text(8, height + 40, f"of the load of the busiest link, {told}", kind="soft"))
     title = f"Load of the links of {topology.name}"
-    return svg.document("".join(parts), max(width, 520), height + 50, title, alone=alone, head=head)
+    return svg.document("".join(parts), max(width, 590), height + 50, title, alone=alone, head=head)

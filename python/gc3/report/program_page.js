@@ -15,9 +15,17 @@
       by("at").textContent = `${k} of ${data.rounds}`;
       back.disabled = k <= 1;
       forward.disabled = k >= data.rounds;
-      by("moves").replaceChildren(...data.moves[k - 1].map(([src, dst, what, line]) => {
-        const row = document.createElement("li");
-        row.textContent = `${src} → ${dst}: ${what}` + (data.lines[line] ? ` · ${data.lines[line]}` : "");
+      const made = (kind, text) => Object.assign(document.createElement(kind), { textContent: text });
+      const told = ([src, dst, what]) => `${src} → ${dst}: ${what}`;
+      by("moves").replaceChildren(...data.moves[k - 1].map(([who, line, moves]) => {
+        const row = made("li", ""), from = data.lines[line] ? ` · ${data.lines[line]}` : "";
+        if (moves.length === 1) {
+          row.textContent = told(moves[0]) + from;
+          return row;
+        }
+        const all = made("details", "");
+        all.append(made("summary", `${moves.length} messages, as ${told(moves[0])}`), ...moves.map((m) => made("div", told(m))));
+        row.append(made("b", who), from, all);
         return row;
       }));
     };
@@ -58,11 +66,12 @@
     const span = width / scale * micros, unit = 10 ** Math.floor(Math.log10(span));
     const step = [0.1, 0.2, 0.5, 1, 2].map((part) => part * unit).find((s) => span / s <= 8);
     const first = Math.max(1, Math.ceil(offset * micros / step));
-    while (ticks.children.length < 9) ticks.append(ticks.firstElementChild.cloneNode());
+    while (ticks.children.length < 9) ticks.append(ticks.firstElementChild.cloneNode(true));
     [...ticks.children].forEach((tick, k) => {
       const time = (first + k) * step, at = (time / micros - offset) * scale;
-      tick.setAttribute("x", left + at);
-      tick.textContent = at < width ? `${Number(time.toPrecision(4))} us` : "";
+      tick.setAttribute("transform", `translate(${left + at} 0)`);
+      tick.toggleAttribute("hidden", at >= width);
+      tick.querySelector("text").textContent = `${Number(time.toPrecision(4))} us`;
     });
     by("out").disabled = by("whole").disabled = scale <= 1;
     by("left").disabled = offset <= 0;

@@ -9,9 +9,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gc3.report import flow, lanes, loads, svg, times
+from gc3.report.alike import alike
 from gc3.report.style import short_size
 from gc3.report.svg import time_text
-from gc3.sim.trust import distinguishable
+from gc3.sim.trust import distinguishable, per_cent, span
 from gc3.support.words import counted
 
 if TYPE_CHECKING:
@@ -92,9 +93,10 @@ def write(content: Content) -> str:
         f'<section id="{key}" aria-labelledby="h-{key}"><h2 id="h-{key}">{escape(title)}</h2>{inner}</section>\n'
         for key, title, inner in sections
     )
+    error = content.errors.get(next(iter(content.series), ""), {}).get(p.size, 0.0)
     numbers = [
         (short_size(p.size), "size of the call"),
-        (time_text(p.time_s), "predicted time"),
+        (time_text(p.time_s), f"predicted time{f', error {per_cent(error)}' if error else ''}"),
         (f"{p.busbw:.4g} GB/s", "bus bandwidth"),
         (f"{p.bound_s / p.time_s:.0%}" if p.time_s and p.bound_s else "—", "of what the busiest link allows"),
     ]
@@ -109,12 +111,32 @@ def write(content: Content) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{escape(content.title)}</title>\n<style>{svg.style()}{_asset('css')}</style>\n</head>\n<body>\n"
         f'<header><h1>{escape(content.title)}</h1><div class="tiles">{tiles}</div>'
-        f'{_list([*content.bottleneck[:1], *content.advice[:1]])}<p class="soft">{escape(content.about)}</p>'
+        f"{_list([*verdict(content), *content.bottleneck[:1], *content.advice[:1]])}"
+        f'<p class="soft">{escape(content.about)}</p>'
         f"{_list(content.remarks, kind='remarks')}"
         f'<nav aria-label="Sections">{contents}</nav></header>\n<main>\n{body}</main>\n'
         f'<script type="application/json" id="data">{data}</script>\n'
         f"<script>{_asset('js')}</script>\n</body>\n</html>\n"
     )
+
+
+def verdict(content: Content) -> list[str]:
+    """Returns how the program compares with the first baseline, by size; nothing without one."""
+    own, other = [*content.series, "", ""][:2]
+    if "predicted" not in own or not other or "measured" in other:
+        return []
+    theirs = dict(content.series[other])
+    found: list[tuple[str, list[int], list[float]]] = []
+    for size, seconds in content.series[own]:
+        if seconds and size in theirs:
+            known = [content.errors.get(name, {}).get(size, 0.0) for name in (own, other)]
+            word = ("slower than" if seconds > theirs[size] else "faster than") + f" {other}"
+            word = word if distinguishable(seconds, theirs[size], *known) else f"not distinguishable from {other}"
+            if not found or found[-1][0] != word:
+                found.append((word, [], []))
+            found[-1][1].append(size)
+            found[-1][2].append(theirs[size] / seconds)
+    return [f"{span(at)}: {word}, {min(x):.2f} to {max(x):.2f} times its speed." for word, at, x in found]
 
 
 def _asset(ending: str) -> str:
@@ -152,6 +174,7 @@ def _times(content: Content) -> str:
         for size, seconds in line:
             by_size.setdefault(size, {})[name] = seconds
     own = names[0] if names else ""
+    baselines = [name for name in names if "predicted" not in name and "measured" not in name]
     rows: list[list[str]] = []
     for size, found in sorted(by_size.items()):
         row = [short_size(size)]
@@ -166,7 +189,9 @@ def _times(content: Content) -> str:
             ratio = f" ({told})" if name != own and found.get(own) else ""
             row.append(time_text(found[name]) + ratio)
         rows.append(row)
-    return _scroll("Chart of times by size", times.draw(content.series, alone=False, errors=content.errors)) + _details(
+    return _scroll(
+        "Chart of times by size", times.draw(content.series, alone=False, errors=content.errors, baselines=baselines)
+    ) + _details(
         "Table of times",
         _table(
             "Times by size; (x): times the program's; (~): not distinguishable",
@@ -243,9 +268,13 @@ def _data(content: Content) -> dict[str, Any]:
         ]
         for bar in content.lanes.bars
     ]
-    rounds: list[list[list[Any]]] = [[] for _ in range(content.flow.rounds)]
-    for m in content.flow.moves:
-        rounds[m.round].append([m.src, m.dst, m.what, lines.setdefault(m.line, len(lines))])
+    rounds = [
+        [
+            [told, lines.setdefault(some[0].line, len(lines)), [[m.src, m.dst, m.what] for m in some]]
+            for told, some in alike(content.flow, number)
+        ]
+        for number in range(content.flow.rounds)
+    ]
     return {"bars": bars, "moves": rounds, "rounds": len(rounds), "lines": list(lines), "causes": causes}
 
 
@@ -254,7 +283,8 @@ def _steps(content: Content) -> str:
     if not made.moves:
         return "<p>This program sends nothing.</p>" + _left_out(made.left_out)
     return (
-        '<p class="soft">Step k: the messages with k - 1 messages before them on their way. += reduces.</p>'
+        '<p class="soft">Step k: the messages with k - 1 messages before them on their way. += reduces. '
+        "Messages that are the same up to the ranks' numbers are told once.</p>"
         '<div class="controls"><button id="back">Back</button><button id="play" aria-pressed="false">Play</button>'
         '<button id="forward">Forward</button>'
         f'<label>Step <input id="round" type="range" min="1" max="{made.rounds}" value="1"></label>'
@@ -267,9 +297,9 @@ def _steps(content: Content) -> str:
 
 def _schedule(content: Content) -> str:
     made = content.lanes
-    used = dict.fromkeys(bar.wait for bar in made.bars if bar.start > bar.ready)
     legend = "<li><i style='background:#0072B2'></i>working</li><li><i class=critical></i>critical path</li>" + "".join(
-        f'<li><i style="background:{svg.CAUSES[c]};opacity:.5"></i>waiting: {c}</li>' for c in used
+        f'<li><svg width="24" height="10"><path class="wait w-{c}" d="M0 6H24"/></svg>waiting: {c}</li>'
+        for c in lanes.causes(made)
     )
     return (
         '<div class="controls"><button id="in">Zoom in</button><button id="out">Zoom out</button>'
@@ -307,6 +337,7 @@ def plain(content: Content) -> dict[str, Any]:
         "critical_path_us": {} if why is None else {k: 1e6 * v for k, v in why.causes.items()},
         "errors": {name: list(errors.items()) for name, errors in content.errors.items()},
         "series_us": {n: [[s, 1e6 * t] for s, t in line] for n, line in content.series.items()},
+        "verdict": verdict(content),
         "bottleneck": list(content.bottleneck),
         "advice": list(content.advice),
         "not_shown": [text for text in (content.lanes.left_out, content.flow.left_out) if text],

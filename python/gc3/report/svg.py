@@ -15,7 +15,7 @@ from gc3.support import files
 
 # Of the names of drawings that `save` writes.
 FORMATS = (".svg", ".png")
-_EDGE, _LETTER = 12, 7  # around a drawing with a heading; the width of a letter, about
+_EDGE = 12  # around a drawing with a heading
 _PIXELS = 2.0  # of a PNG, for each unit of the drawing
 
 # By cause of a wait; Okabe and Ito's colours, which colour-blind readers can distinguish.
@@ -32,6 +32,9 @@ CAUSES = {
     "compute": "#332288",
     "launch": "#999999",
 }
+
+# Waits are lines of these dashes, which grey print keeps apart.
+_DASHES = ("none", "none", "2 2", "8 3", "12 3 2 3", "5 3", "3 4", "1 3", "9 2 2 2", "6 6", "1 6")
 
 _LIGHT = {
     "ink": "#22252a",
@@ -64,7 +67,11 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .soft { fill: var(--soft); } .axis, .grid { stroke: var(--line); fill: none; }
 .crit { stroke: var(--mark); stroke-width: 2px; vector-effect: non-scaling-stroke; }
 """
-    + "".join(f".c-{name} {{ fill: {color}; }}\n" for name, color in CAUSES.items())
+    + ".wait { fill: none; opacity: .6; stroke-width: 4px; vector-effect: non-scaling-stroke; }\n"
+    + "".join(
+        f".c-{name} {{ fill: {color}; }} .w-{name} {{ stroke: {color}; stroke-dasharray: {dashes}; }}\n"
+        for (name, color), dashes in zip(CAUSES.items(), _DASHES, strict=True)
+    )
 )
 
 
@@ -81,19 +88,20 @@ def document(
 ) -> str:
     """Returns an SVG element; `alone`: as a file of its own, with its style.
 
-    `head` is a line above the drawing; below it are `keys`, the attributes of a small square and what it means.
+    `head` is a line above the drawing; below it are `keys`, the attributes of a small square or, with d=, of a path,
+    and what it means.
     """
     if head:
         rows = [f'<text x="{_EDGE}" y="20" style="font-size:15px">{escape(head)}</text>']
         x = float(_EDGE)
         for look, what in keys:
-            rows.append(
-                f'<rect x="{x:.1f}" y="33" width="12" height="12" {look}/>{text(x + 18, 44, what, kind="soft")}'
-            )
-            x += 34 + _LETTER * len(what)
+            mark = f"<path {look}/>" if ' d="' in look else f'<rect width="12" height="12" {look}/>'
+            wide = 24 if ' d="' in look else 12
+            rows.append(f'<g transform="translate({x:.1f} 33)">{mark}{text(wide + 6, 11, what, kind="soft")}</g>')
+            x += wide + 24 + text_width(what)
         top = 58 if keys else 32
         inner = f'{"".join(rows)}<g transform="translate({_EDGE} {top})">{inner}</g>'
-        width, height = max(width + 2 * _EDGE, x, 2 * _EDGE + 9 * len(head)), height + top + _EDGE
+        width, height = max(width + 2 * _EDGE, x, 2 * _EDGE + 1.25 * text_width(head)), height + top + _EDGE
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     style = f"<style>{_STYLE}</style>" if alone else ""
     ident = f' id="{name}"' if name else ""
@@ -154,6 +162,15 @@ def text(x: float, y: float, what: str, *, kind: str = "", anchor: str = "") -> 
     """Returns a text element."""
     more = (f' class="{kind}"' if kind else "") + (f' text-anchor="{anchor}"' if anchor else "")
     return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(what)}</text>'
+
+
+def text_width(what: str) -> float:
+    """Returns about how wide a text of 12 px is.
+
+    >>> text_width("ill") < text_width("mmm")
+    True
+    """
+    return sum(4.2 if c in " .,:;'()|ijlt-" else 10.2 if c in "mwMW%" else 7.5 for c in what)
 
 
 def round_ticks(span: float, most: int = 8) -> list[float]:

@@ -23,10 +23,11 @@ def draw(
     alone: bool = True,
     head: str = "",
     errors: Mapping[str, Mapping[int, float]] = MappingProxyType({}),
+    baselines: Sequence[str] = (),
 ) -> str:
     """Returns the chart of some series of (size in bytes, seconds), under `head` in a file of its own.
 
-    `errors` has the |log(predicted / measured)| of series by size, which are bands.
+    `errors` has the |log(predicted / measured)| of series by size, which are bands; `baselines` are grey.
     """
     points = [(s, t) for line in series.values() for s, t in line if t > 0]
     if not points:
@@ -54,7 +55,7 @@ def draw(
         parts.append(svg.text(x(size), _HEIGHT - 14, short_size(size), kind="soft", anchor="middle"))
     for number, (name, line) in enumerate(series.items()):
         shown = [(x(s), y(t)) for s, t in line if t > 0]
-        ink = COLORS[number % len(COLORS)]
+        ink = "var(--soft)" if name in baselines else COLORS[number % len(COLORS)]
         dash = "" if number == 0 else f' stroke-dasharray="{(7, 2, 4)[number % 3]} 4"'
         way = " ".join(f"{px:.1f},{py:.1f}" for px, py in shown)
         wide = errors.get(name, {})

@@ -42,6 +42,11 @@ class Topology(Parts):
         """Number of nodes."""
         return len({rank.node for rank in self.ranks})
 
+    @property
+    def title(self) -> str:
+        """Its name, for titles: of several nodes with their number."""
+        return f"{self.name} of {self.node_count} nodes" if self.node_count > 1 else self.name
+
     @cached_property
     def rank_levels(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         """The name of each level, nodes first, and the group of each rank on it.
