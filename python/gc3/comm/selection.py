@@ -301,11 +301,6 @@ def parse(text: str, name: str, folder: Path = Path()) -> tuple[Row, ...]:
     return _rows(files.parse_json(text, "BadTable", name), name, folder)
 
 
-def parse_spec(data: Any, where: str) -> Spec:
-    """Returns the program of a row, as `Spec.data` has it; `where` it is, for errors."""
-    return _spec(data, where, Path())
-
-
 def read_rows(path: str | os.PathLike[str]) -> tuple[Row, ...]:
     """Returns the rows of a file.
 
@@ -375,7 +370,7 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
     keys: dict[str, Any] = {"ranks": (1, None), "size": (0, None), "in_place": None}
     keys |= {key: read(row[key], where) for key, read in _KEYS.items() if key in row}
-    spec = _spec(row["program"], where, folder)
+    spec = parse_spec(row["program"], where, folder)
     if keys.get("transport"):
         keys.setdefault("nodes", (2, None))
         if keys["nodes"][0] == 1:
@@ -430,15 +425,14 @@ _KEYS: dict[str, Callable[[Any, str], Any]] = {
     ),
     "transport": _transport,
     "skew": _skew,
-    "adapt": lambda value, where: _flag(
-        value, "adapt must be true, false, or null for what the communicator says", where
-    ),
+    "adapt": lambda value, where: _flag(value, "adapt must be true, false, or null: as the communicator says", where),
 }
 _ROW_KEYS = frozenset(_KEYS) | {"program", "note", "measured_on"}
 _DEFAULTS = {each.name: each.default for each in fields(Row) if each.default is not MISSING}
 
 
-def _spec(value: Any, where: str, folder: Path) -> Spec:
+def parse_spec(value: Any, where: str, folder: Path = Path()) -> Spec:
+    """Returns the program of a row, as `Spec.data` has it; `where` it is, for errors."""
     if isinstance(value, dict) and "file" in value:
         return _of_file(cast("dict[str, Any]", value), where, folder)
     spec = _object(value, _SPEC_KEYS, ("algorithm",), f"{where} program")
