@@ -50,9 +50,12 @@ def _timed(median: float) -> Any:
     return lambda data: data["rows"][0]["out_of_place"].update(median_us=median)
 
 
+def _measured(median: float) -> Measurement:
+    return Measurement(median, median, median, median, 1.0, 1.0, 0, median, median)
+
+
 def _now(median: float) -> list[Row]:
-    measured = Measurement(median, median, median, median, 1.0, 1.0, 0)
-    return [Row(1024, 256, "float32", "sum", -1, measured, None)]
+    return [Row(1024, 256, "float32", "sum", -1, _measured(median), None)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_differences(before: list[float], times: list[float], told: str, old: Pa
     paths = [str(_changed(old, tmp_path / f"{i}.json", run(i))) for i in range(len(before))]
     earlier = Earlier(paths)
     left = iter(times)
-    (found,) = earlier.differences(_now(next(left)), lambda *_: next(left))
+    (found,) = earlier.differences(_now(next(left)), lambda *_: _measured(next(left)))
     assert told in str(found)
     assert list(left) == []
     assert bool(earlier.advice()) == (len(before) < 10)
@@ -95,6 +98,15 @@ def test_one_run_given_twice_is_refused(old: Path, tmp_path: Path) -> None:
     for again in old, copy:
         with pytest.raises(gc3.UserError, match="it has the same run as"):
             Earlier([str(old), str(again)])
+
+
+def test_a_run_whose_iterations_are_fast_and_slow_is_no_difference() -> None:
+    """As of ten slow runs under load, and one with a median of fast iterations and as many slow ones."""
+    times = [50e3, 60e3, 47e3, 46e3, 55e3, 40e3, 52e3, 57e3, 52e3, 44e3]
+    assert not difference(1 << 20, "in_place", times, 9e3, (400.0, 40e3)).outside_noise
+    assert difference(1 << 20, "in_place", times, 9e3, (400.0, 12e3)).outside_noise
+    assert difference(1 << 20, "in_place", times, 90e3, (85e3, 120e3)).outside_noise
+    assert not difference(1 << 20, "in_place", times, 90e3, (60e3, 120e3)).outside_noise
 
 
 def test_few_of_many_equal_runs_differ() -> None:

@@ -132,9 +132,9 @@ def bench(given: _Given) -> int:
             if not as_json:
                 click.echo(_line(row))
 
-        def again(row: Row, mode: str) -> float:
+        def again(row: Row, mode: str) -> Measurement:
             plain: dict[str, Any] = {**settings, "check": False}
-            return measure.measure(cast("Program", infos[mode]), row.count, timer=timer, **plain).median_us
+            return measure.measure(cast("Program", infos[mode]), row.count, timer=timer, **plain)
 
         compared = [] if earlier is None else list(earlier.differences(rows, again))
     for both in pairs:

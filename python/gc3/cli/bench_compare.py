@@ -28,7 +28,7 @@ MODES = {"out_of_place": "out of place", "in_place": "in place"}
 # Runs at other times differ by more than the iterations of one run do, so the noise is how the earlier runs differ: a
 # further run lies in the interval of prediction of their logarithms with a confidence of 99.5 % (Student's t for ten
 # runs). On a machine under load runs are fast or slow by turns: what lies outside is measured again, and must lie
-# outside on the same side each time.
+# outside on the same side each time, as three quarters of its iterations must.
 _STUDENT = 3.690
 _ENOUGH = 10
 _AGAIN = 3
@@ -127,21 +127,21 @@ class Earlier:
             if other:
                 raise click.UsageError(f"'{path}' cannot be compared: it has {', '.join(other)}")
 
-    def differences(self, rows: Sequence[Row], again: Callable[[Row, str], float]) -> Iterator[Difference]:
+    def differences(self, rows: Sequence[Row], again: Callable[[Row, str], Measurement]) -> Iterator[Difference]:
         """Yields what can be compared: the sizes and modes that both have.
 
         Args:
             rows: The rows of this run.
-            again: Measures a row once more in a mode; returns the median iteration in microseconds.
+            again: Measures a row once more in a mode.
         """
         for row in rows:
             for mode in MODES:
                 measured: Measurement | None = getattr(row, mode)
                 before = self.rows.get((row.size, mode))
                 if measured is not None and before is not None:
-                    found = difference(row.size, mode, before, measured.median_us)
+                    found = difference(row.size, mode, before, *_spread(measured))
                     for _ in range(_AGAIN if found.outside_noise else 0):
-                        other = difference(row.size, mode, before, again(row, mode))
+                        other = difference(row.size, mode, before, *_spread(again(row, mode)))
                         same = other.outside_noise and (other.now_us > other.before_us) == (
                             found.now_us > found.before_us
                         )
@@ -167,20 +167,32 @@ class Earlier:
         return found
 
 
-def difference(size: int, mode: str, before: Sequence[float], now: float) -> Difference:
+def _spread(run: Measurement) -> tuple[float, tuple[float, float]]:
+    return run.median_us, (run.quarter_us, run.three_quarters_us)
+
+
+def difference(
+    size: int, mode: str, before: Sequence[float], now: float, half: tuple[float, float] | None = None
+) -> Difference:
     """Compares the time of a run with those of earlier runs, all in microseconds.
+
+    `half`: between which the middle half of the run's iterations lies.
 
     >>> difference(1024, "in_place", [100, 101, 99, 100, 100] * 2, 102).outside_noise
     False
     >>> difference(1024, "in_place", [100, 101, 99, 100, 100] * 2, 103).outside_noise
     True
+    >>> difference(1024, "in_place", [100, 101, 99, 100, 100] * 2, 103, (101, 130)).outside_noise
+    False
     """
     logs = [math.log(max(time, 1e-6)) for time in before]
     centre = statistics.fmean(logs)
     outside = None
     if len(logs) >= _ENOUGH:
         width = _STUDENT * statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs))
-        outside = abs(math.log(max(now, 1e-6)) - centre) > width + 1e-9  # rounding, where the runs are equal
+        least, most = half or (now, now)
+        nearest = min(max(math.exp(centre), least), most)
+        outside = abs(math.log(max(nearest, 1e-6)) - centre) > width + 1e-9  # rounding, where the runs are equal
     return Difference(size, mode, math.exp(centre), now, outside)
 
 
