@@ -10,6 +10,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
+#include "gc3/base/guarded.h"
 #include "gc3/comm/communicator.h"
 
 namespace gc3::comm {
@@ -219,7 +220,7 @@ template <class Work>
 std::shared_future<Status> Communicator::begin(Work work, Done done) {
   if (!done) return progress_.start(std::move(work));
   return progress_.start([work = std::move(work), done = std::move(done)] {
-    Status status = work();
+    Status status = guarded(work);
     done(status);
     return status;
   });

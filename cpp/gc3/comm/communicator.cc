@@ -152,11 +152,12 @@ auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltyp
   GC3_CHECK(core_->check_thread());
   if (!busy()) return work();
   std::optional<decltype(work())> result;
-  wait(progress_.start([&] {
+  const std::shared_future<Status> done = progress_.start([&] {
     result.emplace(work());
     return Status();
-  }),
-       interrupted);
+  });
+  wait(done, interrupted);
+  if (!result) return Diagnostic(done.get().error());
   return std::move(*result);
 }
 

@@ -9,6 +9,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/guarded.h"
 #include "gc3/nccl/exchange_pattern.h"
 #include "gc3/nccl/overlay.h"
 #include "gc3/nccl/report.h"
@@ -307,7 +308,12 @@ int execute_first(Calls& calls, int before) {
 int execute_apart(std::shared_ptr<Calls> calls, int before) {
   const auto deferred = calls->running.defer();
   const auto work = [before](Calls& of) {
-    const int answer = execute_first(of, before);
+    int answer = before;
+    const Status status = guarded([&] {
+      answer = execute_first(of, before);
+      return Status();
+    });
+    if (!status.ok()) answer = worse(before, answer_to(status.error()));
     destroy_ops(std::move(of.ops));
     // Whoever ends a communicator waits for `running`, so that these are not the last references.
     of.agreement.reset();

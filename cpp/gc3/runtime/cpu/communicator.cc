@@ -145,7 +145,9 @@ std::optional<pid_t> Communicator::outsider() {
 
 std::string Communicator::network() const {
   const std::unique_lock lock = members_->look();
-  return members_->links == nullptr ? "" : members_->links->describe();
+  if (members_->links == nullptr) return "";
+  const Companion::Pause pause(*members_->companion);  // within a call, whose messages it moves
+  return members_->links->describe();
 }
 
 void Communicator::close() {

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gc3/base/guarded.h"
 #include "gc3/base/result.h"
 #include "gc3/base/signals.h"
 
@@ -29,10 +30,16 @@ void Companion::serve() {
     int descriptor = -1;
     {
       const std::lock_guard lock(mutex_);
-      if (work_ != nullptr) descriptor = work_->descriptor;
-      // Relaxed: the mutex orders what the threads do; this only says that the other one wants it.
-      for (sleep = work_ != nullptr ? 0 : -1; sleep == 0 && !pauses_.load(std::memory_order_relaxed);)
-        sleep = work_->move();
+      if (work_ != nullptr && problem_.ok()) {
+        descriptor = work_->descriptor;
+        problem_ = guarded([&] {
+          // Relaxed: the mutex orders what the threads do; this only says that the other one wants it.
+          do sleep = pauses_.load(std::memory_order_relaxed) ? -1 : work_->move();
+          while (sleep == 0);
+          return Status();
+        });
+        if (!problem_.ok()) sleep = -1;
+      }
       if (pauses_.load(std::memory_order_relaxed)) sleep = -1;  // the other thread may need this core to end the work
     }
     // Also of no work: its end is near, or the next one has begun.
@@ -71,14 +78,27 @@ Companion::During::During(Companion& companion, const Work& work) : companion_(c
   {
     const std::lock_guard lock(companion.mutex_);
     companion.work_ = &work;
+    companion.problem_ = {};
   }
   eventfd_write(companion.event_, 1);
 }
 
-Companion::During::~During() {
+Status Companion::During::end() {
   companion_.pauses_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(companion_.mutex_);
-  companion_.work_ = nullptr;
+  return std::exchange(companion_.work_, nullptr) == nullptr ? Status() : companion_.problem_;
+}
+
+Companion::Pause::Pause(Companion& companion) : companion_(companion) {
+  companion.pauses_.store(true, std::memory_order_relaxed);
+  lock_ = std::unique_lock(companion.mutex_);
+}
+
+Companion::Pause::~Pause() {
+  if (companion_.work_ == nullptr) return;
+  companion_.pauses_.store(false, std::memory_order_relaxed);
+  lock_.unlock();
+  eventfd_write(companion_.event_, 1);
 }
 
 }  // namespace gc3::cpu

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 
+#include "gc3/base/result.h"
 #include "gc3/runtime/core/waiting/progress.h"
 
 namespace gc3::cpu {
@@ -28,20 +29,37 @@ class Companion {
   class During {
    public:
     During(Companion& companion, const Work& work);
-    ~During();
+    ~During() { static_cast<void>(end()); }
     During(const During&) = delete;
     During& operator=(const During&) = delete;
 
+    // Ends it, and tells why a move has failed, after which there was none.
+    Status end();
+
    private:
     Companion& companion_;
+  };
+
+  // The other thread moves nothing as long as this exists, also while there is work for it.
+  class Pause {
+   public:
+    explicit Pause(Companion& companion);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Companion& companion_;
+    std::unique_lock<std::mutex> lock_;
   };
 
  private:
   bool begin();  // false: the system gives no thread
   void serve();
 
-  std::mutex mutex_;  // of work_; held by a move
+  std::mutex mutex_;  // of work_ and problem_; held by a move
   const Work* work_ = nullptr;
+  Status problem_;
   std::atomic<bool> pauses_{true};  // no move is to begin
   std::atomic<bool> ends_{false};
   int event_ = -1;         // wakes the thread

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/guarded.h"
 #include "gc3/base/result.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/v_run.h"
@@ -39,7 +40,7 @@ class Computing {
   // Called by the thread that executes the step. False: it has failed, and the run ends.
   bool apply(const Computation& computation) {
     running_.fetch_add(1, std::memory_order_relaxed);  // relaxed, as below: only a watch of time-outs reads it
-    Status status = function_(computation);
+    Status status = guarded([&] { return function_(computation); });
     running_.fetch_sub(1, std::memory_order_relaxed);
     if (status.ok()) return true;
     {

@@ -9,6 +9,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/guarded.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/image.h"
 #include "gc3/runtime/cpu/loans.h"
@@ -322,11 +323,8 @@ Status ProcessProgram::run_locked(const RankCall& call, const core::Interrupted&
   const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
   if (recorder != nullptr) recorder->begin(steady_now());
   memory_.copy_in(rank_);
-  const Status status = execute_collective(kernel, recorder, interrupted);
-  if (!status.ok()) {
-    withdraw();
-    return status;
-  }
+  const Status status = guarded([&] { return execute_collective(kernel, recorder, interrupted); });
+  if (!status.ok()) return withdraw(status.error());
   memory_.copy_out(rank_);
   average({inputs_, outputs_, call.count, call.type, call.op});
   group().finish();
@@ -375,10 +373,11 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
   }
   GC3_CHECK(check_computing(call.type, call.op));
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
-  const auto told = [&](const Computation& computation) {
+  const auto told = [&](const Computation& computation) -> Status {
     const Computes computes(group());
-    const Companion::During during(*members_->companion, meanwhile_);
-    return function(computation);
+    Companion::During during(*members_->companion, meanwhile_);
+    GC3_CHECK(function(computation));
+    return during.end();
   };
   computing_.begin(told, [] {});
   Status status = run_v_locked(call, interrupted);
@@ -397,11 +396,8 @@ Status ProcessProgram::run_v_locked(const VRankCall& call, const core::Interrupt
   GC3_CHECK(begin(v_run_, interrupted));
   v_memory_->copy_in();
   const Kernel kernel = best_kernels().reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(call.op)];
-  const Status status = execute_v(kernel, interrupted);
-  if (!status.ok()) {
-    withdraw();
-    return status;
-  }
+  const Status status = guarded([&] { return execute_v(kernel, interrupted); });
+  if (!status.ok()) return withdraw(status.error());
   v_memory_->copy_out();
   // The output of a collective that reduces is one block, of a length or of arrays. What bind() has bound stays.
   void* const bound = outputs_[rank_];

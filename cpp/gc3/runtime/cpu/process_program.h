@@ -193,9 +193,9 @@ class ProcessProgram final : public interp::Engine<RankCall> {
   // Waits until no receiver needs the lent data any more. Meanwhile helps receivers, if there is a block.
   Status get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, LendingBlock* block,
                   const core::Interrupted& interrupted);
-  // After a failed call: ends what is under way to other hosts, and waits until no rank writes into this rank's buffers
-  // any more.
-  void withdraw() const;
+  // After a failed call, for all ranks: ends what is under way to other hosts, and waits until no rank writes into this
+  // rank's buffers any more. Returns why the call fails.
+  Diagnostic withdraw(const Diagnostic& problem) const;
 
   interp::Plan plan_;
   std::uint32_t rank_;

@@ -205,7 +205,8 @@ Status ProcessProgram::get_scratch_back(const core::Interrupted& interrupted) {
   return get_back(loans_.scratch, run_, nullptr, interrupted);
 }
 
-void ProcessProgram::withdraw() const {
+Diagnostic ProcessProgram::withdraw(const Diagnostic& problem) const {
+  Diagnostic reason = group().give_up(problem);  // an earlier one, if there is one
   if (network_.links != nullptr) network_.links->transport().abandon();
   // Much longer than a system call of a running rank takes.
   constexpr auto kLongest = std::chrono::seconds(1);
@@ -220,6 +221,7 @@ void ProcessProgram::withdraw() const {
       std::this_thread::sleep_for(kPause);  // also after the rank was stopped: one of its threads may still run
     }
   }
+  return reason;
 }
 
 }  // namespace gc3::cpu

@@ -226,6 +226,7 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute_bound(interp::R
   std::uint64_t seen = progress();
   core::WaitClock still;
   const auto watch = [&] {
+    if (pool_->has_failed()) return stop(Why::failed);
     if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
     if (const std::uint64_t p = progress(); p != seen || computing_.runs()) {
       seen = p;
@@ -237,10 +238,10 @@ Result<std::vector<ThreadsEngine::Times>> ThreadsEngine::execute_bound(interp::R
   const auto body = [&](std::uint32_t worker) {
     work(worker, run, kernel, begin, finish, times, recorders.empty() ? nullptr : &recorders[worker]);
   };
-  pool_->run(body, std::min(kTickSeconds, timeout_s_ / 4), watch);
-  if (why_.load(std::memory_order_relaxed) != Why::nothing) {
+  Status status = pool_->run(body, std::min(kTickSeconds, timeout_s_ / 4), watch);
+  if (!status.ok() || why_.load(std::memory_order_relaxed) != Why::nothing) {
     fifos_open_ = false;  // messages of the given-up run may still be in them
-    return explain(run);
+    return status.ok() ? explain(run) : std::move(status.error());
   }
   std::vector<Times> runs(iterations);
   for (std::size_t i = 0; i < iterations; ++i) {
@@ -292,6 +293,7 @@ Diagnostic ThreadsEngine::explain(const interp::Run& run) const {
     }
     case Why::compute:
       return *computing_.problem();
+    case Why::failed:
     case Why::nothing:
       break;
   }

@@ -64,7 +64,7 @@ class ThreadsEngine final : public interp::Engine<Call> {
 
  private:
   using RankWork = std::function<void(std::uint32_t)>;
-  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock, compute };
+  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock, compute, failed };
   // Nanoseconds of the steady clock.
   struct Times {
     std::int64_t start = 0;

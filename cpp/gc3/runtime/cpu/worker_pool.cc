@@ -5,8 +5,10 @@
 #include <chrono>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/guarded.h"
 #include "gc3/runtime/core/sharing/cores.h"
 #include "gc3/runtime/cpu/idle.h"
 
@@ -44,11 +46,17 @@ WorkerPool::~WorkerPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double period_s,
-                     const std::function<void()>& tick) {
+bool WorkerPool::has_failed() {
+  const std::lock_guard lock(mutex_);
+  return !problem_.ok();
+}
+
+Status WorkerPool::run(const std::function<void(std::uint32_t)>& job, double period_s,
+                       const std::function<void()>& tick) {
   {
     const std::lock_guard lock(mutex_);
     running_ = static_cast<std::uint32_t>(threads_.size());
+    problem_ = {};
   }
   job_ = &job;
   generation_.fetch_add(1, std::memory_order_release);  // after the job and all data that it reads
@@ -59,6 +67,7 @@ void WorkerPool::run(const std::function<void(std::uint32_t)>& job, double perio
     tick();
     lock.lock();
   }
+  return problem_;
 }
 
 void WorkerPool::work(std::uint32_t worker, std::uint32_t spins) {
@@ -72,8 +81,12 @@ void WorkerPool::work(std::uint32_t worker, std::uint32_t spins) {
     seen = now;
     backoff.renew();
     if (quit_.load(std::memory_order_relaxed)) return;
-    (*job_)(worker);
+    Status status = guarded([&] {
+      (*job_)(worker);
+      return Status();
+    });
     const std::lock_guard lock(mutex_);
+    if (!status.ok() && problem_.ok()) problem_ = std::move(status);
     if (--running_ == 0) finished_.notify_one();
   }
 }

@@ -26,8 +26,10 @@ class WorkerPool {
   bool alive() const;
 
   // Runs job(worker) on all workers and returns when all have finished. Meanwhile calls `tick` on this thread, about
-  // every `period_s` seconds. Only one call at a time is allowed.
-  void run(const std::function<void(std::uint32_t)>& job, double period_s, const std::function<void()>& tick);
+  // every `period_s` seconds. Only one call at a time is allowed. Fails if a job has thrown.
+  Status run(const std::function<void(std::uint32_t)>& job, double period_s, const std::function<void()>& tick);
+  // Whether a job of the running call has, so that the others may wait for it in vain.
+  bool has_failed();
 
  private:
   WorkerPool() = default;
@@ -38,7 +40,8 @@ class WorkerPool {
   std::atomic<bool> quit_{false};
   std::mutex mutex_;
   std::condition_variable finished_;
-  std::uint32_t running_ = 0;  // guarded by mutex_
+  std::uint32_t running_ = 0;  // guarded by mutex_, as is
+  Status problem_;             // of the first job that has thrown
   std::vector<std::thread> threads_;
   pid_t process_ = 0;  // to which the threads belong
 };

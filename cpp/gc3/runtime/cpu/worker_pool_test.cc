@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <new>
+#include <thread>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/runtime/core/sharing/cores.h"
 
 namespace gc3::cpu {
@@ -16,8 +20,26 @@ std::vector<Cores> cores_of(std::uint32_t workers, bool pin) {
   auto pool = WorkerPool::create(workers, pin);
   REQUIRE(pool.ok());
   std::vector<Cores> seen(workers);
-  pool.value()->run([&](std::uint32_t worker) { seen[worker] = Cores::own(); }, 1, [] {});
+  CHECK(pool.value()->run([&](std::uint32_t worker) { seen[worker] = Cores::own(); }, 1, [] {}).ok());
   return seen;
+}
+
+TEST_CASE("a worker that finds no memory ends the run with a message, and the next run is as ever") {
+  auto pool = WorkerPool::create(3, false);
+  REQUIRE(pool.ok());
+  for (int round = 0; round < 2; ++round) {
+    std::atomic<bool> stops = false;  // as an engine ends the waits of the others
+    const auto job = [&](std::uint32_t worker) {
+      if (worker == 1) throw std::bad_alloc();
+      while (!stops) std::this_thread::yield();
+    };
+    const auto tick = [&] { stops = pool.value()->has_failed(); };
+    const Status status = pool.value()->run(job, 0.01, tick);
+    REQUIRE(!status.ok());
+    CHECK(status.error().code == ErrorCode::OutOfMemory);
+    CHECK(pool.value()->run([](std::uint32_t) {}, 0.01, [] {}).ok());
+    CHECK_FALSE(pool.value()->has_failed());
+  }
 }
 
 TEST_CASE("workers keep to shares of the cores of the thread that makes them, which keeps all of its own") {

@@ -10,6 +10,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/guarded.h"
 
 namespace gc3::cuda {
 namespace {
@@ -199,7 +200,12 @@ void Proxy::work() {
       continue;
     }
     std::unique_lock lock(mutex_);
-    const bool moved = round();
+    bool moved = false;
+    const Status status = guarded([&] {
+      moved = round();
+      return Status();
+    });
+    if (!status.ok()) return give_up(status.error());
     const Clock::time_point now = Clock::now();
     if (moved) moved_at = now;
     if (now - checked_at > kBetweenChecks) {

@@ -134,6 +134,7 @@ Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint
   core::WaitClock still;
   std::uint64_t seen = 0;
   const auto watch = [&] {
+    if (pool_->has_failed()) return stop(Why::failed);
     if (abort_asked_.load(std::memory_order_relaxed) || (interrupted && interrupted())) return stop(Why::interrupted);
     std::uint64_t sum = 0;
     for (const auto& w : workers_) sum += w->progress.load(std::memory_order_relaxed);
@@ -161,7 +162,7 @@ Result<std::vector<Job::Times>> Job::execute(const interp::Call& call, std::uint
       if (!done) return;
     }
   };
-  pool_->run(body, std::min(0.05, timeout_s_ / 4), watch);
+  GC3_CHECK(pool_->run(body, std::min(0.05, timeout_s_ / 4), watch));
   if (why_.load(std::memory_order_relaxed) != Why::nothing) return explain();
   spoiled_ = false;
   for (std::size_t k = 0; k < rounds; ++k) {

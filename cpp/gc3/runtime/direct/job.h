@@ -49,7 +49,7 @@ class Job final : public interp::Engine<interp::Call> {
   bool usable() const { return pool_->alive(); }
 
  private:
-  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock };
+  enum class Why : std::uint8_t { nothing, interrupted, timeout, deadlock, failed };
   struct alignas(interp::kCacheLine) Worker {
     Machine machine;
     std::atomic<std::uint64_t> progress{0};

@@ -9,6 +9,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/guarded.h"
 #include "gc3/base/sha256.h"
 #include "gc3/runtime/core/waiter.h"
 #include "gc3/runtime/direct/chunk_classes.h"
@@ -262,12 +263,13 @@ Status ProcessJob::run(const Turn& turn, const cpu::RankCall& call, const core::
     // Before the signals that others may load, and not before messages, which multiply inputs by factors themselves.
     memory_.copy_in(rank_);
     machine_->enter();
-    status = execute(interrupted);
+    status = guarded([&] { return execute(interrupted); });
   }
   leave();
   if (!status.ok()) {
+    Diagnostic reason = group().give_up(status.error());  // an earlier one, if there is one
     withdraw();
-    return status;
+    return reason;
   }
   group().finish();
   return {};

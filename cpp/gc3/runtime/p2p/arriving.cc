@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "gc3/base/guarded.h"
 #include "gc3/runtime/p2p/limits.h"
 #include "gc3/runtime/p2p/messenger.h"
 
@@ -25,15 +26,21 @@ std::string type_named(std::uint64_t type, std::uint64_t other = kObject) {
 }  // namespace
 
 bool Messenger::advance(const Request* until) {
-  bool moved = hosts_ != nullptr && hosts_->progress();
-  for (std::uint32_t r = 0; r < in_.size(); ++r) {
-    if (r == rank_) continue;
-    bool here = apart(r) ? drain_host(r, until) : drain(r, until);
-    here |= pump(r);
-    if (here) ring(r);
-    moved |= here;
-  }
-  return (!reading_.empty() && read_some()) || moved;
+  bool moved = false;
+  const Status status = guarded([&]() -> Status {
+    moved = hosts_ != nullptr && hosts_->progress();
+    for (std::uint32_t r = 0; r < in_.size(); ++r) {
+      if (r == rank_) continue;
+      bool here = apart(r) ? drain_host(r, until) : drain(r, until);
+      here |= pump(r);
+      if (here) ring(r);
+      moved |= here;
+    }
+    moved |= !reading_.empty() && read_some();
+    return {};
+  });
+  if (!status.ok()) group_.give_up(status.error());  // messages may be lost
+  return moved;
 }
 
 bool Messenger::find_pipe(std::uint32_t source) {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/guarded.h"
 #include "gc3/base/signals.h"
 #include "gc3/runtime/core/meeting/kinship.h"
 #include "gc3/runtime/core/meeting/peer_process.h"
@@ -440,7 +441,12 @@ class RendezvousHost {
     after.interrupted = {};
     after.jobs = {};
     after.timeout_s = std::clamp(meeting_.timeout_s, kShortestRefusal, kLongestRefusal);
-    const auto serve = [after = std::move(after), told = refusal_] { RendezvousHost(after).answer_late_ranks(told); };
+    const auto serve = [after = std::move(after), told = refusal_] {
+      static_cast<void>(guarded([&] {  // without memory late ranks time out, too
+        RendezvousHost(after).answer_late_ranks(told);
+        return Status();
+      }));
+    };
     const SignalsBlocked blocked;
     try {
       std::thread(serve).detach();

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "gc3/base/guarded.h"
+
 namespace gc3::core {
 namespace {
 
@@ -41,7 +43,7 @@ struct Progress::Queue {
       Started next = std::move(waiting.front());
       waiting.pop_front();
       lock.unlock();
-      Status status = next.call();
+      Status status = guarded(next.call);
       next.call = nullptr;  // its resources are released before anyone is notified
       left.fetch_sub(1, std::memory_order_release);
       next.done.set_value(std::move(status));

@@ -22,6 +22,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // std::system_error if the system gives no thread. What a call throws is its failure.
   std::shared_future<Status> start(Call call);
   // Whether this thread runs a started call.
   static bool inside();

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +30,16 @@ TEST_CASE("progress: calls run one after the other, in the order in which they w
   }
   for (int i = 0; i < 100; ++i) CHECK(done[static_cast<std::size_t>(i)].get().ok() == (i != 50));
   for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
+}
+
+TEST_CASE("progress: a call that throws has failed, and those after it are made") {
+  Progress progress;
+  const auto no_memory = progress.start([]() -> Status { throw std::bad_alloc(); });
+  const auto other = progress.start([]() -> Status { throw std::logic_error("of some kind"); });
+  const auto after = progress.start([] { return Status(); });
+  CHECK(no_memory.get().error().code == ErrorCode::OutOfMemory);
+  CHECK(other.get().error().message == "of some kind");
+  CHECK(after.get().ok());
 }
 
 TEST_CASE("progress: it is busy until the last call is done") {
