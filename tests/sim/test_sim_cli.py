@@ -256,6 +256,16 @@ def test_what_an_algorithm_prints_stays_apart_while_settings_are_searched() -> N
     assert "traced" in told.stderr
 
 
+def test_calls_that_take_no_time_are_simulated_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings were searched by the logarithm of the time."""
+    monkeypatch.chdir(tmp_path)
+    line = "ring_allreduce allpairs_allreduce -t fully_connected:R=4,preset=ideal -b 0 -e 0 --picture p.svg"
+    done = gc3_sim(line)
+    assert done.exit_code == 0, done.output
+    assert "0 *      0.00" in done.stdout
+    assert Path("p.svg").is_file()
+
+
 def test_chosen_settings_are_explained_and_drawn() -> None:
     line = "ring_allreduce direct_allgather -t ndv4 -b 64KiB -e 2MiB -f 32"
     told = json.loads(gc3_sim(f"{line} --mode explain --sensitivity --json").stdout)

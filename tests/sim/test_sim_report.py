@@ -58,7 +58,7 @@ def test_a_picture_has_a_description(tmp_path: Path) -> None:
     assert "speed-up" not in texts(without)
 
 
-@pytest.mark.parametrize("sizes", [(4096,), (1, 1 << 40), tuple(1 << k for k in range(4, 31))])
+@pytest.mark.parametrize("sizes", [(4096,), (1, 1 << 40), tuple(1 << k for k in range(4, 31)), (0, 1024)])
 def test_pictures_of_any_sizes(tmp_path: Path, sizes: tuple[int, ...]) -> None:
     path = tmp_path / "x.png"
     picture.draw(sweep(sizes), str(path))

@@ -353,6 +353,9 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
     first = [spec for spec in timed if spec in many][: len(many)]
     assert first == many[::-1]
     assert sizes == {1 << 20}  # at a size near it, what was measured counts
+    tuner = Tuner(Goal(("allreduce",), (2,), (0, 1), time_limit=1000))
+    assert len(list(tuner.points())) == 2
+    assert sizes == {0, 1 << 20}
 
 
 @pytest.mark.parametrize("engine", ["processes", "threads"])

@@ -18,7 +18,7 @@ from gc3.cli.tune import line
 from gc3.comm.selection import Spec, Table, parse, read_rows
 from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
-from gc3.tune import Goal, Measured, Search, SimulatedTuner, simulated
+from gc3.tune import Goal, Measured, Search, SimulatedTuner, ranges, simulated
 from gc3.tune.guided import MOST
 from gc3.tune.ranges import REFERENCE
 from gc3.tune.space import candidates
@@ -94,6 +94,21 @@ def test_the_number_of_cores_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
         assert [point.size for point in tuner.points()] == [goal.sizes[k] for k in (0, 4, 2, 1, 3)]
         found.append([(point.size, point.times_us, point.tried) for point in tuner.found.points])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("sizes", [(0,), (0, KIB, MIB), (KIB, 4 * KIB)])
+def test_calls_of_nothing_and_of_one_rank_are_tuned(sizes: tuple[int, ...]) -> None:
+    """They take no time on an ideal machine; on a real one a call of nothing is a launch."""
+    ranks = 1 if sizes[0] else 4
+    for on in (sim.platform(f"ring:R={ranks}"), *([sim.platform("ndv5")] if ranks > 1 else [])):
+        count = on.topology.rank_count
+        tuner = SimulatedTuner(Goal(("allgather",), (count,), sizes), on, most=20)
+        assert len(list(tuner.points())) == len(sizes)
+        found = ranges(tuner.found.points, sizes)
+        assert all(point.times_us for point in tuner.found.points)
+        assert all(any(each.first <= size < each.end for each in found) for size in sizes)
+    search = Search("allgather", sim.platform("ndv5"), 8, in_place=False, most=20)
+    assert [len(search.fastest(size)[0]) > 5 for size in (KIB, 0, 4 * KIB)] == [True] * 3
 
 
 def test_searches_that_are_ended_stop_soon_and_what_was_found_stays(monkeypatch: pytest.MonkeyPatch) -> None:

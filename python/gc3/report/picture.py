@@ -93,21 +93,25 @@ def _figure(make: Any, sweep: Sweep) -> Any:
 def _panel(
     axes: Any, sweep: Sweep, name: str, value: Callable[[Row, Cell], float | None], *, logarithmic: bool
 ) -> None:
-    sizes = [row.size for row in sweep.rows]
+    sizes = [max(row.size, 1) for row in sweep.rows]  # a logarithm has no 0
+    drawn: list[float] = []
     for number, program in enumerate(sweep.programs):
         mark = _MARKS[number % len(_MARKS)] if len(set(sizes)) <= _MANY else None
         points = [
-            (row.size, y, cell.error) for row, cell in sweep.cells(program) if (y := value(row, cell)) is not None
+            (max(row.size, 1), y, cell.error)
+            for row, cell in sweep.cells(program)
+            if (y := value(row, cell)) is not None
         ]
         base = program in sweep.baselines
         style = {"linestyle": "--" if base else "-", "linewidth": 1.6 if base else 1.9, "zorder": 2 if base else 3}
         xs, ys = [x for x, *_ in points], [y for _, y, _ in points]
+        drawn += ys
         axes.plot(xs, ys, label=program, color=sweep.color(program), marker=mark, markersize=3.5, **style)
         if any(error for *_, error in points):
             lower, upper = ([y * math.exp(sign * error) for _, y, error in points] for sign in (-1, 1))
             axes.fill_between(xs, lower, upper, color=sweep.color(program), alpha=0.13, linewidth=0)
     axes.set_xscale("log", base=2)
-    if logarithmic:
+    if logarithmic and max(drawn, default=0.0) > 0:  # of nothing, a call on an ideal machine takes no time
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
     else:

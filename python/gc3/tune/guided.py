@@ -36,7 +36,7 @@ from gc3.sim.nccl.graphs import nics
 from gc3.support.at_once import at_once
 from gc3.topologies.ring_order import ring_order
 from gc3.tune.space import FIFOS, divisions
-from gc3.tune.surrogate import Features, Known, Surrogate
+from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
 from gc3.tune.uneven import uneven
 
 if TYPE_CHECKING:
@@ -280,9 +280,9 @@ class Search:
             return True
 
         for other, times in telling.items():
-            least = min(times.values())
+            least = max(min(times.values()), LEAST)
             for index, took in times.items():
-                model.add_elsewhere(index, math.log2(other / size), took / least)
+                model.add_elsewhere(index, math.log2(max(other, 1) / max(size, 1)), max(took, LEAST) / least)
         winners = [list(times)[:_WINNERS] for times in telling.values()]
         for index in dict.fromkeys(chain(told, *winners)):
             look(index)

@@ -17,6 +17,7 @@ from gc3 import collectives, errors
 from gc3.comm.selection import FORMAT, Row, Spec
 from gc3.tune.search import Goal, Measured
 from gc3.tune.space import FIRST_DIRECT
+from gc3.tune.surrogate import LEAST
 
 CHANGE = math.log(1.05)
 OTHER = math.log(1.03)
@@ -91,7 +92,7 @@ def assigned(points: Sequence[Measured], change: float = CHANGE, other: float = 
         for spec in known:
             changed = cost[cheapest] + (change if number else 0)
             previous[spec] = spec if cost[spec] <= changed else cheapest
-            here = math.log(times[spec]) if spec in times and _serves(point, spec) else math.inf
+            here = math.log(max(times[spec], 1e6 * LEAST)) if spec in times and _serves(point, spec) else math.inf
             total[spec] = min(cost[spec], changed) + here + (other if spec != point.default else 0)
         cost = total
         came_from.append(previous)

@@ -406,9 +406,9 @@ class Tuner:
             return programs
         winners = [point.best[0] for point in self._neighbours(place)]
         known = self._seen.get((collective, ranks, skew), {})
-        nearest = min(known, key=lambda other: max(other / size, size / other), default=None)
-        if nearest is not None and max(nearest / size, size / nearest) <= _NEAR:
-            times = known[nearest]
+        apart = {max(other, size, 1) / max(min(other, size), 1): other for other in known}
+        if apart and min(apart) <= _NEAR:
+            times = known[apart[min(apart)]]
         elif self.goal.hosts is None:
             search = simulated(collective, ranks, self.goal.engine, in_place=in_place, skew=skew)
             times = {spec: search.seconds(replace(spec, thresholds=()), size) for spec in programs}

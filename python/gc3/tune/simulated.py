@@ -142,13 +142,13 @@ class SimulatedTuner(Tuner):
         def improved(place: Place) -> Measured:
             point = self.measured[place]
             size, known = place[2], dict(point.times_us)
-            by_size = sorted(group, key=lambda other: abs(math.log(other[2] / size)))
+            by_size = sorted(group, key=lambda other: abs(math.log(max(other[2], 1) / max(size, 1))))
             before = search.simulations(size)
             for spec in dict.fromkeys(best[other] for other in by_size):
                 if spec not in known and point.tried + search.simulations(size) - before < self._most:
                     known[spec] = 1e6 * search.seconds(spec, size)
             least = min(known.values())
-            times = tuple((spec, took) for spec, took in known.items() if took < 2 * least)
+            times = tuple((spec, took) for spec, took in known.items() if took <= 2 * least)
             return replace(point, times_us=times, tried=point.tried + search.simulations(size) - before)
 
         for place, point in zip(group, list(at_once(improved, group)), strict=True):

@@ -33,6 +33,7 @@ _SIZES = 4.0  # doublings of the size after which times differ
 _NOISE = 1e-3  # times are not as smooth as the model
 _FAR = 2.0  # the logarithm of how many times slower than the best counts as no better than anything slower
 _DARING = 0.75  # standard deviations that a time may be below its estimate
+LEAST = 1e-12  # seconds: of nothing, or of one rank alone, a call takes none
 _SMALLER = 0.6  # a larger call may take less, where its messages queue in a better order
 
 
@@ -61,7 +62,7 @@ class Known:
         """
         bounds = [(at, seconds) for at, seconds in self.bounds.copy().items() if of is None or at in of]
         smaller = sorted((at, seconds) for at, seconds in bounds if at <= size)
-        about = [size / at * seconds for at, seconds in bounds if at >= size]
+        about = [size / at * seconds for at, seconds in bounds if at >= max(size, 1)]
         for (one, first), (other, second) in pairwise(smaller):
             about.append(second + (second - first) / (other - one) * (size - other))
         return max(_SMALLER * max(about, default=0.0), smaller[-1][1] if smaller else 0.0)
@@ -150,7 +151,7 @@ class Surrogate:
     def add(self, index: int, seconds: float) -> None:
         """Takes a time at this size."""
         self._add(index, 0.0, self._rows[: len(self._indices), index].astype(float))
-        self._logs.append(math.log(seconds))
+        self._logs.append(math.log(max(seconds, LEAST)))
         self._own.append(True)
 
     def _add(self, index: int, doublings: float, lower: Array) -> None:
