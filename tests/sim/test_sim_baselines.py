@@ -347,6 +347,26 @@ def test_a_program_that_is_too_large_leaves_nccls_model() -> None:
     assert nccl.run(GIB) is None
     assert nccl(GIB).cause.endswith("by its own model only")
     assert nccl(GIB).time_s == choose(nccl.on.topology, "allgather", GIB).time_s
+    worth = of_nccl(nccl, GIB)
+    assert worth.scope == trust.NOT_MEASURED
+    assert "NCCL's own model, not simulated" in worth.text
+
+
+def test_a_baseline_says_where_it_is_only_nccls_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "allpairs_allreduce:protocol=LL -t ndv4 -b 64KiB -e 16MiB -f 256 --baseline nccl"
+    assert "its own choice, simulated; " in gc3_sim(line)
+    small, large = (
+        tuning.best(graphs.graph(sim.platform("ndv4").topology), "allreduce", s) for s in (64 * KIB, 16 * MIB)
+    )
+    counts = [programs.operations(sim.platform("ndv4").topology, "allreduce", each) for each in (small, large)]
+    assert counts[0] < counts[1]
+    monkeypatch.setattr(programs, "MOST_OPERATIONS", counts[0])
+    said = " ".join(gc3_sim(line).replace("#", " ").split())
+    assert "its own choice, simulated, by its own model at 16 MiB; " in said
+    found = [row["programs"][-1]["expected"]["scope"] for row in json.loads(gc3_sim(f"{line} --json"))["rows"]]
+    assert found == [trust.IN_SAMPLE, trust.NOT_MEASURED]
+    monkeypatch.setattr(programs, "MOST_OPERATIONS", 0)
+    assert "its own choice, by its own model; " in gc3_sim(line)
 
 
 def test_what_nccl_has_not() -> None:

@@ -299,6 +299,13 @@ def test_programs_for_switches_are_tried_where_switches_can_run_them(machine: st
     assert not any(spec.algorithm.startswith("nvls_") for spec in candidates("allreduce", 8, in_place=True))
 
 
+def test_what_nccl_does_is_no_reference_where_it_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner = SimulatedTuner(Goal(("allgather",), (8,), (MIB,)), sim.platform("ndv4"), most=5)
+    assert [point.reference is None for point in tuner.points()] == [False]
+    monkeypatch.setattr("gc3.sim.nccl.programs.MOST_OPERATIONS", 0)
+    assert [point.reference for point in tuner.points()] == [None]
+
+
 def test_a_lead_within_the_error_is_no_number() -> None:
     on, spec = sim.platform("ndv4"), Spec("allpairs_allreduce", (), protocol="LL")
     point = Measured("allreduce", 8, KIB, True, ((spec, 10.0),), None, 1, reference=("NCCL 2.8.4", 10.3))

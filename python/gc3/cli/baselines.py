@@ -16,6 +16,7 @@ from gc3.sim.nccl import Nccl, log
 from gc3.sim.read import nccl_tests
 from gc3.sim.trust import NCCL, OTHER_LAUNCH, Expected, expected, summary
 from gc3.sim.trust import told as described
+from gc3.support.sizes import format_size
 
 if TYPE_CHECKING:
     from gc3.sim import Disturbance, Platform
@@ -64,7 +65,8 @@ class Baseline:
 def of_nccl(nccl: Nccl, size: int, beyond: Sequence[str] = ()) -> Expected:
     """Returns what NCCL's simulated time at a size is worth, with what differs from any measurement."""
     as_measured = [] if OTHER_LAUNCH in beyond and what_if.nccl_shift_s(nccl.on) else [OTHER_LAUNCH]
-    others = [*(each for each in beyond if each not in as_measured), *(["these GPUs"] if nccl.graph.notes else [])]
+    others = [] if nccl.simulates(size) else ["NCCL's own model, not simulated"]
+    others += [*(each for each in beyond if each not in as_measured), *(["these GPUs"] if nccl.graph.notes else [])]
     return expected(nccl.on, nccl.collective, NCCL, size, others, nccl.version)
 
 
@@ -94,9 +96,13 @@ def make(
         def cell(size: int) -> Cell:
             return replace(nccl(size, disturbance=disturbance).later(shift), expected=worth[size])
 
-        about = "; ".join(("its own choice, simulated", *described(worth.items()), *nccl.notes))
+        modelled = [size for size in asked if not nccl.simulates(size)]
+        how = "simulated" if len(modelled) < len(asked) else "by its own model"
+        if 0 < len(modelled) < len(asked):
+            how += f", by its own model at {', '.join(map(format_size, modelled))}"
+        about = "; ".join((f"its own choice, {how}", *described(worth.items()), *nccl.notes))
         data = {"kind": "nccl", "version": nccl.version, "notes": list(nccl.notes)}
-        return Baseline(nccl.label, about, f"its own choice, simulated; error: {summary(worth.items())}", data, cell)
+        return Baseline(nccl.label, about, f"its own choice, {how}; error: {summary(worth.items())}", data, cell)
     if not Path(spec).exists():
         meant = ": did you mean nccl?" if difflib.get_close_matches(name.lower(), ["nccl"]) else ""
         told = f"--baseline '{spec}' is neither nccl, nccl:VERSION, nor a file with a log{meant}"

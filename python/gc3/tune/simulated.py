@@ -188,8 +188,8 @@ def tells(on: Platform, point: Measured) -> bool:
 
 
 def _reference(nccl: Nccl, size: int) -> tuple[str, float] | None:
-    """NCCL and its microseconds; None: its program does not run on the machine."""
+    """NCCL and its microseconds; None: its program does not run on the machine, or is too large to simulate."""
     try:
-        return nccl.label, 1e6 * nccl(size).time_s
+        return (nccl.label, 1e6 * nccl(size).time_s) if nccl.simulates(size) else None
     except errors.UserError:  # there is no path between two ranks
         return None

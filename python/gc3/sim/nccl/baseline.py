@@ -98,6 +98,8 @@ class Nccl:
 
     def run_choice(self, choice: Choice | None, size: int, disturbance: Disturbance = UNDISTURBED) -> Prediction | None:
         """Returns the simulation of what NCCL does by a choice, which need not be its own; see `run` and `choice`."""
+        if not self._simulates(choice):
+            return None
         if choice is not None and choice.in_switch and self.model.in_switch is not None:
             return in_switch.prediction(
                 self.on,
@@ -115,10 +117,17 @@ class Nccl:
                 self._programs["send", "", pieces] = self._sends(pieces)
             program = self._programs["send", "", pieces]
             return Simulation(program, self.sending(message // pieces)).run(size, disturbance=disturbance)
-        if programs.operations(self.on.topology, self.collective, choice) > programs.MOST_OPERATIONS:
-            return None
         program = self._program(choice.algorithm, choice.protocol, choice.channels)
         return self._simulation(program, choice, size).run(size, disturbance=disturbance)
+
+    def simulates(self, size: int) -> bool:
+        """Returns whether its time at a size is simulated; else its program would be too large: see `run`."""
+        return self._simulates(self.choice(size))
+
+    def _simulates(self, choice: Choice | None) -> bool:
+        if choice is None or (choice.in_switch and self.model.in_switch is not None):
+            return True
+        return programs.operations(self.on.topology, self.collective, choice) <= programs.MOST_OPERATIONS
 
     def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
         """Returns the cell of a table."""
