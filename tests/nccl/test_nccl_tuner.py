@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 from gc3 import UserError, nccl, sim
 from gc3.cli.main import main
 from gc3.sim.nccl import Nccl
+from gc3.sim.nccl.tuning import Choice
 from gc3.tune import nccl_rules
 
 pytestmark = pytest.mark.python_only
@@ -50,13 +52,14 @@ for version in (5, 6):
     out.append([tuner.name.decode(), began, found])
 print(json.dumps([out, said]))
 """
+SIZES = tuple(1 << power for power in range(10, 20, 2))
 CASES = [(4, 1024, 1, 0, None), (4, 1 << 20, 1, 0, None), (4, 1 << 20, 1, 0, (1, 0)), (2, 1 << 20, 4, 1, None)]
 
 
-def call(file: str, ranks: int = 8, nodes: int = 1) -> list[object]:
+def call(file: str, ranks: int = 8, nodes: int = 1, cases: Sequence[object] = CASES) -> list[object]:
     """Calls the plugin in a process of its own, with GC3_NCCL_TUNER set to `file`."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(nccl.tuner_library()), json.dumps(CASES), str(ranks), str(nodes)],
+        [sys.executable, "-c", PROGRAM, str(nccl.tuner_library()), json.dumps(cases), str(ranks), str(nodes)],
         capture_output=True,
         text=True,
         check=False,
@@ -117,9 +120,23 @@ def test_tune_writes_what_the_plugin_reads(tmp_path: Path) -> None:
     assert better.choice is not None
     assert better.time_s < 0.98 * better.own_s
     assert [better.choice.algorithm, better.choice.protocol.lower(), str(better.choice.channels)] == rule[3:6]
-    found = call(str(file))[0]
+    # Sizes that were not simulated are left to NCCL.
+    assert rule[1:3] == ["185363", "370726"]
+    found = call(str(file), cases=[(4, size, 1, 0, None) for size in (185_362, 185_363, 370_726, 370_727)])[0]
     assert isinstance(found, list)
-    assert found[0][2][1] == [1, 0, better.choice.channels]
+    assert found[0][2] == [[0, 0, 0], *[[1, 0, better.choice.channels]] * 2, [0, 0, 0]]
+
+
+def test_no_rule_serves_a_size_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Choice("ring", "LL", 2, 1.0)
+
+    def best(_: Nccl, size: int) -> nccl_rules.Better | None:
+        return None if size == 1 << 14 else nccl_rules.Better(size, own, 1.0, own, 2.0)
+
+    monkeypatch.setattr(nccl_rules, "best", best)
+    rules = [line for line in nccl_rules.lines(sim.platform("ndv4"), ["allreduce"], SIZES) if line[0] == "a"]
+    ends = [tuple(map(int, rule.split(",")[1:3])) for rule in rules]
+    assert ends == [(1 << 9, (1 << 13) - 1), (1 << 15, (1 << 19) - 1)]
 
 
 def test_what_the_file_needs(tmp_path: Path) -> None:

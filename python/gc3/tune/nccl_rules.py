@@ -5,18 +5,17 @@ The form is that of the example plugin in NCCL's sources; GC3's own plugin reads
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from gc3 import errors
 from gc3.sim import Platform
 from gc3.sim.nccl import Nccl
 from gc3.sim.nccl.tuning import COLLECTIVES, Choice, choices
+from gc3.tune.ranges import boundaries
 
 HEADER = "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff"
-_END = 2**64 - 1
 _GAIN = 0.98  # of NCCL's own time: what is not faster than this is left to NCCL
 
 
@@ -68,7 +67,8 @@ def best(nccl: Nccl, size: int) -> Better | None:
 def lines(on: Platform, names: Iterable[str], sizes: Sequence[int]) -> Iterator[str]:
     """Yields the lines of the file for collectives at sizes, ascending.
 
-    A boundary lies halfway between two sizes on a logarithmic scale.
+    A boundary lies halfway between two sizes on a logarithmic scale, as in a table: no rule is for sizes beyond, nor
+    for those where NCCL could not be simulated.
 
     Raises:
         gc3.UserError: It is not known what NCCL does on this machine.
@@ -80,21 +80,17 @@ def lines(on: Platform, names: Iterable[str], sizes: Sequence[int]) -> Iterator[
         if name not in COLLECTIVES:
             continue
         nccl = Nccl(on, name)
-        known = [found for size in sizes if (found := best(nccl, size)) is not None]
-        first = 0
-        at = 0
-        for rule, members in groupby(known, key=lambda each: each.rule):
-            served = list(members)
-            at += len(served)
-            end = _END if at == len(known) else math.isqrt(served[-1].size * known[at].size) - 1
+        found = zip((best(nccl, size) for size in sizes), pairwise(boundaries(sizes)), strict=True)
+        for rule, members in groupby(found, key=lambda each: None if each[0] is None else each[0].rule):
+            served = [(each, ends) for each, ends in members if each is not None]
             if rule is not None:
-                for each in served:
+                for each, _ in served:
                     told = f"{1e6 * each.time_s:.4g} us at {each.size} B, {each.own}: {1e6 * each.own_s:.4g} us"
                     yield f"# {told}"
                 algorithm, protocol, channels = rule
                 nodes, ranks = len(nccl.graph.nodes), topology.rank_count
+                first, end = served[0][1][0], served[-1][1][1] - 1
                 yield f"{name},{first},{end},{algorithm},{protocol.lower()},{channels},{nodes},{ranks},-1,-1"
-            first = end + 1
 
 
 def check(on: Platform, names: Iterable[str]) -> None:

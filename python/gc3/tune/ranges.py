@@ -128,8 +128,7 @@ def ranges(
     found: list[Range] = []
     if not sizes or any(a >= errors.whole(b, "size", 0, 2**63 - 1) for a, b in pairwise([-1, *sizes])):
         raise errors.error("BadArgument", f"sizes={sizes!r}; expected at least one size, ascending")
-    smaller = math.isqrt(sizes[0] ** 3 // sizes[1]) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 // 2)
-    larger = math.isqrt(sizes[-1] ** 3 // max(sizes[-2], 1)) if len(sizes) > 1 else math.isqrt(sizes[0] ** 2 * 2)
+    smaller, *_, larger = boundaries(sizes)
     skews: dict[tuple[str, int], set[float]] = {}
     for point in points:
         skews.setdefault((point.collective, point.ranks), set()).add(point.skew)
@@ -138,13 +137,13 @@ def ranges(
         between = _between(sorted(skews[collective, ranks]), skew)
         chosen = assigned(measured, change, other)
         before = [size for size in sizes if size < measured[0].size]
-        first = max(math.isqrt(before[-1] * measured[0].size), before[-1] + 1) if before else smaller
+        first = halfway(before[-1], measured[0].size) if before else smaller
         for spec, members in groupby(zip(measured, chosen, strict=True), key=lambda pair: pair[1]):
             served = tuple(point for point, _ in members)
             last = served[-1].size
             known = [point.size for point in measured if point.size > last]
             after = known[:1] or [size for size in sizes if size > last][:1]
-            end = max(math.isqrt(last * after[0]) if after else larger, last + 1)
+            end = halfway(last, after[0]) if after else larger
             mode = root = None
             if spec != REFERENCE:
                 mode = _mode(spec, ranks, in_place=served[0].in_place)
@@ -152,6 +151,23 @@ def ranges(
             found.append(Range(collective, ranks, first, end, mode, spec, served, between, root))
             first = end
     return found
+
+
+def halfway(size: int, larger: int) -> int:
+    """Returns the boundary between two sizes: the first that belongs to the larger one."""
+    return max(math.isqrt(size * larger), size + 1)
+
+
+def boundaries(sizes: Sequence[int]) -> list[int]:
+    """Returns the first size that belongs to each of some sizes, ascending, and the first that is beyond all.
+
+    >>> boundaries([1024, 4096]), boundaries([1024]), boundaries([0])
+    ([512, 2048, 8192], [724, 1448], [0, 1])
+    """
+    smaller, larger = math.isqrt(sizes[0] ** 2 // 2), math.isqrt(sizes[-1] ** 2 * 2)
+    if len(sizes) > 1:
+        smaller, larger = math.isqrt(sizes[0] ** 3 // sizes[1]), math.isqrt(sizes[-1] ** 3 // max(sizes[-2], 1))
+    return [smaller, *(halfway(*both) for both in pairwise(sizes)), max(larger, sizes[-1] + 1)]
 
 
 def registered_ranges(points: Sequence[Measured], sizes: Sequence[int] = ()) -> list[Range]:
