@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -93,6 +94,23 @@ def test_an_impossible_parameter_of_a_custom_algorithm(tmp_path: Path) -> None:
     assert "R=0 does not suit unfinished: bad collective" in told
     assert "-->" not in told
     assert "GC3-L015" in gc3_(f"compile {mine}:unfinished:R=2", 1).stderr  # this is a mistake in the file
+
+
+def test_a_collective_of_ones_own_has_settings_but_no_table(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import gc3\n\ndef mirror(R):\n"
+        "    return gc3.collectives.custom('m', inputs=[1] * R, outputs=[1] * R, expect=lambda r, i: (R-1-r, i))\n\n"
+        "@gc3.algorithm(mirror)\ndef swap(R):\n    for r in range(R):\n"
+        "        gc3.chunk(r, 'in', 0).copy(R-1-r, 'out', 0)\n"
+    )
+    told = gc3_(f"tune {mine}:swap", 2).stderr
+    assert f"`gc3 sim {mine}:swap -t MACHINE` choose its settings" in told
+    (cell,) = json.loads(gc3_(f"sim {mine}:swap -t ndv4 -b 16MiB -e 16MiB --json").stdout)["rows"][0]["programs"]
+    assert cell["chosen"].startswith("mine.py:swap:protocol=")
+    program = tmp_path / "swap.gc3"
+    gc3_(f"compile {mine}:swap:R=2,{cell['chosen'].partition(':swap:')[2]} -o {program}")
+    assert "all equal to NumPy's" in gc3_(f"run {program}").stdout
 
 
 def test_the_ending_says_the_form(tmp_path: Path) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-import gc3
 from gc3 import sim, topologies
-from gc3.algorithms import load
+from gc3.comm.selection import Spec
 from gc3.report import flow
 from gc3.report.alike import alike
 from gc3.sim import Simulation, run_timeline
 
 
-def _flow(name: str, machine: str, **parameters: Any) -> flow.Flow:
+def _flow(name: str, machine: str, **parameters: int) -> flow.Flow:
     on = sim.platform(topologies.load(machine))
-    program: gc3.Program = gc3.compile(load(name), **parameters)
+    program = Spec(name, tuple(parameters.items())).compile(on.topology.rank_count)
     simulation = Simulation(program, on)
     return flow.flow(run_timeline.simulated(simulation, simulation.run(1 << 20, explain=True)))
 

@@ -302,7 +302,8 @@ def _own_with(name: str, defaults: str) -> Own:
     found = target.algorithm(spec)
     if found.collective_name not in _KNOWN:
         raise click.UsageError(
-            f"'{name}' is for the collective '{found.collective_name}'; tables have {', '.join(_KNOWN)}"
+            f"'{name}' is for a collective of your own, and a table serves calls of {', '.join(_KNOWN)}. Let `gc3 sim "
+            f"{name} -t MACHINE` choose its settings, compile it with them, and call comm.run(program, x)"
         )
     return Own(spec, found.collective_name, "")
 
