@@ -157,8 +157,7 @@ auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltyp
     return Status();
   });
   wait(done, interrupted);
-  if (!result) return Diagnostic(done.get().error());
-  return std::move(*result);
+  return result ? std::move(*result) : decltype(work())(done.get().error());
 }
 
 void Communicator::wait(const std::shared_future<Status>& done, const Interrupted& interrupted) {
