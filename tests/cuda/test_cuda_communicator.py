@@ -49,9 +49,7 @@ def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mappi
 @pytest.mark.parametrize("call", ["first", "later"])
 def test_types_that_differ_by_rank_are_told_at_the_deadline(driver: Mapping[str, str], call: str) -> None:
     """No process waits for another one in a call, so nothing could tell it earlier; no data is taken."""
-    results = ranks.start(
-        ranks.program("device_types_differ"), 2, {**driver, "GC3_COMM_TIMEOUT": "6"}, [call]
-    ).finish()
+    results = ranks.start(ranks.program("device_types_differ"), 2, {**driver, "GC3_COMM_TIMEOUT": "6"}, [call]).finish()
     assert [status for status, _ in results] == [0, 0], results
     for rank, name in enumerate(("float32", "int32")):
         said = results[rank][1]
