@@ -91,6 +91,19 @@ class Operations:
 
         return self._call(name, finished, options, target.tensors)
 
+    def _at_once(self, name: str, target: Target, method: str, calls: Sequence[Any], options: Any) -> Any:
+        """Makes calls of one method of the communicator, each by its arguments; several are coalesced."""
+
+        def run() -> None:
+            if len(calls) == 1:
+                getattr(self.communicator, method)(*calls[0])
+                return
+            with self.communicator.coalesce() as coalesced:
+                for each in calls:
+                    getattr(coalesced, method)(*each)
+
+        return self._into(target, name, run, options)
+
     def leave(self) -> None:
         """Closes the communicator."""
         comm, self._comm = self._comm, None
@@ -155,17 +168,7 @@ class Operations:
     def _all_reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         target, op = Target(tensors), operation(options.reduceOp, tensors)
         each = [as_nccl(op, self.size(), flat(memory)) for memory in target.memory]
-
-        def run() -> None:
-            if len(each) == 1:
-                [(how, [a])] = each
-                self.communicator.all_reduce(a, how, a)
-                return
-            with self.communicator.coalesce() as calls:
-                for how, [a] in each:
-                    calls.all_reduce(a, how, a)
-
-        return self._into(target, "all_reduce", run, options)
+        return self._at_once("all_reduce", target, "all_reduce", [(a, how, a) for how, [a] in each], options)
 
     @refusing
     def allreduce_sparse(self, tensors: list[torch.Tensor], options: Any) -> Any:
@@ -217,25 +220,17 @@ class Operations:
     @refusing
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Copies all ranks' tensors, of one size, to one tensor on every rank."""
-        target, source = Target([output]), flat(contiguous(given))
-        out = flat(target.memory[0])
-        return self._into(target, "all_gather_into_tensor", lambda: self.communicator.all_gather(source, out), options)
+        return self._all_gather([output], [given], options)
 
     @refusing
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         """Does `all_gather_single` with each pair of tensors, those of a type in one call."""
+        return self._all_gather(outputs, inputs, options)
+
+    def _all_gather(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
-        arrays = [flat(memory) for memory in target.memory]
-
-        def run() -> None:
-            if len(given) == len(arrays) == 1:
-                self.communicator.all_gather(given[0], arrays[0])
-            else:
-                with self.communicator.coalesce() as calls:
-                    for x, out in zip(given, arrays, strict=True):
-                        calls.all_gather(x, out)
-
-        return self._into(target, "all_gather_into_tensor", run, options)
+        each = zip(given, map(flat, target.memory), strict=True)
+        return self._at_once("all_gather_into_tensor", target, "all_gather", list(each), options)
 
     @refusing
     def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> Any:
@@ -278,32 +273,22 @@ class Operations:
     @refusing
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
-        target, source, op = Target([output]), flat(contiguous(given)), operation(options.reduceOp, [output])
-        op, [out, source] = as_nccl(op, self.size(), flat(target.memory[0]), source)
-        return self._into(
-            target, "reduce_scatter_tensor", lambda: self.communicator.reduce_scatter(source, op, out), options
-        )
+        return self._reduce_scatter([output], [given], options)
 
     @refusing
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
     ) -> Any:
         """Does `reduce_scatter_single` with each pair of tensors, those of a type in one call."""
+        return self._reduce_scatter(outputs, inputs, options)
+
+    def _reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         target, op = Target(outputs), operation(options.reduceOp, outputs)
         given = [flat(contiguous(tensor)) for tensor in inputs]
-        arrays = [flat(memory) for memory in target.memory]
-        each = [as_nccl(op, self.size(), *pair) for pair in zip(arrays, given, strict=True)]
-
-        def run() -> None:
-            if len(each) == 1:
-                [(how, [out, source])] = each
-                self.communicator.reduce_scatter(source, how, out)
-                return
-            with self.communicator.coalesce() as calls:
-                for how, [out, source] in each:
-                    calls.reduce_scatter(source, how, out)
-
-        return self._into(target, "reduce_scatter_tensor", run, options)
+        pairs = zip(map(flat, target.memory), given, strict=True)
+        each = [as_nccl(op, self.size(), *pair) for pair in pairs]
+        calls = [(source, how, out) for how, [out, source] in each]
+        return self._at_once("reduce_scatter_tensor", target, "reduce_scatter", calls, options)
 
     @refusing
     def all_to_all_single(

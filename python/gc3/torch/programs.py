@@ -16,7 +16,7 @@ import torch
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.computing import op
-from gc3.lang import algorithm, chunk
+from gc3.lang import Algorithm, algorithm, chunk
 from gc3.lang import compile as compiled
 from gc3.torch.backend import communicator
 from gc3.torch.tensors import array, contiguous
@@ -413,48 +413,30 @@ def _check_norm(R: int, x: Shape, residual: Shape, gain: Shape) -> None:
 
 def column_linear(group: Any) -> TensorProgram:
     """The product of all ranks' rows and this rank's columns of the weights."""
-    R = torch.distributed.get_world_size(group)
-
-    def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
-        return {"d_x": (of["all"][0] // R, of["w"][0]), "d_w": of["w"]}
-
-    def forward_shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
-        _check_product(of["x"], of["w"])
-        return {"y": (of["x"][0], of["w"][1])}
-
-    functions = {"multiply_t": _multiply_t, "gradient": _gradient}
-    back = TensorProgram(compiled(_multiply_scatter_back, R=R), functions, shapes, None, None, group)
-    return TensorProgram(
-        compiled(_gather_multiply, R=R),
-        {"multiply": _multiply},
-        forward_shapes,
-        back,
-        ["y"],
-        group,
-    )
+    return _linear(group, _gather_multiply, _multiply_scatter_back, "all")
 
 
 def row_linear(group: Any) -> TensorProgram:
     """This rank's rows of the sum of all ranks' products."""
+    return _linear(group, _multiply_scatter, _gather_multiply_back, "x")
+
+
+def _linear(group: Any, forward: Algorithm, backward: Algorithm, whole: str) -> TensorProgram:
+    """A product y of x and w, and its gradient, which has the tensor `whole` with all rows."""
     R = torch.distributed.get_world_size(group)
+    blocks = R if whole == "x" else 1  # of rows of x
 
     def shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
-        return {"d_x": (of["x"][0] // R, of["w"][0]), "d_w": of["w"]}
+        return {"d_x": (of[whole][0] // R, of["w"][0]), "d_w": of["w"]}
 
     def forward_shapes(of: Mapping[str, Shape]) -> dict[str, Shape]:
         _check_product(of["x"], of["w"])
-        return {"y": (of["x"][0] // R, of["w"][1])}
+        return {"y": (of["x"][0] // blocks, of["w"][1])}
 
     functions = {"multiply_t": _multiply_t, "gradient": _gradient}
-    back = TensorProgram(compiled(_gather_multiply_back, R=R), functions, shapes, None, None, group)
-    return TensorProgram(
-        compiled(_multiply_scatter, R=R),
-        {"multiply": _multiply},
-        forward_shapes,
-        back,
-        None,
-        group,
-    )
+    back = TensorProgram(compiled(backward, R=R), functions, shapes, None, None, group)
+    functions = {"multiply": _multiply}
+    return TensorProgram(compiled(forward, R=R), functions, forward_shapes, back, ["y"], group)
 
 
 def add_norm(group: Any, eps: float) -> TensorProgram:
