@@ -17,6 +17,7 @@ from gc3.sim import preset_file, settings
 from gc3.sim.fit import calibrate, cpu
 from gc3.sim.fit.minimize import minimize
 from gc3.sim.nccl import Nccl
+from gc3.sim.parameters import opcode_factors
 from gc3.sim.read import nccl_tests
 
 pytestmark = pytest.mark.python_only
@@ -339,6 +340,17 @@ def test_presets_with_wrong_numbers(tmp_path: Path, owner: str, name: str, value
     assert outcome.exit_code == 1
     assert "GC3-S001" in outcome.output
     assert says in outcome.output
+
+
+def test_a_preset_of_an_older_version_lends_messages_that_are_reduced_as_well(tmp_path: Path) -> None:
+    data = json.loads(preset_file.dumps(sim.presets.get("cpu-processes")))
+    simple = data["protocols"]["Simple"]
+    simple["lend_bytes"] = 4096
+    del simple["lend_combined_bytes"], simple["factors"]["recv_copy_send"]
+    (tmp_path / "p.json").write_text(json.dumps(data))
+    read = preset_file.read(str(tmp_path / "p.json")).protocols["Simple"]
+    assert read.lend_combined_bytes == 4096
+    assert read.factors["recv_copy_send"] == opcode_factors()["recv_copy_send"]
 
 
 def test_a_slowdown_far_below_1_leaves_a_time() -> None:

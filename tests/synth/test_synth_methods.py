@@ -9,6 +9,7 @@ import pytest
 
 from gc3 import topologies
 from gc3.errors import InternalError
+from gc3.support.maximum_flow import Flow
 from gc3.synth import Demand, Network, Schedule, Solvers, Task
 from gc3.synth.bounds import cuts, flow_relaxation
 from gc3.synth.methods import flow_over_time, greedy
@@ -226,6 +227,14 @@ def test_greedy_takes_the_rarest_chunks_first() -> None:
     network = Network.of_relation("pair with a source", 3, [([edge], 1) for edge in edges])
     wanted = demand.builtin("broadcast", 3, 3, 0)
     assert all(greedy.greedy(network, wanted, [1, 1], seed) for seed in range(20))
+
+
+def test_what_is_reachable_after_a_flow_is_a_side_of_the_least_cut() -> None:
+    graph = Flow(4)
+    for tail, head, capacity in ((0, 1, 5), (1, 2, 2), (0, 2, 1), (2, 3, 9)):
+        graph.arc(tail, head, capacity)
+    assert graph.run(0, 3) == 3
+    assert graph.reachable(0) == {0, 1}
 
 
 def test_flows_by_maximum_flow() -> None:

@@ -265,6 +265,25 @@ def test_a_file_that_is_not_a_record_is_not_overwritten(
     assert len(Record(str(file), fresh=False).points) == 3
 
 
+def test_a_record_keeps_programs_whole(tmp_path: Path) -> None:
+    spec = Spec("ring_allreduce", (("R", "ranks"),), 2, "LL", 4, 4096, (("spins", None),), 7, (0, 2, 1, 3))
+    point = Measured("allreduce", 4, 1024, False, ((spec, 1.0),), spec, 1, intervals_us=((0.9, 1.1),), within=0.02)
+    Record(str(tmp_path / "t.json"), fresh=False).write([point])
+    assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)
+    beside = tmp_path / "t.json.points"
+    text = beside.read_text()
+    for old, new in (
+        ("[0.9, 1.1]", "[0.9]"),
+        ('"ranks": 4', f'"ranks": {10**30}'),
+        ('"tried": 1', '"tried": 1e999'),
+        ('"instances": 2', '"instances": 0'),
+    ):
+        assert old in text
+        beside.write_text(text.replace(old, new))
+        with pytest.raises(errors.UserError, match="is not a record of gc3 tune"):
+            Record(str(tmp_path / "t.json"), fresh=False)
+
+
 def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = count_points(monkeypatch)
     assert tune(Path("/dev/null"))[0] == 0
