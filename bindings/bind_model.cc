@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "arrays.h"
 #include "convert.h"
 #include "gc3/model/collective.h"
@@ -20,8 +22,21 @@ namespace {
 
 using model::Collective;
 using Terms = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
-using Tensor = std::tuple<std::string, bool, std::vector<std::uint32_t>>;   // its name, whether an output, chunks
-using Call = std::tuple<std::uint32_t, std::uint32_t, std::vector<Terms>>;  // as model::TermCall
+using Tensor = std::tuple<std::string, bool, std::vector<std::uint32_t>>;  // its name, whether an output, chunks
+// As model::TermCall: the last three are pieces, part and columns.
+using Call =
+    std::tuple<std::uint32_t, std::uint32_t, std::vector<Terms>, std::vector<std::uint32_t>, std::uint32_t, bool>;
+// An operation: its name, and the operands of each property, in the order of model::kProperties.
+using Described = std::pair<std::string, std::vector<std::uint32_t>>;
+
+std::vector<Described> operations_of(const Collective& c) {
+  std::vector<Described> out;
+  for (std::size_t k = 0; c.has_tensors() && k < c.custom_data()->operations.size(); ++k) {
+    auto& [name, operands] = out.emplace_back(c.custom_data()->operations[k], std::vector<std::uint32_t>());
+    for (const auto& [property, of] : model::kProperties) operands.push_back(c.custom_data()->properties[k].*of);
+  }
+  return out;
+}
 
 Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chunks, std::uint32_t root,
                    bool in_place) {
@@ -31,22 +46,28 @@ Collective builtin(std::string_view name, std::uint32_t ranks, std::uint32_t chu
 Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
                   std::vector<std::optional<std::int64_t>> alias, std::vector<std::uint64_t> begin, const Terms& terms,
                   std::uint32_t chunks, bool in_place, const std::vector<Tensor>& tensors,
-                  std::vector<std::string> operations, const std::vector<Call>& calls) {
+                  const std::vector<Described>& operations, const std::vector<Call>& calls) {
   model::CustomCollective data;
   data.name = std::move(name);
   data.input_chunks = std::move(inputs);
   data.output_chunks = std::move(outputs);
   data.alias = std::move(alias);
   data.begin = std::move(begin);
-  data.operations = std::move(operations);
+  for (const auto& [operation, operands] : operations) {
+    data.operations.push_back(operation);
+    model::Properties& properties = data.properties.emplace_back();
+    for (std::size_t k = 0; k < std::min(operands.size(), model::kProperties.size()); ++k) {
+      properties.*(model::kProperties[k].second) = operands[k];
+    }
+  }
   for (const auto& [tensor, is_output, sizes] : tensors) {
     const auto number = static_cast<std::uint32_t>(data.tensors.size());
     data.tensors.push_back({tensor, is_output ? model::Buffer::output : model::Buffer::input, sizes, number});
   }
-  for (const auto& [operation, result, arguments] : calls) {
-    model::TermCall& call = data.calls.emplace_back();
-    call.operation = operation;
-    call.result = result;
+  for (const auto& [operation, result, arguments, pieces, part, columns] : calls) {
+    model::TermCall& call = data.calls.emplace_back(
+        model::TermCall{.operation = operation, .result = result, .arguments = {}, .pieces = pieces, .part = part});
+    call.columns = columns;
     for (const Terms& argument : arguments) {
       auto& sum = call.arguments.emplace_back();
       for (const auto& [rank, index] : argument) sum.push_back({rank, index});
@@ -61,6 +82,9 @@ Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vect
 
 void bind_model(nb::module_& m) {
   m.attr("COMPUTED") = model::kComputed;
+  std::vector<std::string_view> properties;
+  for (const auto& [name, operands] : model::kProperties) properties.push_back(name);
+  m.attr("PROPERTIES") = properties;
   nb::class_<model::DataTypeInfo>(m, "DataTypeInfo", "A row of the table of data types.")
       .def_ro("name", &model::DataTypeInfo::name)
       .def_ro("bytes", &model::DataTypeInfo::bytes)
@@ -103,9 +127,11 @@ void bind_model(nb::module_& m) {
       .def_static("builtin", &builtin, "name"_a, "ranks"_a, "chunks"_a, "root"_a = 0, "in_place"_a = false)
       .def_static("custom", &custom, "name"_a, "input_chunks"_a, "output_chunks"_a, "alias"_a, "begin"_a, "terms"_a,
                   "chunks"_a = 1, "in_place"_a = false, "tensors"_a = std::vector<Tensor>(),
-                  "operations"_a = std::vector<std::string>(), "calls"_a = std::vector<Call>(),
-                  "`tensors`: a name, whether it is an output, and chunks by rank. `calls`: the results of operations "
-                  "that terms name as (COMPUTED, k): operation, result, arguments.")
+                  "operations"_a = std::vector<Described>(), "calls"_a = std::vector<Call>(),
+                  "`tensors`: a name, whether it is an output, and chunks by rank. `operations`: a name, and the "
+                  "operands of each of PROPERTIES by bit. `calls`: the results of operations that terms name as "
+                  "(COMPUTED, k): operation, result, arguments; of a part of wholes, the arguments of each operand, "
+                  "the part, and whether they are cut between columns.")
       .def_prop_ro(
           "tensors",
           [](const Collective& c) {
@@ -117,10 +143,7 @@ void bind_model(nb::module_& m) {
             return out;
           },
           "Named tensors: name, whether it is an output, chunks by rank, and the number of their length.")
-      .def_prop_ro("operations",
-                   [](const Collective& c) {
-                     return c.has_tensors() ? c.custom_data()->operations : std::vector<std::string>();
-                   })
+      .def_prop_ro("operations", &operations_of, "As in `custom`.")
       .def_prop_ro("name", [](const Collective& c) { return shown(c.name()); })
       .def_prop_ro("is_custom", [](const Collective& c) { return c.custom_data() != nullptr; })
       .def_prop_ro("ranks", &Collective::ranks)

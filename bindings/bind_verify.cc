@@ -23,16 +23,19 @@ void bind_verify(nb::module_& m) {
   m.def(
       "verify",
       [](const ir::Program& program, std::uint32_t slots, std::uint32_t max_threadblocks, std::uint32_t max_channels,
-         std::size_t max_diagnostics, bool chunk_per_slot) {
+         std::size_t max_diagnostics, bool chunk_per_slot, bool properties) {
         return long_work([&] {
-          return verify::verify(program, {slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot});
+          return verify::verify(program,
+                                {slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot, properties});
         });
       },
       "program"_a, "slots"_a = 0, "max_threadblocks"_a = 0, "max_channels"_a = 0, "max_diagnostics"_a = 10,
-      "chunk_per_slot"_a = false,
+      "chunk_per_slot"_a = false, "properties"_a = true,
       "Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per "
       "connection; "
-      "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.");
+      "0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot. `properties`: "
+      "whether "
+      "the proof may use what is declared of compute operations.");
   m.def(
       "verify",
       [](const ir::direct::Program& program, std::size_t max_diagnostics) {

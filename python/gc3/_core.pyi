@@ -311,6 +311,8 @@ def refuse_to_construct(type: type, refuse: Callable[..., None]) -> None:
 
 COMPUTED: int = 4294967295
 
+PROPERTIES: list = ['linear', 'rowwise', 'elementwise']
+
 class DataTypeInfo:
     """A row of the table of data types."""
 
@@ -378,9 +380,9 @@ class Collective:
     def builtin(name: str, ranks: int, chunks: int, root: int = 0, in_place: bool = False) -> Collective: ...
 
     @staticmethod
-    def custom(name: str, input_chunks: Sequence[int], output_chunks: Sequence[int], alias: Sequence[int | None], begin: Sequence[int], terms: Sequence[tuple[int, int]], chunks: int = 1, in_place: bool = False, tensors: Sequence[tuple[str, bool, Sequence[int]]] = [], operations: Sequence[str] = [], calls: Sequence[tuple[int, int, Sequence[Sequence[tuple[int, int]]]]] = []) -> Collective:
+    def custom(name: str, input_chunks: Sequence[int], output_chunks: Sequence[int], alias: Sequence[int | None], begin: Sequence[int], terms: Sequence[tuple[int, int]], chunks: int = 1, in_place: bool = False, tensors: Sequence[tuple[str, bool, Sequence[int]]] = [], operations: Sequence[tuple[str, Sequence[int]]] = [], calls: Sequence[tuple[int, int, Sequence[Sequence[tuple[int, int]]], Sequence[int], int, bool]] = []) -> Collective:
         """
-        `tensors`: a name, whether it is an output, and chunks by rank. `calls`: the results of operations that terms name as (COMPUTED, k): operation, result, arguments.
+        `tensors`: a name, whether it is an output, and chunks by rank. `operations`: a name, and the operands of each of PROPERTIES by bit. `calls`: the results of operations that terms name as (COMPUTED, k): operation, result, arguments; of a part of wholes, the arguments of each operand, the part, and whether they are cut between columns.
         """
 
     @property
@@ -390,7 +392,8 @@ class Collective:
         """
 
     @property
-    def operations(self) -> list[str]: ...
+    def operations(self) -> list[tuple[str, list[int]]]:
+        """As in `custom`."""
 
     @property
     def name(self) -> str: ...
@@ -873,9 +876,9 @@ class VerifyReport:
     def ok(self) -> bool: ...
 
 @overload
-def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False) -> VerifyReport:
+def verify(program: Program, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False, properties: bool = True) -> VerifyReport:
     """
-    Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per connection; 0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot.
+    Proves that `program` implements its collective without races and deadlocks. `slots`: FIFO slots per connection; 0: the number in the program. `chunk_per_slot`: each chunk of a message takes a FIFO slot. `properties`: whether the proof may use what is declared of compute operations.
     """
 
 @overload

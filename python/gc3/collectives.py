@@ -138,7 +138,7 @@ class Collective:
             1,
             in_place,
             list(self.data.named.tensors),
-            list(self.data.named.operations),
+            [(name, list(properties)) for name, properties in self.data.named.operations],
             list(self.data.named.calls),
         )
 

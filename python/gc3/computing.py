@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from gc3 import _core, errors
+from gc3.properties import NONE, Declared, bits, describe
 from gc3.support.public import public
 
 # The chunks of a tensor: on every rank, by rank, or a function of the rank.
 Sizes: TypeAlias = "int | Sequence[int] | Callable[[int], int]"
 Chunk: TypeAlias = "tuple[int, int]"  # (rank, index); (COMPUTED, k): the result of call k
 Expectation: TypeAlias = "Callable[[Callable[[int, str, int], Term], int, str, int], Term | None]"
-Call: TypeAlias = "tuple[int, int, list[list[Chunk]]]"  # operation, result, arguments
+# Operation, result, arguments; of a part of wholes: the arguments of each operand, the part, whether columns are cut.
+Call: TypeAlias = "tuple[int, int, list[list[Chunk]], list[int], int, bool]"
 
 # The seconds of an application, or what it takes in FLOP and bytes of memory; or a function of the numbers of elements
 # of its operands and results that returns either.
@@ -28,6 +30,7 @@ Work: TypeAlias = "float | tuple[float, float]"
 Cost: TypeAlias = "Work | Callable[..., Work]"
 
 _MOST_RESULTS = 1 << 16
+CUTS = ("rows", "columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,15 @@ class Made:
     operation: Operation
     result: int
     arguments: tuple[Term, ...]
+    pieces: tuple[int, ...] = ()  # of a part of wholes: how many arguments each operand has
+    part: int = 0
+    cut: str = ""
 
     def __repr__(self) -> str:
         """Names it as messages do."""
         which = f"#{self.result}" if self.result else ""
-        return f"{self.operation.name}{which}({', '.join(map(repr, self.arguments))})"
+        of = f"{self.cut} {self.part} of " if self.cut else ""
+        return f"{of}{self.operation.name}{which}({', '.join(map(repr, self.arguments))})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,12 @@ class Operation(_core.ComputeOperation):
     computes is bound when a program runs: see `gc3.Program.bind`.
     """
 
-    def __init__(self, name: str, results: int, cost: Cost | None = None) -> None:
-        """Takes its name, the number of its results, and what an application costs."""
+    def __init__(self, name: str, results: int, cost: Cost | None = None, properties: tuple[int, ...] = NONE) -> None:
+        """Takes its name, the number of its results, what an application costs, and what is declared of it."""
         super().__init__(name)
         self.results = results
         self.cost = cost
+        self.properties = properties
 
     def term(self, *arguments: object) -> Term | tuple[Term, ...]:
         """Returns what it makes of values; several results as a tuple."""
@@ -109,16 +117,40 @@ class Operation(_core.ComputeOperation):
         made = tuple(Term((Made(self, k, tuple(given)),)) for k in range(self.results))
         return made if self.results > 1 else made[0]
 
+    def parts(self, *operands: Term | Sequence[Term], cut: str) -> list[Term | tuple[Term, ...]]:
+        """Returns the parts of what it makes of whole tensors, in ``expect=`` of `gc3.collectives.custom`.
+
+        Args:
+            operands: Values; the chunks of a tensor, in order, as a list.
+            cut: Where the tensors and the result are cut into chunks: between "rows" or between "columns".
+
+        >>> norm = op("norm", properties={"rowwise": 0})
+        >>> norm.parts([Term.of_input(0, "x", 0), Term.of_input(0, "x", 1)], cut="rows")[1]
+        rows 1 of norm(x[0] of rank 0, x[1] of rank 0)
+        """
+        if cut not in CUTS:
+            raise errors.error("BadOperands", f"{self.name}: cut={cut!r}; expected {' or '.join(map(repr, CUTS))}")
+        lists = [list(each) if isinstance(each, Sequence) else [each] for each in operands]
+        flat = [value for each in lists for value in each]
+        if not all(lists) or not lists or not all(isinstance(value, Term) for value in flat):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise errors.error("BadOperands", f"{self.name}.parts: each operand is a value, or a list of some")
+        pieces = tuple(map(len, lists))
+        made = [
+            tuple(Term((Made(self, k, tuple(flat), pieces, part, cut),)) for k in range(self.results))
+            for part in range(max(pieces))
+        ]
+        return [each if self.results > 1 else each[0] for each in made]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Is pickled as what it was made of."""
-        return Operation, (self.name, self.results, self.cost)
+        return Operation, (self.name, self.results, self.cost, self.properties)
 
     def __repr__(self) -> str:
         """Describes it in one line."""
         return f"<gc3.Operation {self.name}>"
 
 
-def op(name: str, *, results: int = 1, cost: Cost | None = None) -> Operation:
+def op(name: str, *, results: int = 1, cost: Cost | None = None, properties: Declared | None = None) -> Operation:
     """Returns a compute operation of that name.
 
     Args:
@@ -126,15 +158,20 @@ def op(name: str, *, results: int = 1, cost: Cost | None = None) -> Operation:
         results: The number of its results.
         cost: What an application costs, for predictions: seconds, or (FLOP, bytes read and written); or a function of
             the numbers of elements of its operands and results that returns that. None: measured runs tell.
+        properties: What a proof may assume of it. "linear": what it makes of a sum is the sum of what it makes of the
+            terms. "rowwise": of some rows it makes the same rows of its result. "elementwise": the same of any block
+            of elements. A mapping names the operands of each, by number, and a property alone is of all operands.
+            "linear" is in each operand, the others as they are; the others are of all these operands together, which
+            are cut alike. ``bind(check=True)`` tests them.
 
-    >>> op("matmul", cost=lambda a, b, out: (2 * (a * b * out) ** 0.5, 0))
+    >>> op("matmul", cost=lambda a, b, out: (2 * (a * b * out) ** 0.5, 0), properties={"linear": (0, 1), "rowwise": 0})
     <gc3.Operation matmul>
     """
     if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise errors.error("BadArgument", f"op({name!r}): expected the name of an operation")
     if cost is not None and not callable(cost):
         work(name, cost)
-    return Operation(name, errors.whole(results, "results", 1, _MOST_RESULTS), cost)
+    return Operation(name, errors.whole(results, "results", 1, _MOST_RESULTS), cost, bits(name, properties))
 
 
 def work(name: str, cost: Cost, *elements: int) -> Work:
@@ -161,7 +198,7 @@ class Tensors:
     """The part of a custom collective's data that is about named tensors, in the form that the core takes."""
 
     tensors: tuple[tuple[str, bool, tuple[int, ...]], ...]
-    operations: tuple[str, ...]
+    operations: tuple[tuple[str, tuple[int, ...]], ...]  # name and properties
     calls: tuple[Call, ...]
     declared: tuple[Operation, ...] = ()
 
@@ -234,7 +271,8 @@ class Postcondition:
         """Returns the tensors, and the operations and calls that `chunks` has met."""
         named = [(name, False, tuple(sizes)) for name, sizes in self._inputs.items()]
         named += [(name, True, tuple(sizes)) for name, sizes in self._outputs.items()]
-        return Tensors(tuple(named), tuple(self._operations), tuple(self._calls), tuple(self._declared.values()))
+        operations = tuple((name, self._declared[name].properties) for name in self._operations)
+        return Tensors(tuple(named), operations, tuple(self._calls), tuple(self._declared.values()))
 
     def _sum(self, term: Term) -> list[Chunk]:
         return [self._chunk(part) for part in term.parts]
@@ -252,7 +290,8 @@ class Postcondition:
             arguments = [self._sum(argument) for argument in part.arguments]
             operation = self._operations.setdefault(part.operation.name, len(self._operations))
             self._declare(part.operation)
-            self._calls.append((operation, part.result, arguments))
+            whole = (list(part.pieces), part.part, part.cut == "columns")
+            self._calls.append((operation, part.result, arguments, *whole))
             number = self._numbers[part] = len(self._calls) - 1
         return _core.COMPUTED, number
 
@@ -261,6 +300,7 @@ class Postcondition:
         for what, one, other in (
             ("numbers of results", known.results, operation.results),
             ("costs", known.cost, operation.cost),
+            ("properties", describe(known.properties) or "none", describe(operation.properties) or "none"),
         ):
             if one != other:
                 raise ValueError(f"two operations have the name '{operation.name}' and other {what}: {one}, {other}")
@@ -278,7 +318,8 @@ def sequential(function: Callable[[Calls], None]) -> Sequential:
 
     ``call(collective, source, target)`` is a collective, by its name or by an algorithm, from one tensor to another;
     ``call(operation, *tensors, out=tensor)`` applies an operation to the chunks of tensors, one by one, on every rank,
-    and a tensor of one chunk serves all; ``call("add", *tensors, out=tensor)`` reduces tensors on each rank. Names that
+    and a tensor of one chunk serves all; with ``cut=`` "rows" or "columns" it applies it once, to the whole tensors of
+    a rank, whose chunks are cut there. ``call("add", *tensors, out=tensor)`` reduces tensors on each rank. Names that
     are no inputs are made by the call.
 
     >>> norm = op("norm")
@@ -286,7 +327,7 @@ def sequential(function: Callable[[Calls], None]) -> Sequential:
     ...     call("allreduce", "x", "total")
     ...     call(norm, "total", out="y")
     >>> as_data(2, {"x": 1}, {"y": 1}, sequential(reference))[3].calls
-    ((0, 0, [[(0, 0), (1, 0)]]),)
+    ((0, 0, [[(0, 0), (1, 0)]], [], 0, False),)
     """
     if not callable(function):
         raise errors.error("BadArgument", f"sequential({function!r}): expected a function that makes calls")
@@ -305,13 +346,15 @@ class Calls:
         }
         self._number = 0
 
-    def __call__(self, what: Any, *names: str, out: str | Sequence[str] = "", root: int = 0) -> None:
+    def __call__(self, what: Any, *names: str, out: str | Sequence[str] = "", root: int = 0, cut: str = "") -> None:
         """Makes a call: see `sequential`. `root`: of a collective that has one."""
         self._number += 1
+        if cut and (cut not in CUTS or not isinstance(what, Operation)):
+            raise self._wrong(what, f"cut={cut!r}; expected {' or '.join(map(repr, CUTS))}, of an operation")
         made = self._names(what, [out] if isinstance(out, str) else out, "out=")
         self._names(what, names, "an operand")
         if isinstance(what, Operation):
-            self._apply(what, names, made)
+            self._apply(what, names, made, cut)
         elif isinstance(what, str) and what == "add":
             sums: list[list[Term | None]] = [
                 [self._sum(name, part) for part in rows] for name, rows in self._rows("add", names)
@@ -332,12 +375,16 @@ class Calls:
                 raise ValueError(f"the sequential program makes {made} chunks of '{name}', not {list(chunks)}")
         return lambda _, rank, name, index: self._held[name][rank][index]
 
-    def _apply(self, operation: Operation, names: Sequence[str], out: Sequence[str]) -> None:
+    def _apply(self, operation: Operation, names: Sequence[str], out: Sequence[str], cut: str) -> None:
         if len(out) != operation.results or not all(out):
             raise self._wrong(operation, f"out= names its {operation.results} results")
         made: list[list[list[Term | None]]] = [[] for _ in out]
-        for name, rows in self._rows(operation, names):
-            results = [operation.term(*(self._value(name, x) for x in part)) for part in rows]
+        for rank, (name, rows) in enumerate(self._rows(operation, names)):
+            if cut:
+                whole = [[self._value(each, x) for x in self._held[each][rank]] for each in names]
+                results = operation.parts(*whole, cut=cut)
+            else:
+                results = [operation.term(*(self._value(name, x) for x in part)) for part in rows]
             for k in range(operation.results):
                 made[k].append([each[k] if isinstance(each, tuple) else each for each in results])
         for target, chunks in zip(out, made, strict=True):

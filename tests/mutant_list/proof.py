@@ -3,21 +3,22 @@
 from mutant_list import Mutant
 
 _VERIFIER = ("gc3_verify_test --source-file=*soundness_test.cc",)
+_PROPERTIES = ("tests/lang/test_property_mutants.py", "tests/lang/test_properties.py")
 _TRACER = ("gc3_compiler_test --source-file=*tracer_test.cc",)
 
 MUTANTS = (
     Mutant(
         "verifier-without-counts",
         "cpp/gc3/verify/dataflow.cc",
-        "held.terms != demanded.size() || held.value",
-        "held.value",
+        "a.terms == b.terms && residue",
+        "residue",
         _VERIFIER,
     ),
     Mutant(
         "verifier-by-counts-alone",
         "cpp/gc3/verify/dataflow.cc",
-        "held.terms != demanded.size() || held.value != weights.sum(demanded)",
-        "held.terms != demanded.size() || weights.sum(demanded) == Residue()",
+        "a.terms == b.terms && residue(a.value) == residue(b.value)",
+        "a.terms == b.terms",
         _VERIFIER,
     ),
     Mutant(
@@ -54,5 +55,26 @@ MUTANTS = (
         " && forms_[1] % kModulus == other.forms_[1] % kModulus",
         "",
         _TRACER,
+    ),
+    Mutant(
+        "linear-without-multiplicity",
+        "cpp/gc3/verify/linear.cc",
+        "        longer.back().times *= times;\n",
+        "",
+        _PROPERTIES,
+    ),
+    Mutant(
+        "rows-of-a-row-wise-operation-cut-anywhere",
+        "cpp/gc3/model/collective.cc",
+        "!call.columns && fits(properties.rowwise)",
+        "fits(properties.rowwise)",
+        _PROPERTIES,
+    ),
+    Mutant(
+        "part-of-a-whole-without-its-number",
+        "cpp/gc3/model/collective.cc",
+        "(n == 1 ? 0 : call.part)",
+        "0U",
+        _PROPERTIES,
     ),
 )

@@ -17,10 +17,12 @@ Result<Fingerprints> Fingerprints::draw(const model::Collective& collective) {
   std::vector<std::uint64_t> words(words_of(collective));
   GC3_CHECK(draw_random(words));
   Fingerprints made(collective, words);
-  if (!collective.has_tensors()) return made;
+  if (!collective.has_tensors() || collective.has_linear()) return made;
   for (const model::TermCall& call : collective.custom_data()->calls) {
     std::vector<Argument> arguments;
-    for (const std::vector<model::InputChunk>& terms : call.arguments) {
+    const auto part = model::part_arguments(call, collective.custom_data()->properties[call.operation]);
+    if (!part) arguments.push_back({model::kManyTerms, {}});  // of a whole: equal to no result of a chunk
+    for (const std::vector<model::InputChunk>& terms : part.value_or(std::vector<std::vector<model::InputChunk>>())) {
       Argument& sum = arguments.emplace_back();
       for (const model::InputChunk& term : terms) sum.value = sum.value + made.of_term(term);
       sum.terms = static_cast<std::uint32_t>(terms.size());

@@ -48,7 +48,7 @@ class Fingerprint {
   std::array<std::uint64_t, 2> forms_{};
 };
 
-// The fingerprints of a collective's inputs and of its postcondition.
+// The fingerprints of a collective's inputs and of its postcondition. They do not know linear operations: see Tracer.
 class Fingerprints {
  public:
   Fingerprints() = default;

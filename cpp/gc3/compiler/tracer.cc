@@ -84,6 +84,7 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
       t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {t.fingerprints_.input(r, i), 1, 0};
     }
   }
+  if (t.trace_.collective.has_linear()) t.exact_.emplace(t.trace_.collective);
   // Not interned: an operation of the user may stand in the same line.
   t.own_location_ = LocationId(0);
   t.trace_.locations.push_back(std::move(options.where));
@@ -463,6 +464,7 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
     }
     moved.written = result.made;
     to[i] = moved;
+    if (Status kept = keep_moved(op, i); !kept.ok()) return at(std::move(kept.error()), where);
   }
   return result;
 }

@@ -116,6 +116,10 @@ class Tracer {
   void number_lengths();
   Result<Ref> place_result(const OutPlace& out, const Ref& first, std::span<const Ref> operands,
                            std::span<const Ref> results);
+  // The exact value of a chunk, where operations may be linear; keeps one, or says that there are too many.
+  model::Terms exact(const Range& range, std::uint32_t k) const;
+  Status keep_exact(const Range& range, std::uint32_t k, model::Terms terms);
+  Status keep_moved(const ChunkOp& op, std::uint32_t k);
   std::optional<model::Terms> held_terms(const Range& range, model::Calls& calls) const;
   Range canonical(const Range& named) const;
   std::vector<Cell>& cells(const Range& range) { return cells_[range.buffer][range.rank]; }
@@ -131,6 +135,7 @@ class Tracer {
   void adapt_before();
   void adapt_after();
   std::optional<model::Terms> held(const Range& range) const;
+  void explain_properties(Diagnostic& problem, const Range& place, std::uint32_t rank, std::uint32_t index) const;
   std::string name_output(std::uint32_t rank, std::uint32_t index) const;
   Diagnostic unmet(std::uint32_t rank, std::uint32_t index) const;
 
@@ -146,6 +151,10 @@ class Tracer {
   std::uint32_t groups_ = 0;
   std::vector<BufferIndex> shares_length_;  // by buffer, a forest: an earlier buffer of the same length, or itself
   bool open_ = false;
+  // Where operations may be linear, values are compared exactly, since what is made of a sum depends on its terms.
+  std::optional<model::Calls> exact_;
+  std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, model::Terms> exact_values_;
+  std::uint64_t exact_terms_ = 0;  // in all values so far
 };
 
 }  // namespace gc3::compiler

@@ -146,14 +146,51 @@ Result<std::vector<Ref>> Tracer::apply(std::string_view operation, std::span<con
   trace_.ops.push_back(op);
   trace_.applied.push_back(std::move(applied));
   const auto made = static_cast<std::uint32_t>(trace_.ops.size());
+  const Applied& done = trace_.applied.back();
   for (std::uint32_t k = 0; k < results.size(); ++k) {
-    GC3_ASSIGN(const Fingerprint value,
-               fingerprints_.result(trace_.applied.back().operation, k, std::vector(arguments)));
-    cells(results[k].range)[results[k].range.index] = {value, 1, made};
+    Cell& cell = cells(results[k].range)[results[k].range.index];
+    if (exact_) {
+      std::vector<model::Terms> terms;
+      for (const Range& read : done.reads) terms.push_back(exact(read, 0));
+      std::optional<model::Terms> value = exact_->made(done.operation, k, terms);
+      Status kept = keep_exact(results[k].range, 0, std::move(value).value_or(model::Terms()));
+      if (!kept.ok()) return at(std::move(kept.error()), where);
+      cell = {{}, model::kManyTerms, made};
+    } else {
+      GC3_ASSIGN(const Fingerprint value, fingerprints_.result(done.operation, k, std::vector(arguments)));
+      cell = {value, 1, made};
+    }
     results[k].made = made;
     results[k].where = where;
   }
   return results;
+}
+
+model::Terms Tracer::exact(const Range& range, std::uint32_t k) const {
+  const auto found = exact_values_.find({range.buffer, range.rank, range.index + k});
+  if (found != exact_values_.end()) return found->second;
+  return range.buffer == kInput ? model::Terms{{{range.rank, range.index + k}, 1}} : model::Terms();
+}
+
+Status Tracer::keep_moved(const ChunkOp& op, std::uint32_t k) {
+  if (!exact_) return {};
+  model::Terms sum = exact(op.src, k);
+  if (op.kind == OpKind::reduce) {
+    for (const auto& [term, times] : exact(op.dst, k)) sum[term] = model::plus_times(sum[term], times);
+  }
+  return keep_exact(op.dst, k, std::move(sum));
+}
+
+Status Tracer::keep_exact(const Range& range, std::uint32_t k, model::Terms terms) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 22U;
+  exact_terms_ += terms.size();
+  if (exact_terms_ > kMost || exact_->full()) {
+    return Diagnostic(ErrorCode::ProgramTooLarge,
+                      "its values have more terms than can be listed, which programs with "
+                      "linear operations need");
+  }
+  exact_values_[{range.buffer, range.rank, range.index + k}] = std::move(terms);
+  return {};
 }
 
 // Runs the trace on terms. None if they are too many.
@@ -173,7 +210,9 @@ std::optional<model::Terms> Tracer::held_terms(const Range& range, model::Calls&
       std::vector<model::Terms> arguments;
       for (const Range& read : applied.reads) work += arguments.emplace_back(at(read, 0)).size();
       for (std::uint32_t k = 0; k < applied.writes.size(); ++k) {
-        at(applied.writes[k], 0) = {{calls.result(applied.operation, k, arguments), 1}};
+        std::optional<model::Terms> made = calls.made(applied.operation, k, arguments);
+        if (!made) return std::nullopt;
+        at(applied.writes[k], 0) = std::move(*made);
       }
     }
     for (std::uint32_t k = 0; k < op.count && op.kind != OpKind::apply; ++k) {
@@ -187,6 +226,38 @@ std::optional<model::Terms> Tracer::held_terms(const Range& range, model::Calls&
     if (work > kMost) return std::nullopt;
   }
   return at(range, 0);
+}
+
+// If the output would be right with one more property of one operation: which, and where that is applied.
+void Tracer::explain_properties(Diagnostic& problem, const Range& place, std::uint32_t rank,
+                                std::uint32_t index) const {
+  const model::CustomCollective& data = *trace_.collective.custom_data();
+  for (const Applied& applied : trace_.applied) {
+    const std::uint32_t operation = applied.operation;
+    std::uint32_t cut = 0;  // the operands that some required value cuts
+    for (const model::TermCall& call : data.calls) {
+      for (std::size_t k = 0; call.operation == operation && k < call.pieces.size(); ++k) {
+        if (call.pieces[k] > 1 && k < model::kPropertyOperands) cut |= 1U << k;
+      }
+    }
+    std::vector<model::Properties> tried = {{.rowwise = cut}, {.elementwise = cut}};
+    for (std::uint32_t k = 0; k < applied.reads.size() && k < model::kPropertyOperands; ++k) {
+      tried.push_back({.linear = 1U << k});
+    }
+    for (const model::Properties& more : tried) {
+      std::vector<model::Properties> properties = data.properties;
+      for (const auto& [name, operands] : model::kProperties) properties[operation].*operands |= more.*operands;
+      if (properties == data.properties) continue;
+      model::Calls calls(trace_.collective, std::move(properties));
+      const std::optional<model::Terms> held = held_terms(place, calls);
+      if (!held || calls.full() || *held != calls.demanded(rank, index)) continue;
+      const ChunkOp* const op = &*std::ranges::find(trace_.ops, &applied - trace_.applied.data(), &ChunkOp::applied);
+      problem.note("they would be equal if '" + data.operations[operation] + "' were " + model::to_string(more) +
+                       ", which gc3.op(properties=) does not declare; it is applied here",
+                   trace_.location(op->where));
+      return;
+    }
+  }
 }
 
 std::string Tracer::name_output(std::uint32_t rank, std::uint32_t index) const {

@@ -81,6 +81,7 @@ Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
       problem.note("too much: " + spell(extra));
     }
   }
+  if (!calls.empty() && there && !there->empty()) explain_properties(problem, place, rank, index);
   if (cell.written != kNone && cell.written != 0) {
     problem.note("last written here", trace_.location(trace_.ops[cell.written - 1].where));
   }
@@ -100,7 +101,9 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
       // afterwards.
       const Range place = canonical({r, i, kOutput});
       const Cell& cell = cells(place)[place.index];
-      if (cell.terms == demanded.size() && cell.value == fingerprints_.sum(demanded)) continue;
+      const bool met = exact_ ? cell.written != kNone && exact(place, 0) == exact_->demanded(r, i)
+                              : cell.terms == demanded.size() && cell.value == fingerprints_.sum(demanded);
+      if (met) continue;
       if (problems.size() == limit) {
         ++further;
       } else {

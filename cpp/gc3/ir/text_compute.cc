@@ -24,18 +24,37 @@ void print_tensors(Printer& out, const model::CustomCollective& data) {
     for (const std::uint32_t chunks : t.chunks) out(" ", chunks);
     out("\n");
   }
-  for (const std::string& name : data.operations) {
+  for (std::size_t k = 0; k < data.operations.size(); ++k) {
     out("  operation ");
-    print_quoted(out, name);
+    print_quoted(out, data.operations[k]);
+    for (const auto& [name, operands] : model::kProperties) {
+      const std::uint32_t of = data.properties[k].*operands;
+      if (of == 0) continue;
+      out(" ", name);
+      if (of == UINT32_MAX) out(" all");
+      for (std::uint32_t i = 0; i < model::kPropertyOperands && of != UINT32_MAX; ++i) {
+        if (model::covers(of, i)) out(" ", i);
+      }
+    }
     out("\n");
   }
   for (std::size_t k = 0; k < data.calls.size(); ++k) {
     const model::TermCall& call = data.calls[k];
     out("  call ", k, " ");
     print_quoted(out, data.operations[call.operation]);
-    out(" ", call.result, " of ");
-    for (const std::vector<model::InputChunk>& argument : call.arguments) {
-      if (&argument != &call.arguments.front()) out(", ");
+    out(" ", call.result);
+    if (!call.pieces.empty()) out(call.columns ? " columns " : " rows ", call.part);
+    out(" of ");
+    std::size_t operand = 0;
+    std::size_t next = call.pieces.empty() ? 1 : call.pieces.front();  // the first argument of the next operand
+    for (std::size_t a = 0; a < call.arguments.size(); ++a) {
+      const std::vector<model::InputChunk>& argument = call.arguments[a];
+      if (a == next) {
+        next += call.pieces.empty() ? 1 : call.pieces[++operand];
+        out(", ");
+      } else if (a != 0) {
+        out(" | ");
+      }
       for (const model::InputChunk& term : argument) {
         if (&term != &argument.front()) out(" + ");
         print_term(out, term);
@@ -83,6 +102,32 @@ Status TextReader::parse_operation(Line& line, const std::vector<std::string>& n
   return {};
 }
 
+Status TextReader::parse_properties(Line& line, model::Properties& properties) {
+  while (!line.at_end()) {
+    const Line start = line;
+    const std::string_view word = line.word();
+    const auto known = std::ranges::find(model::kProperties, word, [](const auto& row) { return row.first; });
+    if (known == model::kProperties.end()) return start.expected("linear, rowwise or elementwise");
+    std::uint32_t& operands = properties.*(known->second);
+    if (line.accept("all")) {
+      operands = UINT32_MAX;
+      continue;
+    }
+    const auto number_follows = [&] {
+      Line ahead = line;
+      const std::string_view next = ahead.word();
+      return !next.empty() && next.front() >= '0' && next.front() <= '9';
+    };
+    do {
+      std::uint32_t operand = 0;
+      GC3_CHECK(line.number(operand, "the number of an operand"));
+      if (operand >= model::kPropertyOperands) return start.expected("operands below 32");
+      operands |= 1U << operand;
+    } while (number_follows());
+  }
+  return {};
+}
+
 Status TextReader::parse_tensors(model::CustomCollective& data) {
   while (line_.accept("tensor")) {
     model::Tensor& t = data.tensors.emplace_back();
@@ -101,7 +146,7 @@ Status TextReader::parse_tensors(model::CustomCollective& data) {
   }
   while (line_.accept("operation")) {
     GC3_CHECK(line_.quoted(data.operations.emplace_back()));
-    GC3_CHECK(line_.expect_end());
+    GC3_CHECK(parse_properties(line_, data.properties.emplace_back()));
     if (data.operations.size() > kMostNames) return line_.problem("more operations than a collective may have");
     next();
   }
@@ -110,12 +155,20 @@ Status TextReader::parse_tensors(model::CustomCollective& data) {
     model::TermCall& call = data.calls.emplace_back();
     GC3_CHECK(parse_operation(line_, data.operations, call.operation));
     GC3_CHECK(line_.number(call.result, "the number of a result"));
+    call.columns = line_.accept("columns");
+    const bool whole = call.columns || line_.accept("rows");
+    if (whole) GC3_CHECK(line_.number(call.part, "the number of a part"));
     GC3_CHECK(line_.expect("of"));
     do {
-      std::vector<model::InputChunk>& argument = call.arguments.emplace_back();
+      std::uint32_t pieces = 0;
       do {
-        GC3_CHECK(parse_term(line_, argument.emplace_back()));
-      } while (line_.accept("+"));
+        ++pieces;
+        std::vector<model::InputChunk>& argument = call.arguments.emplace_back();
+        do {
+          GC3_CHECK(parse_term(line_, argument.emplace_back()));
+        } while (line_.accept("+"));
+      } while (whole && line_.accept("|"));
+      if (whole) call.pieces.push_back(pieces);
     } while (line_.accept(","));
     GC3_CHECK(line_.expect_end());
     next();

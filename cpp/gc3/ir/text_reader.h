@@ -116,6 +116,7 @@ class TextReader {
 
  private:
   static Status parse_term(Line& line, model::InputChunk& term);
+  static Status parse_properties(Line& line, model::Properties& properties);
   static Status parse_operation(Line& line, const std::vector<std::string>& names, std::uint32_t& operation);
   Status parse_custom(model::CustomCollective& data);
   Status parse_expectations(model::CustomCollective& data, std::uint32_t chunks);

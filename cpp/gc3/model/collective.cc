@@ -1,6 +1,7 @@
 #include "gc3/model/collective.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <string>
 #include <utility>
@@ -65,6 +66,7 @@ std::string wrong_tensors(const CustomCollective& data, std::uint32_t chunks) {
   for (const std::string& name : data.operations) {
     if (name.empty() || !names.insert(name).second) return "two operations have the name '" + name + "', or none";
   }
+  if (data.properties.size() != data.operations.size()) return "properties are of each operation";
   return "";
 }
 
@@ -79,6 +81,17 @@ std::string wrong_calls(const CustomCollective& data) {
     const TermCall& call = data.calls[k];
     if (call.operation >= data.operations.size()) return "call " + std::to_string(k) + " is of no operation";
     if (call.arguments.empty()) return "call " + std::to_string(k) + " has no argument";
+    std::uint64_t pieces = 0;
+    std::uint32_t most = 0;
+    for (const std::uint32_t n : call.pieces) {
+      pieces += n;
+      most = std::max(most, n);
+    }
+    const bool whole = !call.pieces.empty();
+    if (whole ? pieces != call.arguments.size() || call.part >= most || std::ranges::count(call.pieces, 0U) != 0
+              : call.part != 0 || call.columns) {
+      return "call " + std::to_string(k) + " is of no part of whole tensors";
+    }
     for (const std::vector<InputChunk>& argument : call.arguments) {
       terms += argument.size();
       if (argument.empty()) return "call " + std::to_string(k) + " has an empty argument";
@@ -91,6 +104,44 @@ std::string wrong_calls(const CustomCollective& data) {
 }
 
 }  // namespace
+
+std::string to_string(const Properties& properties) {
+  std::string out;
+  for (const auto& [name, operands] : kProperties) {
+    const std::uint32_t of = properties.*operands;
+    if (of == 0) continue;
+    out.append(out.empty() ? "" : " and ").append(name);
+    if (of == UINT32_MAX) continue;
+    const char* separator = std::popcount(of) == 1 ? " in operand " : " in operands ";
+    for (std::uint32_t k = 0; k < kPropertyOperands; ++k) {
+      if (!covers(of, k)) continue;
+      out.append(separator).append(std::to_string(k));
+      separator = ", ";
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<std::vector<InputChunk>>> part_arguments(const TermCall& call, const Properties& properties) {
+  if (call.pieces.empty()) return call.arguments;
+  const std::uint32_t most = std::ranges::max(call.pieces);
+  // The operands that are cut are those of the property, and each has this part.
+  const auto fits = [&](std::uint32_t operands) {
+    for (std::size_t k = 0; k < call.pieces.size(); ++k) {
+      if (call.pieces[k] != (covers(operands, k) ? most : 1)) return false;
+    }
+    return true;
+  };
+  const bool of_rows = !call.columns && fits(properties.rowwise);
+  if (most != 1 && !of_rows && !fits(properties.elementwise)) return std::nullopt;
+  std::vector<std::vector<InputChunk>> arguments;
+  std::size_t first = 0;
+  for (const std::uint32_t n : call.pieces) {
+    arguments.push_back(call.arguments[first + (n == 1 ? 0 : call.part)]);
+    first += n;
+  }
+  return arguments;
+}
 
 Result<CollectiveKind> parse_collective(std::string_view name) {
   const auto kind = parse_name<CollectiveKind>(kCollectiveNames, name);
@@ -124,6 +175,7 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
   const auto fail = [&](const std::string& why) {
     return Diagnostic(ErrorCode::BadCollective, "custom collective '" + data.name + "': " + why);
   };
+  if (data.properties.empty()) data.properties.resize(data.operations.size());
   if (ranks == 0 || chunks == 0) return fail("needs at least one rank and one chunk per block");
   if (data.input_chunks.size() != ranks || data.output_chunks.size() != ranks || data.alias.size() != ranks) {
     return fail("sizes are needed for each of " + std::to_string(ranks) + " ranks");
@@ -203,6 +255,19 @@ bool Collective::can_split(std::uint32_t parts) const {
     total += widest;
   }
   return total <= kMaxTotalChunks && std::uint64_t{chunks_} * parts <= kMaxBufferChunks;
+}
+
+bool Collective::has_linear() const {
+  return has_tensors() && std::ranges::any_of(custom_->properties, [](const Properties& p) { return p.linear != 0; });
+}
+
+Collective Collective::without_properties() const {
+  Collective c = *this;
+  if (!has_tensors()) return c;
+  CustomCollective data = *custom_;
+  data.properties.assign(data.operations.size(), {});
+  c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
+  return c;
 }
 
 Collective Collective::with_lengths(const std::vector<std::uint32_t>& lengths) const {

@@ -10,12 +10,15 @@
 // in an all-to-all. Every block is cut by the same rule.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/ids.h"
@@ -88,13 +91,41 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+// What is declared of a compute operation. A proof may assume it: docs/language.md has the rules. Each is of operands,
+// by bit; all bits: of all operands, however many.
+struct Properties {
+  std::uint32_t linear = 0;       // in each of them: what it makes of a sum is the sum of what it makes of the terms
+  std::uint32_t rowwise = 0;      // of blocks of rows of all of them, it makes the same rows of its result
+  std::uint32_t elementwise = 0;  // the same of any block of elements
+  bool operator==(const Properties&) const = default;
+};
+inline constexpr std::array<std::pair<std::string_view, std::uint32_t Properties::*>, 3> kProperties = {{
+    {"linear", &Properties::linear},
+    {"rowwise", &Properties::rowwise},
+    {"elementwise", &Properties::elementwise},
+}};
+inline constexpr std::uint32_t kPropertyOperands = 32;
+constexpr bool covers(std::uint32_t operands, std::size_t operand) {
+  return operands == UINT32_MAX || (operand < kPropertyOperands && (operands >> operand & 1U) != 0);
+}
+// "linear in operand 0 and rowwise in operands 0, 1"; empty: nothing is declared.
+std::string to_string(const Properties& properties);
+
 // A value that a compute operation makes: result `result` of an operation of these arguments, each a sum of terms.
 struct TermCall {
   std::uint32_t operation = 0;  // in CustomCollective::operations
   std::uint32_t result = 0;
   std::vector<std::vector<InputChunk>> arguments;  // of inputs and earlier calls
+  // Of a part of what it makes of whole tensors: how many chunks each operand has, which are arguments that follow each
+  // other; which part; and whether all are cut between columns or between rows. Empty: each argument is an operand.
+  std::vector<std::uint32_t> pieces = {};
+  std::uint32_t part = 0;
+  bool columns = false;
   bool operator==(const TermCall&) const = default;
 };
+// The arguments of which the operation makes this value, if its properties say that a part depends on no others. None:
+// they do not.
+std::optional<std::vector<std::vector<InputChunk>>> part_arguments(const TermCall& call, const Properties& properties);
 
 // Consecutive chunks of the input or output of every rank, under a name. Those of a buffer follow each other.
 struct Tensor {
@@ -118,6 +149,7 @@ struct CustomCollective {
   // Of programs that compute; without tensors, there are none of these.
   std::vector<Tensor> tensors = {};  // the inputs before the outputs
   std::vector<std::string> operations = {};
+  std::vector<Properties> properties = {};  // per operation; none: nothing is declared
   std::vector<TermCall> calls = {};
   bool operator==(const CustomCollective&) const = default;
 };
@@ -140,6 +172,10 @@ class Collective {
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
   bool has_tensors() const { return custom_ != nullptr && !custom_->tensors.empty(); }
+  // Whether an operation is declared linear: then the laws of its reduction are those of sums.
+  bool has_linear() const;
+  // The same if nothing is declared of its operations.
+  Collective without_properties() const;
   // The same with other numbers of lengths, one for each tensor.
   Collective with_lengths(const std::vector<std::uint32_t>& lengths) const;
 

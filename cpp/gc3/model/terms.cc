@@ -2,35 +2,75 @@
 
 namespace gc3::model {
 
-Calls::Calls(const Collective& collective) : collective_(collective) {
+Calls::Calls(const Collective& collective)
+    : Calls(collective, collective.has_tensors() ? collective.custom_data()->properties : std::vector<Properties>()) {}
+
+Calls::Calls(const Collective& collective, std::vector<Properties> properties)
+    : collective_(collective), properties_(std::move(properties)) {
   if (empty()) return;
   for (const TermCall& call : collective_.custom_data()->calls) {
+    const auto part = part_arguments(call, properties_[call.operation]);
     std::vector<Terms> arguments;
-    for (const std::vector<InputChunk>& argument : call.arguments) {
-      Terms& terms = arguments.emplace_back();
-      for (InputChunk term : argument) {
-        if (term.rank == kComputed) term.index = of_collective_[term.index];
-        ++terms[term];
-      }
+    for (const std::vector<InputChunk>& argument : part ? *part : call.arguments) arguments.push_back(sum_of(argument));
+    if (part) {
+      of_collective_.push_back(made(call.operation, call.result, arguments).value_or(Terms{}));
+      continue;
     }
-    of_collective_.push_back(result(call.operation, call.result, std::move(arguments)).index);
+    Call whole{call.operation, call.result, std::move(arguments)};
+    whole.of_whole = std::string(call.columns ? "columns " : "rows ") + std::to_string(call.part) + " of ";
+    of_collective_.push_back({{number(std::move(whole)), 1}});
   }
 }
 
-InputChunk Calls::result(std::uint32_t operation, std::uint32_t result, std::vector<Terms> arguments) {
-  Call call{operation, result, std::move(arguments)};
+InputChunk Calls::number(Call call) {
   const auto [at, is_new] = numbers_.try_emplace(call, static_cast<std::uint32_t>(calls_.size()));
   if (is_new) calls_.push_back(std::move(call));
   return {kComputed, at->second};
 }
 
-Terms Calls::demanded(std::uint32_t rank, std::uint32_t index) const {
-  Terms terms;
-  for (InputChunk term : collective_.expected_terms(rank, index)) {
-    if (term.rank == kComputed) term.index = of_collective_[term.index];
-    ++terms[term];
+std::optional<Terms> Calls::made(std::uint32_t operation, std::uint32_t result, const std::vector<Terms>& arguments) {
+  // All choices of one term of each linear operand, one operand after the other.
+  std::vector<std::pair<Call, std::uint64_t>> chosen = {{{operation, result, {}}, 1}};
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    const bool linear = covers(properties_[operation].linear, k);
+    const std::uint64_t choices = linear ? chosen.size() * arguments[k].size() : 0;
+    if (choices > room_) room_ = 0;
+    if (room_ == 0) return std::nullopt;
+    room_ -= choices;
+    std::vector<std::pair<Call, std::uint64_t>> longer;
+    for (const auto& [call, times] : chosen) {
+      if (!linear) {
+        longer.emplace_back(call, times).first.arguments.push_back(arguments[k]);
+        continue;
+      }
+      for (const auto& [term, count] : arguments[k]) {
+        longer.emplace_back(call, both_times(times, count)).first.arguments.push_back({{term, 1}});
+      }
+    }
+    chosen = std::move(longer);
   }
-  return terms;
+  Terms sum;
+  for (auto& [call, times] : chosen) {
+    std::uint64_t& count = sum[number(std::move(call))];
+    count = plus_times(count, times);
+  }
+  return sum;
+}
+
+Terms Calls::sum_of(const std::vector<InputChunk>& terms) const {
+  Terms sum;
+  for (const InputChunk& term : terms) {
+    if (term.rank != kComputed) {
+      ++sum[term];
+      continue;
+    }
+    for (const auto& [made, times] : of_collective_[term.index]) sum[made] = plus_times(sum[made], times);
+  }
+  return sum;
+}
+
+Terms Calls::demanded(std::uint32_t rank, std::uint32_t index) const {
+  return sum_of(collective_.expected_terms(rank, index));
 }
 
 std::optional<std::string> Calls::name(const InputChunk& term) const {
@@ -60,7 +100,7 @@ void Calls::spell(const InputChunk& term, std::string& out) const {
     }
   }
   const Call& call = calls_[term.index];
-  out += data.operations[call.operation];
+  out.append(call.of_whole).append(data.operations[call.operation]);
   if (call.result != 0) out.append("#").append(std::to_string(call.result));
   out += "(";
   for (const Terms& argument : call.arguments) {

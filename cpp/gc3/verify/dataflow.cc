@@ -6,27 +6,54 @@
 #include <string>
 #include <vector>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/verify/execution.h"
+#include "gc3/verify/linear.h"
 #include "gc3/verify/switched.h"
 #include "gc3/verify/terms.h"
 
 namespace gc3::verify {
 namespace {
 
-class Weighing {
+// Values without linear operations.
+class PlainValues {
  public:
   using Value = Residue;
 
-  Weighing(const ProgramIndex& index, const Weights& weights, Functions& functions, Findings& findings)
-      : index_(index), weights_(weights), functions_(functions), findings_(findings) {}
+  PlainValues(const model::Collective& collective, Weights& weights, Functions& functions)
+      : weights_(weights), functions_(functions) {
+    weights.evaluate(collective, functions);
+  }
   Value input(std::uint32_t rank, std::uint32_t index) { return weights_.input(rank, index); }
   Value sum(Value a, Value b) { return a + b; }
-  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments) {
+  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments,
+              std::uint32_t& /*terms*/) {
     std::vector<Functions::Argument> of;
     for (const Cell<Value>& cell : arguments) of.push_back({cell.terms, cell.value});
     return functions_.value(operation, result, of);
   }
+  Cell<Value> demanded(const model::Demand& demand) { return {weights_.sum(demand), demand.size(), State::written}; }
+  bool full() const { return false; }
+
+ private:
+  const Weights& weights_;
+  Functions& functions_;
+};
+
+Residue residue(Residue value) { return value; }
+Residue residue(const LinearValues::Value& value) { return value.residue; }
+template <class Value>
+bool equal(const Cell<Value>& a, const Cell<Value>& b) {
+  return a.terms == b.terms && residue(a.value) == residue(b.value);
+}
+
+// Reports what is read and has not been written.
+template <class Values>
+class Weighing : public Values {
+ public:
+  Weighing(const ProgramIndex& index, Weights& weights, Functions& functions, Findings& findings)
+      : Values(index.program().collective, weights, functions), index_(index), findings_(findings) {}
   void unwritten(Step reader, model::Place place) {
     if (findings_.full() || reader == last_reader_) return;  // once per instruction
     last_reader_ = reader;
@@ -36,14 +63,13 @@ class Weighing {
 
  private:
   const ProgramIndex& index_;
-  const Weights& weights_;
-  Functions& functions_;
   Findings& findings_;
   Step last_reader_;
 };
 
-std::vector<OutputChunk> wrong_outputs(const model::Collective& c, const Weights& weights,
-                                       Execution<Weighing>& execution, std::size_t limit) {
+template <class Algebra>
+std::vector<OutputChunk> wrong_outputs(const model::Collective& c, Algebra& algebra, Execution<Algebra>& execution,
+                                       std::size_t limit) {
   std::vector<OutputChunk> wrong;
   Breath breathe;
   for (std::uint32_t r = 0; r < c.ranks(); ++r) {
@@ -51,10 +77,35 @@ std::vector<OutputChunk> wrong_outputs(const model::Collective& c, const Weights
       breathe();
       const model::Demand demanded = c.demand(r, i);
       if (demanded.size() == 0) continue;
-      const Cell<Residue>& held = execution.output(r, i);
+      const auto& held = execution.output(r, i);
       if (held.state == State::spoiled) continue;
-      if (held.terms != demanded.size() || held.value != weights.sum(demanded)) wrong.push_back({r, i});
+      if (!equal(held, algebra.demanded(demanded))) wrong.push_back({r, i});
     }
+  }
+  return wrong;
+}
+
+template <class Values>
+std::vector<OutputChunk> compare(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
+                                 Weights weights, Findings& findings) {
+  Functions functions;
+  Weighing<Values> weighing(index, weights, functions, findings);
+  Execution<Weighing<Values>> execution(index, connections, weighing);
+  execution.run(schedule);
+  check_multicast_values(index, connections, findings, [&](std::size_t a, std::size_t b) {
+    const auto& one = execution.message(a);
+    const auto& other = execution.message(b);
+    return one.state != State::written || other.state != State::written || equal(one, other);
+  });
+  std::vector<OutputChunk> wrong = wrong_outputs(index.program().collective, weighing, execution, findings.room());
+  if (!functions.status().ok()) {
+    findings.add(functions.status().error());
+    return {};
+  }
+  if (weighing.full()) {
+    findings.add({ErrorCode::ProgramTooLarge,
+                  "its linear operations make values of more terms than can be listed, so it cannot be proven"});
+    return {};
   }
   return wrong;
 }
@@ -101,23 +152,8 @@ Diagnostic explain(const ProgramIndex& index, const Schedule& schedule, OutputCh
 void check_dataflow(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                     const Weights& given, Findings& findings) {
   const model::Collective& c = index.program().collective;
-  std::vector<OutputChunk> wrong;
-  {
-    Weights weights = given;
-    Functions functions;
-    weights.evaluate(c, functions);
-    Weighing weighing(index, weights, functions, findings);
-    Execution<Weighing> execution(index, connections, weighing);
-    execution.run(schedule);
-    check_multicast_values(index, connections, findings, [&](std::size_t a, std::size_t b) {
-      const Cell<Residue>& one = execution.message(a);
-      const Cell<Residue>& other = execution.message(b);
-      return one.state != State::written || other.state != State::written ||
-             (one.terms == other.terms && one.value == other.value);
-    });
-    if (!functions.status().ok()) return findings.add(functions.status().error());
-    wrong = wrong_outputs(c, weights, execution, findings.room());
-  }
+  std::vector<OutputChunk> wrong = c.has_linear() ? compare<LinearValues>(index, connections, schedule, given, findings)
+                                                  : compare<PlainValues>(index, connections, schedule, given, findings);
   if (wrong.empty()) return;
   // An output may consist of an input of every rank; with very many ranks, fewer outputs are explained.
   constexpr std::uint64_t kMostTerms = std::uint64_t{1} << 20U;

@@ -28,7 +28,8 @@ struct Cell {
 };
 
 // Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, which is called
-// for each read of an unwritten slot. For programs that compute also `Value apply(operation, result, arguments)`.
+// for each read of an unwritten slot. For programs that compute also `Value apply(operation, result, arguments,
+// terms)`, which may change the number of terms, 1.
 template <class Algebra>
 class Execution {
  public:
@@ -105,8 +106,9 @@ class Execution {
     }
     std::uint32_t result = 0;
     for (const ir::Operand& o : compute.writes(i)) {
-      if constexpr (requires { algebra_.apply(0U, 0U, arguments); }) {
-        made.value = algebra_.apply(compute.applications[i.src_chunk].operation, result++, arguments);
+      if constexpr (requires { algebra_.apply(0U, 0U, arguments, made.terms); }) {
+        made.terms = 1;
+        made.value = algebra_.apply(compute.applications[i.src_chunk].operation, result++, arguments, made.terms);
       }
       cell(rank, {o.buffer, o.chunk}) = made;
     }

@@ -18,13 +18,17 @@ class Expressions {
   Value input(std::uint32_t rank, std::uint32_t index) { return add({true, rank, index}); }
   Value sum(Value a, Value b) { return add({false, a, b}); }
   // An argument that is too long to list is empty in the result, which is then shown only.
-  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments) {
+  Value apply(std::uint32_t operation, std::uint32_t result, const std::vector<Cell<Value>>& arguments,
+              std::uint32_t& /*terms*/) {
     std::vector<Terms> listed;
     for (const Cell<Value>& cell : arguments) {
       listed.push_back(cell.value == 0 ? Terms{} : terms(cell.value, visits_).value_or(Terms{}));
     }
-    const model::InputChunk made = calls_.result(operation, result, std::move(listed));
-    return add({true, made.rank, made.index});
+    Value all = 0;
+    for (const auto& [term, times] : calls_.made(operation, result, listed).value_or(Terms{})) {
+      all = sum(all, multiple(add({true, term.rank, term.index}), times));
+    }
+    return all;
   }
   void unwritten(Step /*reader*/, model::Place /*place*/) {}  // node 0, the empty value
 
@@ -54,6 +58,15 @@ class Expressions {
   }
 
  private:
+  Value multiple(Value of, std::uint64_t times) {
+    Value all = 0;
+    for (; times != 0; times /= 2) {
+      if (times % 2 != 0) all = sum(all, of);
+      of = sum(of, of);
+    }
+    return all;
+  }
+
   struct Node {
     bool is_input;
     std::uint32_t a;  // rank of the input, or a part of the sum

@@ -66,6 +66,13 @@ void check_chunk_by_chunk(const ir::Program& program, const Report& report, Find
 }  // namespace
 
 Report verify(const ir::Program& program, const Options& options) {
+  if (!options.properties && program.has_tensors()) {
+    ir::Program without = program;
+    without.collective = program.collective.without_properties();
+    Options others = options;
+    others.properties = true;
+    return verify(without, others);
+  }
   Report report;
   report.slots = options.slots != 0 ? options.slots : program.slots;
   Findings findings(options.max_diagnostics);

@@ -18,6 +18,7 @@ struct Options {
   // Prove freedom from deadlock under the assumption that every message takes a FIFO slot for each of its chunks, as in
   // the runtimes that read MSCCL XML when chunks are as large as a slot. The proof also covers smaller chunks.
   bool chunk_per_slot = false;
+  bool properties = true;  // whether the proof may use what is declared of compute operations
 };
 
 struct Report {

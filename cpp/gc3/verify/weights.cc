@@ -40,8 +40,13 @@ Residue Weights::of_term(const model::InputChunk& term) const {
 void Weights::evaluate(const model::Collective& collective, Functions& functions) {
   if (!collective.has_tensors()) return;
   for (const model::TermCall& call : collective.custom_data()->calls) {
+    const auto part = model::part_arguments(call, collective.custom_data()->properties[call.operation]);
+    if (!part) {  // of a whole: equal to no result of a chunk
+      of_calls_.push_back(functions.unique());
+      continue;
+    }
     std::vector<Functions::Argument> arguments;
-    for (const std::vector<model::InputChunk>& terms : call.arguments) {
+    for (const std::vector<model::InputChunk>& terms : *part) {
       Functions::Argument& argument = arguments.emplace_back();
       argument.terms = static_cast<std::uint32_t>(terms.size());
       for (const model::InputChunk& term : terms) argument.value = argument.value + of_term(term);

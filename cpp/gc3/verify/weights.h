@@ -62,6 +62,8 @@ class Functions {
     Residue value;
   };
 
+  // Equal to no other value.
+  Residue unique() { return draw(); }
   Residue value(std::uint32_t operation, std::uint32_t result, std::span<const Argument> arguments);
   // Why values could not be drawn, once one could not; it is then without meaning.
   const Status& status() const { return status_; }

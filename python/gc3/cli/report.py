@@ -12,6 +12,7 @@ from gc3._core import Diagnostic
 from gc3.cli.output import diagnostic_data, print_diagnostics, shown
 from gc3.cli.sizes import format_size
 from gc3.errors import UserError
+from gc3.properties import describe as described
 from gc3.runtime.direct import DirectProgram
 from gc3.runtime.program import Program, Report, Use
 from gc3.runtime.targets import Verdict
@@ -102,10 +103,13 @@ def proofs_data(proofs: Sequence[tuple[Program, Report]]) -> dict[str, Any]:
 
 def proof_text(program: Program, report: Report, mode: str = "") -> str:
     """Returns the result of a proof as text."""
+    declared = [(name, described(properties)) for name, properties in program.collective.operations]
+    assumed = ", ".join(f"'{shown(name)}' is {said}" for name, said in declared if said)
+    condition = f", if as declared {assumed}" if assumed else ""
     return (
         f"proven{f', {mode}' if mode else ''}: it implements {program.collective.name}, every receive has its send "
         f"({counted(report.transfers, 'transfer')} per tile), no data races, "
-        f"no deadlock with {counted(report.slots, 'FIFO slot')} or more per connection"
+        f"no deadlock with {counted(report.slots, 'FIFO slot')} or more per connection{condition}"
     )
 
 

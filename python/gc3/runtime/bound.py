@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gc3 import _core, computing, datatypes, errors
+from gc3.properties import beyond, describe
+from gc3.properties import check as check_properties
 from gc3.runtime.buffers import as_array
 from gc3.runtime.options import EngineOptions
 from gc3.support.public import of_all_ranks, public
@@ -103,7 +105,14 @@ class Bound:
             if not callable(function):
                 raise errors.error("BadArgument", f"'{name}' is bound to {function!r}, which is no function")
         self._checks = check
-        made = {name: _guarded(functions[name]) for name in wanted} if check else functions
+        properties = {name: tuple(own) for name, own in self._collective.operations}
+        for name, reads, _ in self._applications:
+            if beyond(properties[name], reads):
+                raise errors.error(
+                    "BadArgument",
+                    f"'{errors.shown(name)}' is declared {describe(properties[name])}, and applied to {reads} operands",
+                )
+        made = {name: _guarded(functions[name], properties[name]) for name in wanted} if check else functions
         self._functions = [made[name] for name, _, _ in self._applications]
         self._measured = {
             name: Measured(name, declared[name].cost if name in declared else None) for name in sorted(wanted)
@@ -416,8 +425,8 @@ class _Copy:
         return bool((self.memory[:_LINE] != _GUARD).any() or (self.memory[-_LINE:] != _GUARD).any())
 
 
-def _guarded(function: Callable[..., None]) -> Callable[..., object]:
-    """Calls a function twice on guarded copies, with different bytes in the results; see `gc3.Program.bind`."""
+def _guarded(function: Callable[..., None], properties: Sequence[int]) -> Callable[..., object]:
+    """Calls a function twice on guarded copies, with different bytes in the results, and tests its properties."""
 
     def call(*reads: Array, out: Array | tuple[Array, ...]) -> object:
         several = isinstance(out, tuple)
@@ -442,6 +451,7 @@ def _guarded(function: Callable[..., None]) -> Callable[..., object]:
                         "it, or depends on something else"
                     )
             before = results
+        check_properties(function, properties, reads, places)
         for place, result in zip(places, before or (), strict=True):
             np.copyto(place, result.view)
         return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gc3 import _core, collectives, datatypes, errors
+from gc3.computing import Operation
+from gc3.properties import describe
 from gc3.runtime import bound as bound_functions
 from gc3.runtime import for_target, recording, schedule, scratch
 from gc3.runtime.buffers import bind
@@ -19,7 +21,6 @@ from gc3.support.public import public
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from gc3.computing import Operation
     from gc3.datatypes import Array
 
 
@@ -260,21 +261,42 @@ class Program(Executable["_core.Program"]):
         self.engine(options).run(*bound.call(op))
         return bound.finish()
 
-    def bind(self, functions: Mapping[str, Callable[..., None]], *, check: bool = False) -> bound_functions.Bound:
+    def bind(
+        self, functions: Mapping[str | Operation, Callable[..., None]], *, check: bool = False
+    ) -> bound_functions.Bound:
         """Binds functions to the compute operations of the program, by name.
 
         A function is called as ``f(*views, out=view)`` with NumPy views of its chunks, and fills `out`; of several
         results, `out` is a tuple.
 
         Args:
-            functions: The functions.
-            check: Calls each twice, on guarded copies: one that writes an operand or beside its results, leaves a part
-                of them, or does not make the same of the same operands is an error of the run. For tests: it is slow.
+            functions: The functions, by name or by operation. A file may declare anything: if one says that an
+                operation has properties, it must be a `gc3.op` that says the same.
+            check: Calls each several times, on guarded copies: one that writes an operand or beside its results, leaves
+                a part of them, does not make the same of the same operands, or does not have its declared properties
+                is an error of the run. For tests: it is slow.
 
         Raises:
             gc3.UserError: The operations of the program are others.
         """
-        return bound_functions.Bound(self.core, functions, self.engine, self.declared, check=check)
+        known = dict(self.declared) | {key.name: key for key in functions if isinstance(key, Operation)}
+        for name, properties in self.core.collective.operations:
+            found = known.get(name)
+            told = describe(properties)
+            if told and found is None:
+                raise errors.error(
+                    "BadArgument",
+                    f"the file of the program declares '{errors.shown(name)}' {told}: bind the function to a gc3.op "
+                    "that does so, instead of its name",
+                )
+            if found is not None and found.properties != tuple(properties):
+                other = describe(found.properties) or "nothing"
+                raise errors.error(
+                    "BadArgument",
+                    f"the program declares {told or 'nothing'} of '{errors.shown(name)}', and the operation {other}",
+                )
+        by_name = {key.name if isinstance(key, Operation) else key: value for key, value in functions.items()}
+        return bound_functions.Bound(self.core, by_name, self.engine, known, check=check)
 
     def record(
         self,
@@ -385,6 +407,7 @@ def verify(
     max_channels: int = 0,
     max_diagnostics: int = 10,
     chunk_per_slot: bool = False,
+    properties: bool = True,
     check: bool = True,
 ) -> Report:
     """Proves that a program implements its collective without race or deadlock.
@@ -398,6 +421,7 @@ def verify(
         max_diagnostics: Stop after this many findings.
         chunk_per_slot: Prove freedom from deadlock under the assumption that every chunk of a message takes its own
             FIFO slot, as in the runtimes that read MSCCL XML.
+        properties: Whether the proof may use what is declared of compute operations.
         check: Raise `UserError` with the findings; otherwise they are only in the report.
     """
     check_program(program)
@@ -408,7 +432,9 @@ def verify(
         ("max_diagnostics", max_diagnostics),
     ):
         errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
-    found = _core.verify(program.core, slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot)
+    found = _core.verify(
+        program.core, slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot, properties
+    )
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
     if report.ok:
         program.trust(report.slots)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/guarded.h"
 #include "gc3/base/result.h"
+#include "gc3/model/collective.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/v_run.h"
 
@@ -27,7 +29,14 @@ struct Computation {
 };
 
 // Whether a program that computes can run with this reduction.
-inline Status check_computing(model::DataType type, model::ReduceOp op) {
+inline Status check_computing(const model::Collective& collective, model::DataType type, model::ReduceOp op) {
+  const auto& properties = collective.custom_data()->properties;
+  for (std::size_t k = 0; k < properties.size() && op != model::ReduceOp::sum; ++k) {
+    if (properties[k].linear == 0) continue;
+    return Diagnostic(ErrorCode::NotWithCompute, "the reduction " + std::string(model::name_of(op)) + ": '" +
+                                                     collective.custom_data()->operations[k] +
+                                                     "' is declared linear, which is about sums");
+  }
   if (op != model::ReduceOp::avg && op != model::ReduceOp::premulsum) return interp::check_op(type, op);
   return Diagnostic(ErrorCode::NotWithCompute, "the reduction " + std::string(model::name_of(op)) +
                                                    ", which multiplies results: its operations would not know");

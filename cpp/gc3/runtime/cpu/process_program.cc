@@ -371,7 +371,7 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
   if (!plan_.collective.has_tensors()) {
     return Diagnostic(ErrorCode::BadArgument, "a program without named tensors has nothing to compute");
   }
-  GC3_CHECK(check_computing(call.type, call.op));
+  GC3_CHECK(check_computing(plan_.collective, call.type, call.op));
   GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
   const auto told = [&](const Computation& computation) -> Status {
     const Computes computes(group());

@@ -195,7 +195,7 @@ Status ThreadsEngine::compute(std::span<const VRankCall> ranks, Computing::Funct
     return Diagnostic(ErrorCode::BadArgument, "not a program of named tensors, or not a call of each rank");
   }
   const VRankCall& call = ranks.front();
-  GC3_CHECK(check_computing(call.type, call.op));
+  GC3_CHECK(check_computing(plan_.collective, call.type, call.op));
   interp::Run run;
   GC3_CHECK(bind_computing(ranks, run));
   computing_.begin(std::move(function), [this] { stop(Why::compute); });
