@@ -183,7 +183,7 @@ def test_presets_and_their_files(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     data["protocols"]["Copy"]["copy_engines"] = 2.5
     path.write_text(json.dumps(data))
-    with pytest.raises(UserError, match=r"copy_engines is '2.5'; expected a whole number"):
+    with pytest.raises(UserError, match=r"copy_engines: 2\.5 is not of type 'integer'"):
         preset_file.read(str(path))
 
 
