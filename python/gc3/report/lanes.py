@@ -167,8 +167,8 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         f'<g class="bars">{"".join(bars)}</g></svg>'
     )
     keys = [
-        ('class="c-threadblock"', "working"),
-        ('class="crit" fill="none"', "on the critical path"),
+        ('class="bar c-threadblock"', "working"),
+        ('class="bar c-threadblock crit"', "on the critical path"),
         *((f'class="wait w-{cause}" d="M0 6H24"', f"waiting: {cause}") for cause in causes(made)),
     ]
     title = "Schedule: threadblocks against time"

@@ -297,7 +297,7 @@ def _steps(content: Content) -> str:
 
 def _schedule(content: Content) -> str:
     made = content.lanes
-    legend = "<li><i style='background:#0072B2'></i>working</li><li><i class=critical></i>critical path</li>" + "".join(
+    legend = "<li><i class=work></i>working</li><li><i class=critical></i>critical path</li>" + "".join(
         f'<li><svg width="24" height="10"><path class="wait w-{c}" d="M0 6H24"/></svg>waiting: {c}</li>'
         for c in lanes.causes(made)
     )

@@ -65,7 +65,8 @@ _STYLE = (
 svg { background: var(--back); }
 text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .soft { fill: var(--soft); } .axis, .grid { stroke: var(--line); fill: none; }
-.crit { stroke: var(--mark); stroke-width: 2px; vector-effect: non-scaling-stroke; }
+.bar { fill-opacity: .55; }
+.crit { stroke: var(--mark); fill-opacity: 1; stroke-width: 2px; vector-effect: non-scaling-stroke; }
 """
     + ".wait { fill: none; opacity: .6; stroke-width: 4px; vector-effect: non-scaling-stroke; }\n"
     + "".join(
