@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import ranks
 from computing_programs import ALGORITHMS, FUNCTIONS, Case, add_norm, expert, gemm_rs, matmul, moe, norm
 from gc3 import _core, chunk, collectives
 from gc3.cli.main import main
+from gc3.datatypes import Array
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
@@ -321,6 +323,50 @@ def test_programs_that_compute_on_processes(ranks_there: int) -> None:
         assert "matmul of rank 1 threadblock " in said[3]
         assert "(apply, computing_programs.py:" in said[3]
         assert "has raised ValueError: no such shape" in said[3]
+
+
+hold = gc3.op("hold")
+
+
+def held(R: int) -> collectives.Collective:
+    """Each rank computes by itself, and has nothing to do after that."""
+    return collectives.custom(
+        "held", ranks=R, inputs={"x": 1}, outputs={"y": 1}, expect=lambda v, rank, _, __: hold(v(rank, "x", 0))
+    )
+
+
+@gc3.algorithm(held)
+def by_itself(R: int) -> None:
+    """One operation a rank."""
+    for rank in range(R):
+        hold(chunk(rank, "x", 0), out=(rank, "y", 0))
+
+
+def test_an_abort_while_the_last_operation_computes_ends_that_call() -> None:
+    def body(comm: gc3.Communicator) -> list[str]:
+        def last(x: Array, out: Array) -> None:
+            if comm.rank == 0:
+                aborter = threading.Thread(target=comm.abort)
+                aborter.start()
+                aborter.join()
+            out[...] = x
+
+        bound = gc3.compile(by_itself, R=2).bind({"hold": last})
+        found: list[str] = []
+        for call in (
+            lambda: bound.run_rank(comm, {"x": np.ones(3, np.float32)}, shapes={"x": (3,), "y": (3,)}),
+            comm.barrier,
+        ):
+            try:
+                call()
+                found.append("no error")
+            except gc3.CommError as problem:
+                found.append(str(problem))
+        return found
+
+    (call, after), (other, other_after) = gc3.spawn(body, 2)
+    assert all("rank 0 (" in text and "has aborted the communicator" in text for text in (call, after, other_after))
+    assert other in (call, "no error")  # a rank that needs nothing from rank 0 may have ended its call before
 
 
 # What rank 1 of 2 gives wrong to a program that computes; rank 0 is told at once, and does not wait.

@@ -377,7 +377,8 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
     const Computes computes(group());
     Companion::During during(*members_->companion, meanwhile_);
     GC3_CHECK(function(computation));
-    return during.end();
+    GC3_CHECK(during.end());
+    return group().check();  // an end that another thread has asked for meanwhile is that of this call
   };
   computing_.begin(told, [] {});
   Status status = run_v_locked(call, interrupted);
