@@ -248,7 +248,7 @@ def _root(spec: Spec, collective: str, ranks: int, *, in_place: bool) -> int | N
     if ranks == 1 or not collectives.get(collective).rooted:
         return None
     try:
-        return None if spec.compile(ranks, root=1, in_place=in_place).collective.root == 1 else 0
+        return None if spec.compile(ranks, root=1, in_place=in_place, prove=False).collective.root == 1 else 0
     except errors.UserError:
         return 0
 
