@@ -26,14 +26,13 @@ from gc3.tune import (
     SimulatedTuner,
     Tuner,
     candidates,
-    kept_ranges,
     ranges,
     search,
     table,
     timers,
 )
 from gc3.tune import record as records
-from gc3.tune.ranges import assigned
+from gc3.tune.ranges import assigned, kept_ranges
 from gc3.tune.space import fits
 from gc3.tune.timers import RankTimer
 from gc3.tune.wire import Work

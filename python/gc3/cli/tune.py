@@ -37,7 +37,6 @@ from gc3.tune import (
     SimulatedTuner,
     Tuner,
     check_fits,
-    kept_ranges,
     nccl_rules,
     ranges,
     registered_ranges,
@@ -45,7 +44,7 @@ from gc3.tune import (
     simulated,
 )
 from gc3.tune import table as as_table
-from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE
+from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE, kept_ranges
 
 _KNOWN = tuple(collectives.BUILTIN)
 _SET_BY_TUNE = frozenset({"R", "N", "G", "root", "channels", "chunks", "parallel"})

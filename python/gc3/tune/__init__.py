@@ -7,7 +7,7 @@ from gc3.support.public import public_names
 from gc3.tune.best import Best
 from gc3.tune.guided import One, Search
 from gc3.tune.hosts import HostTimer, serve
-from gc3.tune.ranges import Range, kept_ranges, ranges, registered_ranges, table
+from gc3.tune.ranges import Range, ranges, registered_ranges, table
 from gc3.tune.record import Record
 from gc3.tune.schedules import schedules
 from gc3.tune.search import Found, Goal, Measured, Own, Tuner
@@ -30,7 +30,6 @@ __all__ = [
     "candidates",
     "check_fits",
     "choose",
-    "kept_ranges",
     "ranges",
     "registered_ranges",
     "schedules",
