@@ -117,8 +117,9 @@ inline bool interrupted() {
   return PyErr_CheckSignals() != 0;
 }
 
-// Runs `work` without the GIL and returns its value. If a signal has ended the work, the exception is set already and
-// is raised; other failures are diagnostics.
+// Runs `work` without the GIL and returns its value. Whoever holds a lock may need the GIL for `interrupted` or for a
+// function of Python, so whatever may wait for one belongs here. If a signal has ended the work, the exception is set
+// already and is raised; other failures are diagnostics.
 template <class Work>
 auto without_gil(Work work) {
   auto outcome = [&] {

@@ -90,8 +90,8 @@ void run_on_device(Self self, const Described& d) {
     return operand.bytes() == 0 ? 0 : reinterpret_cast<std::uintptr_t>(operand.address);
   };
   const Operation op = d.operation.factors.empty() ? Operation{std::string(name_of(d.call.op)), {}} : d.operation;
-  self.h.attr("_run_on_device")(unwrap(comm.recipe(shape)), typed.device, address(d.given), address(d.result),
-                                d.call.count, name_of(d.call.type), op, typed.stream);
+  self.h.attr("_run_on_device")(without_gil([&] { return comm.recipe(shape); }), typed.device, address(d.given),
+                                address(d.result), d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
 nb::object call_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,

@@ -71,8 +71,10 @@ std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& run
 }
 
 std::shared_ptr<Proxy> make_proxy(const Joined& joined) {
-  std::unique_ptr<transport::Carrier> carrier = joined.body().carrier();
-  return carrier == nullptr ? nullptr : std::make_shared<Proxy>(std::move(carrier));
+  return without_gil([&]() -> Result<std::shared_ptr<Proxy>> {
+    std::unique_ptr<transport::Carrier> carrier = joined.body().carrier();
+    return carrier == nullptr ? nullptr : std::make_shared<Proxy>(std::move(carrier));
+  });
 }
 
 nb::bytes new_window_id(const Nccl& nccl) {
@@ -190,7 +192,7 @@ void bind_cuda(nb::module_& m) {
           "probe", [](Windows& windows) { without_gil([&] { return windows.probe(); }); },
           "Collective: makes a small window, to check that windows work.");
   nb::class_<Proxy>(m, "CudaProxy", "The thread that carries messages of kernels to and from other hosts.")
-      .def("describe", [](Proxy& proxy) { return proxy.describe(); })
+      .def("describe", &Proxy::describe, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "close",
           [](Proxy& proxy) {

@@ -273,7 +273,7 @@ void bind_processes(nb::module_& m) {
   joined.def_static(
             "of", [](const Face& f) { return f.joined(); }, "communicator"_a, "That of a communicator.")
       .def_prop_ro(
-          "busy", [](const Joined& j) { return j.body().has_started(); },
+          "busy", [](const Joined& j) { return j.body().has_started(); }, nb::call_guard<nb::gil_scoped_release>(),
           "Whether a started call, send or receive has not finished yet.")
       .def(
           "check_users", [](const Joined& j) { unwrap(j.body().check_users()); },

@@ -46,6 +46,10 @@ def test_objects_reach_their_ranks(size: int) -> None:
     gc3.spawn(body, size)
 
 
+def test_an_object_is_received_while_another_thread_is_in_a_call() -> None:
+    ranks.run(ranks.program("beside_a_call"), 2)
+
+
 @pytest.mark.parametrize("call", ["broadcast", "all_gather", "gather", "scatter"])
 def test_numbers_in_place_of_an_object_are_an_error_on_both_ranks(call: str) -> None:
     def instead(comm: gc3.Communicator) -> None:  # what it looks like

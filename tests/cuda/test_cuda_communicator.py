@@ -36,6 +36,10 @@ def test_a_custom_program_writes_only_to_its_output(driver: Mapping[str, str]) -
     ranks.run(ranks.program("device_custom_program"), 2, driver)
 
 
+def test_a_call_while_another_thread_compiles(driver: Mapping[str, str]) -> None:
+    ranks.run(ranks.program("device_while_compiling"), 1, driver)
+
+
 def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mapping[str, str]) -> None:
     # On a device, contexts and kernels are created one after the other, and ranks take turns, so ranks may come late.
     timeout = "4" if driver["GC3_CUDA_DRIVER"] else "8"

@@ -122,14 +122,15 @@ Communicator::~Communicator() {
 bool Communicator::here() const { return getpid() == process_; }
 
 Status Communicator::check_users() const {
+  const std::shared_ptr<core::Job> job = job_.lock();
   GC3_CHECK(usable());
-  const std::vector<pid_t> processes = core_->processes();
+  const std::vector<pid_t>& processes = core_->processes();
   for (std::uint32_t r = 0; r < processes.size(); ++r) {
     if (r == rank() || processes[r] == 0 || core::is_own(processes[r])) continue;  // 0: on another host
     return Diagnostic(ErrorCode::OtherUser,
                       "rank " + std::to_string(r) + " (process " + std::to_string(processes[r]) + ")");
   }
-  if (const std::optional<pid_t> other = core_->outsider()) {
+  if (const std::optional<pid_t> other = job->outsider()) {
     return Diagnostic(ErrorCode::OtherUser,
                       "process " + std::to_string(*other) + ", which shares the memory of the ranks");
   }

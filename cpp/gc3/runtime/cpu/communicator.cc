@@ -12,6 +12,7 @@ Communicator::Communicator(std::unique_ptr<core::Group> group, HostLinks::Option
     : rank_(group->rank()),
       size_(group->size()),
       key_(group->job()->key()),
+      processes_(group->processes()),
       agreed_(group->agreed()),
       single_copy_(group->single_copy()),
       placement_(group->placement()),
@@ -131,16 +132,6 @@ Status Communicator::note(const core::CallRecord& record, std::string_view text)
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
   GC3_ASSIGN(const auto turn, members_->enter());
   return members_->group->job()->allocate_shared(bytes);
-}
-
-std::vector<pid_t> Communicator::processes() {
-  const std::unique_lock lock = members_->look();
-  return members_->group == nullptr ? std::vector<pid_t>() : members_->group->processes();
-}
-
-std::optional<pid_t> Communicator::outsider() {
-  const std::unique_lock lock = members_->look();
-  return members_->group == nullptr ? std::nullopt : members_->group->job()->outsider();
 }
 
 std::string Communicator::network() const {

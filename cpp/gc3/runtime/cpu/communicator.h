@@ -35,10 +35,8 @@ class Communicator {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t size() const { return size_; }
-  // By rank; empty once the communicator is closed.
-  std::vector<pid_t> processes();
-  // See core::Job; none once the communicator is closed.
-  std::optional<pid_t> outsider();
+  // By rank.
+  const std::vector<pid_t>& processes() const { return processes_; }
   // See core::Group.
   const std::array<bool, 3>& agreed() const { return agreed_; }
   // The result of the probe when the ranks joined.
@@ -109,7 +107,8 @@ class Communicator {
 
   std::uint32_t rank_;
   std::uint32_t size_;
-  std::string key_;  // of the job; a copy, because it may be read during close()
+  std::string key_;               // of the job; a copy, because it may be read during close()
+  std::vector<pid_t> processes_;  // of the group; copies, too
   std::array<bool, 3> agreed_;
   core::SingleCopy single_copy_;
   core::Group::Placement placement_;
