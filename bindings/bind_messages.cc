@@ -43,6 +43,7 @@ struct Transfer {
   Envelope done = {};  // if there is no request
 };
 
+// After the arguments have been read, which may run functions of Python that close the communicator.
 Messenger& messages_of(const comm::Communicator& comm) { return *unwrap(comm.messages()); }
 
 // A whole number from 0 on, or `any` for None.
@@ -99,17 +100,17 @@ Got got_of(const Envelope& envelope, std::size_t element) {
 }
 
 void send(Self self, nb::handle x, nb::handle to, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(self.p->body());
   const Message d = describe(self.p->body(), true, x, to, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
+  Messenger& messages = messages_of(self.p->body());
   const p2p::Operation& o = d.operation;
   without_gil([&] { return messages.send(o.data, o.bytes, o.peer, o.tag, limits, o.type); });
 }
 
 Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(self.p->body());
   const Message d = describe(self.p->body(), false, out, source, tag);
   const p2p::WaitLimits limits = limits_of(timeout);
+  Messenger& messages = messages_of(self.p->body());
   const p2p::Operation& o = d.operation;
   return got_of(without_gil([&] { return messages.receive(o.data, o.bytes, o.peer, o.tag, limits, o.type); }),
                 d.element());
@@ -117,10 +118,10 @@ Got recv(Self self, nb::handle out, nb::handle source, nb::handle tag, const std
 
 // The bytes of an object, of any length.
 nb::tuple recv_whole(const Joined& joined, nb::handle source, nb::handle tag, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(joined.body());
   const p2p::WaitLimits limits = limits_of(timeout);
   const std::uint32_t from = rank_of(joined.body(), source, true);
   const std::int32_t with = tag_of(tag, true);
+  Messenger& messages = messages_of(joined.body());
   p2p::Whole message = without_gil([&] { return messages.receive_whole(from, with, limits, p2p::kObject); });
   std::uint8_t* const at = message.data.release();
   const nb::capsule owner(at, [](void* held) noexcept { delete[] static_cast<std::uint8_t*>(held); });
@@ -130,13 +131,13 @@ nb::tuple recv_whole(const Joined& joined, nb::handle source, nb::handle tag, co
 
 // Each operation: whether it sends, the array, the rank, the tag.
 nb::list run(const Joined& joined, const std::vector<nb::tuple>& operations, const std::optional<double>& timeout) {
-  Messenger& messages = messages_of(joined.body());
   std::vector<Message> described;
   std::vector<p2p::Operation> all;
   for (const nb::tuple& o : operations) {
     all.push_back(described.emplace_back(describe(joined.body(), nb::cast<bool>(o[0]), o[1], o[2], o[3])).operation);
   }
   const p2p::WaitLimits limits = limits_of(timeout);
+  Messenger& messages = messages_of(joined.body());
   const std::vector<Envelope> envelopes = without_gil([&] { return messages.run(all, limits); });
   nb::list found;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -152,9 +153,9 @@ std::function<void(const p2p::Request&)> notifier(nb::handle done) {
 }
 
 Transfer start_transfer(Self self, bool sends, nb::handle array, nb::handle peer, nb::handle tag, nb::handle done) {
-  Messenger& messages = messages_of(self.p->body());
   const Message d = describe(self.p->body(), sends, array, peer, tag);
   Transfer made{nb::borrow(self.h), {}, d.element(), sends};
+  Messenger& messages = messages_of(self.p->body());
   if (done.is_none() && messages.at_once(d.operation, made.done)) return made;
   auto notify = notifier(done);
   made.request = without_gil([&] { return messages.start(d.operation, std::move(notify)); });

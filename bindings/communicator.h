@@ -3,8 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,14 +60,24 @@ class Face {
     }
     sent_.emplace_back(std::move(request), std::move(array));
   }
+  // What it releases may run functions of Python, which call this again, here and in other threads: last.
   void forget() {
-    std::erase_if(sent_, [](const auto& message) { return message.first->is_done(); });
-    std::erase_if(kept_, [](const auto& call) {
-      return call.first.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    const auto sent = taken(sent_, [](const auto& message) { return !message.first->is_done(); });
+    const auto kept = taken(kept_, [](const auto& call) {
+      return call.first.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
     });
   }
 
  private:
+  // Takes out of `all` those that do not go on.
+  template <class Kept, class GoesOn>
+  static std::vector<Kept> taken(std::vector<Kept>& all, GoesOn goes_on) {
+    const auto first = std::partition(all.begin(), all.end(), goes_on);
+    std::vector<Kept> ended(std::make_move_iterator(first), std::make_move_iterator(all.end()));
+    all.erase(first, all.end());
+    return ended;
+  }
+
   std::vector<std::pair<std::shared_future<Status>, nanobind::object>> kept_;
   std::vector<std::pair<std::shared_ptr<p2p::Request>, nanobind::object>> sent_;  // or to be received
   std::size_t forget_at_ = 16;

@@ -217,6 +217,10 @@ def test_a_lost_rank_and_two_sends_that_wait_for_each_other_are_named() -> None:
         assert "each waits for the other to receive" in text
 
 
+def test_functions_of_python_within_a_call_that_use_the_communicator() -> None:
+    ranks.run(ranks.program("called_again"), 1)
+
+
 def test_an_array_is_kept_until_its_message_has_left() -> None:
     def body(comm: gc3.Communicator) -> float:
         other = 1 - comm.rank

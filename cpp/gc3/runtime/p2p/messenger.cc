@@ -39,17 +39,16 @@ Diagnostic Messenger::of_another_process() const {
 }
 
 bool Messenger::at_once(const Operation& operation, Envelope& got) {
-  if (operation.peer >= group_.size() || operation.peer == rank_ || !check(operation).ok()) return false;
+  if (operation.peer >= in_.size() || operation.peer == rank_) return false;
   // Another thread may hold the lock for long, and a caller in Python holds the interpreter.
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || closing_) return false;
+  if (!lock.owns_lock() || closing_ || !group_.job()->here() || !check(operation).ok()) return false;
   if (operation.kind == Operation::Kind::receive) return receive_at_once(operation, got);
   got = {operation.peer, operation.tag, operation.bytes};
   return send_at_once(operation);
 }
 
 Status Messenger::check(const Operation& operation) const {
-  if (!group_.job()->here()) return of_another_process();
   GC3_CHECK(group_.check());
   const bool receives = operation.kind == Operation::Kind::receive;
   if (operation.peer >= group_.size() && !(receives && operation.peer == kAnySource)) {

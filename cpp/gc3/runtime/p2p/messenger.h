@@ -76,6 +76,8 @@ class Messenger final : public core::Pending::Work {
   bool busy();
   // Progress of those that were started, unless another thread makes some.
   bool go_on() override;
+  // Whether this thread calls the functions of requests, for which close() waits.
+  bool notifies_here() const;
 
   // Ends the waits of other threads and the receives that were started, and waits until what was sent has left.
   void close(const core::Interrupted& interrupted = {});
@@ -139,6 +141,9 @@ class Messenger final : public core::Pending::Work {
   class Inside;
 
   // messenger.cc, arriving.cc and reading.cc: matching and moving, all under the lock.
+  // The lock, for a call of any thread; an error if the messenger is closed, or in a fork. Before that, nothing of the
+  // group may be used.
+  Result<std::unique_lock<std::mutex>> enter();
   Status check(const Operation& operation) const;
   // After something was posted for a rank, or room was made for what it sends.
   void ring(std::uint32_t rank) const {
@@ -183,7 +188,6 @@ class Messenger final : public core::Pending::Work {
   void fail(Request& request, const Diagnostic& problem);
 
   // waits.cc and started.cc: waiting, and why it ends.
-  Status open_still() const;
   Status complete(std::span<Request* const> requests, const WaitLimits& limits, bool withdraws);
   static bool shows_soon(const Sign& sign);
   std::optional<Sign> sign_for(std::span<Request* const> requests);
@@ -232,8 +236,9 @@ class Messenger final : public core::Pending::Work {
   bool carrier_ends_ = false;
   std::thread lane_;  // calls the functions of requests
 
-  std::atomic<std::uint64_t> begun_ = 0;   // of those in started_
-  std::atomic<std::uint32_t> inside_ = 0;  // threads
+  std::atomic<std::uint64_t> begun_ = 0;     // of those in started_
+  std::atomic<std::uint32_t> inside_ = 0;    // threads
+  std::atomic<std::uint32_t> entering_ = 0;  // threads that wait for the lock in enter()
   std::atomic<bool> closing_ = false;
 };
 

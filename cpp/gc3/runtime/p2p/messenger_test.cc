@@ -434,14 +434,52 @@ TEST_CASE("a function is called when a request that was started is done") {
     for (int i = 0; i < 50; ++i) {
       const bool sends = (me.rank() == 0) == (i % 2 == 0);
       const auto size = static_cast<std::uint64_t>(i % 3 == 0 ? 100'000 : i);
-      const auto done = [&called](const Request& r) { called += r.status().ok() ? 1 : 1000; };
+      const auto done = [&called, &me](const Request& r) {
+        called += r.status().ok() && me.messages->notifies_here() ? 1 : 1000;
+      };
       const auto made = me.messages->start(
           sends ? send_of(data.data(), size, 1 - me.rank(), i) : receive_of(data.data(), size, 1 - me.rank(), i), done);
       GC3_EXPECT_OK(made);
       while (called == i) std::this_thread::yield();
     }
     GC3_EXPECT(called == 50, std::to_string(called));
+    GC3_EXPECT(!me.messages->notifies_here(), "this thread notifies nobody");
     return "";
+  });
+}
+
+TEST_CASE("calls of other threads that begin while it closes, and later, do not use the group") {
+  run({1}, [](Rank& me) -> std::string {
+    std::atomic<int> made = 0;
+    const auto call = [&me](std::int32_t tag) -> Status {
+      std::uint64_t value = 0;
+      const Operation both[] = {receive_of(&value, sizeof value, 0, tag), send_of(&value, sizeof value, 0, tag)};
+      if (tag == 0) GC3_CHECK(me.messages->run(both));
+      if (tag == 1) GC3_CHECK(me.messages->send(&value, sizeof value, 0, tag));
+      if (tag == 2) {
+        GC3_ASSIGN(const auto started, me.messages->start(both[1]));
+        GC3_CHECK(me.messages->wait(*started));
+      }
+      if (tag != 0) GC3_CHECK(me.messages->receive(&value, sizeof value, 0, tag));
+      return {};
+    };
+    std::vector<std::string> wrong(3);
+    std::vector<std::thread> callers;
+    for (std::int32_t tag = 0; tag < 3; ++tag) {
+      callers.emplace_back([&, tag] {
+        for (int refused = 0; refused < 100; ++made) {
+          const Status status = call(tag);
+          refused += status.ok() ? 0 : 1;
+          if (!status.ok() && status.error().code != ErrorCode::CommunicatorClosed)
+            wrong[static_cast<std::size_t>(tag)] = status.error().str();
+        }
+      });
+    }
+    while (made < 100) std::this_thread::yield();
+    me.messages->close();
+    me.group.reset();
+    for (std::thread& caller : callers) caller.join();
+    return wrong[0] + wrong[1] + wrong[2];
   });
 }
 

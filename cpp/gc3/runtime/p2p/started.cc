@@ -10,13 +10,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 
+thread_local const Messenger* here = nullptr;  // whose requests this thread notifies
+
 }  // namespace
+
+bool Messenger::notifies_here() const { return here == this; }
 
 Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
                                                   std::function<void(const Request&)> notify) {
+  GC3_ASSIGN(const auto lock, enter());
   GC3_CHECK(check(operation));
-  const std::lock_guard lock(mutex_);
-  GC3_CHECK(open_still());
   auto request = std::make_shared<Request>(operation);
   GC3_CHECK(begin(*request));
   if (!request->is_done()) advance(request.get());
@@ -39,9 +42,7 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
 
 Status Messenger::wait(Request& request, const WaitLimits& limits) {
   if (request.is_done()) return request.status();
-  if (!group_.job()->here()) return of_another_process();
-  std::unique_lock lock(mutex_);
-  GC3_CHECK(open_still());
+  GC3_ASSIGN(auto lock, enter());
   advance(&request);
   if (request.is_done()) return request.status();
   const Inside inside(*this);
@@ -52,11 +53,10 @@ Status Messenger::wait(Request& request, const WaitLimits& limits) {
 
 bool Messenger::test(Request& request) {
   if (request.is_done()) return true;
-  if (!group_.job()->here()) return false;
   std::optional<Inside> inside;
   {
-    const std::lock_guard lock(mutex_);
-    if (closing_) return request.is_done();
+    const auto lock = enter();
+    if (!lock.ok()) return request.is_done();
     inside.emplace(*this);
     advance(&request);
     if (request.is_done()) return true;
@@ -114,6 +114,7 @@ class Messenger::LaneWatch : public core::Waiter::Check {
 };
 
 void Messenger::serve() {
+  here = this;
   LaneWatch watch(*this);
   const core::Interrupted never;
   std::unique_lock lock(mutex_);
@@ -141,7 +142,8 @@ void Messenger::close(const core::Interrupted& interrupted) {
     const std::lock_guard lock(mutex_);
     if (closing_.exchange(true)) return;
   }
-  while (inside_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
+  while (inside_ != 0 || entering_ != 0)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));  // their waits end
   std::vector<std::shared_ptr<Request>> held;
   std::vector<Request*> sends;
   {

@@ -37,9 +37,21 @@ std::uint64_t progress_of(std::span<Request* const> requests) {
 
 }  // namespace
 
-// Under the lock, at the beginning of a call.
-Status Messenger::open_still() const {
-  return closing_ ? Status(Diagnostic(ErrorCode::CommunicatorClosed, "")) : Status();
+Result<std::unique_lock<std::mutex>> Messenger::enter() {
+  const auto open_here = [this]() -> Status {
+    if (closing_) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+    return group_.job()->here() ? Status() : of_another_process();
+  };
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    ++entering_;  // so that the group stays
+    const Status status = open_here();
+    if (status.ok()) lock.lock();  // in a fork, a thread that does not exist may have it
+    --entering_;
+    GC3_CHECK(status);
+  }
+  GC3_CHECK(open_here());
+  return lock;
 }
 
 class Messenger::Watch : public core::Waiter::Check {
@@ -102,9 +114,8 @@ Status Messenger::send(const void* data, std::uint64_t bytes, std::uint32_t to, 
   const Operation operation = send_of(data, bytes, to, tag, type);
   Envelope sent;
   if (at_once(operation, sent)) return {};
+  GC3_ASSIGN(auto lock, enter());
   GC3_CHECK(check(operation));
-  std::unique_lock lock(mutex_);
-  GC3_CHECK(open_still());
   Request request(operation);
   GC3_CHECK(begin(request));
   if (request.is_done()) return {};
@@ -119,9 +130,8 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
   const Operation operation = receive_of(data, bytes, source, tag, type);
   Envelope got;
   if (at_once(operation, got)) return got;
+  GC3_ASSIGN(auto lock, enter());
   GC3_CHECK(check(operation));
-  std::unique_lock lock(mutex_);
-  GC3_CHECK(open_still());
   if (spins_ && source < in_.size() && source != rank_ && in_[source].pipe.is_open() && posted_.first() == nullptr) {
     // No longer than it takes to copy some records, so the lock is kept: to take it again would delay the message.
     // relaxed: it is only a sign.
@@ -144,9 +154,8 @@ Result<Whole> Messenger::receive_whole(std::uint32_t source, std::int32_t tag, c
                                        std::uint32_t type) {
   Operation operation = receive_of(nullptr, 0, source, tag, type);
   operation.whole = true;
+  GC3_ASSIGN(auto lock, enter());
   GC3_CHECK(check(operation));
-  std::unique_lock lock(mutex_);
-  GC3_CHECK(open_still());
   Request request(operation);
   GC3_CHECK(begin(request));
   const Inside inside(*this);
@@ -157,14 +166,13 @@ Result<Whole> Messenger::receive_whole(std::uint32_t source, std::int32_t tag, c
 }
 
 Result<std::vector<Envelope>> Messenger::run(std::span<const Operation> operations, const WaitLimits& limits) {
-  for (const Operation& operation : operations) GC3_CHECK(check(operation));
   std::deque<Request> requests;
   std::vector<Request*> all;
   Status status;
   std::optional<Inside> inside;
   {
-    const std::lock_guard lock(mutex_);
-    GC3_CHECK(open_still());
+    GC3_ASSIGN(const auto lock, enter());
+    for (const Operation& operation : operations) GC3_CHECK(check(operation));
     inside.emplace(*this);
     // Receives first, so that no message has to be kept that one of them takes.
     for (const Operation& operation : operations) all.push_back(&requests.emplace_back(operation));
