@@ -170,10 +170,9 @@ void bind_processes(nb::module_& m) {
           "close",
           [](Joined& j, bool at_once) {
             without_gil([&]() -> Status {
-              GC3_CHECK(j.body().check_thread());
+              GC3_CHECK(j.body().check_close());
               if (at_once && (j.body().has_started() || j.body().is_running())) j.body().abort();
-              j.body().close(interrupted);
-              return {};
+              return j.body().close(interrupted);
             });
           },
           "at_once"_a,
@@ -181,6 +180,9 @@ void bind_processes(nb::module_& m) {
           "run.")
       .def_prop_ro(
           "size", [](const Joined& j) { return j.body().size(); }, "The number of ranks.")
+      .def_prop_ro(
+          "inside", [](const Joined& j) { return j.body().inside(); },
+          "Whether this thread is one of the communicator's, which `close` waits for.")
       .def(
           "learned",
           [](const Joined& j) {
@@ -375,13 +377,15 @@ void bind_processes(nb::module_& m) {
           "Memory that all ranks can read.")
       .def(
           "settle",
-          [](Joined& j) {
+          [](Joined& j, bool closes) {
             without_gil([&]() -> Status {
+              if (closes) GC3_CHECK(j.body().check_close());
               GC3_CHECK(j.body().settle(interrupted));
               return j.body().usable();
             });
           },
-          "Waits until started calls have finished, successfully or not.")
+          "closes"_a = false,
+          "Waits until started calls have finished, successfully or not. `closes`: fails where `close` would.")
       .def("abort", [](Joined& j) { j.body().abort(); }, nb::call_guard<nb::gil_scoped_release>());
   bind_programs(joined);
   bind_collectives(m, communicator);

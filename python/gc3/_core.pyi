@@ -1394,6 +1394,10 @@ class Joined:
     def size(self) -> int:
         """The number of ranks."""
 
+    @property
+    def inside(self) -> bool:
+        """Whether this thread is one of the communicator's, which `close` waits for."""
+
     def learned(self) -> list[tuple[str, int, bool, int, str, int, int, int]]:
         """
         What was learned of classes of calls: collective, size, mode and root of one of them, the program as text, nanoseconds of a call or 0 for a load that is over, those with the program of the table or 0, and the number of calls.
@@ -1452,8 +1456,10 @@ class Joined:
     def allocate(self, bytes: int) -> gc3.datatypes.Array:
         """Memory that all ranks can read."""
 
-    def settle(self) -> None:
-        """Waits until started calls have finished, successfully or not."""
+    def settle(self, closes: bool = False) -> None:
+        """
+        Waits until started calls have finished, successfully or not. `closes`: fails where `close` would.
+        """
 
     def abort(self) -> None: ...
 

@@ -217,6 +217,11 @@ def test_a_lost_rank_and_two_sends_that_wait_for_each_other_are_named() -> None:
         assert "each waits for the other to receive" in text
 
 
+@pytest.mark.parametrize("way", ["call", "message", "last_call", "last_message"])
+def test_what_done_may_do(way: str) -> None:
+    assert ranks.run(ranks.program("within_done"), 2, arguments=[way]) == ["", ""]
+
+
 def test_functions_of_python_within_a_call_that_use_the_communicator() -> None:
     ranks.run(ranks.program("called_again"), 1)
 

@@ -1,14 +1,18 @@
 // Several calls at once, calls of buffers in lists, and calls that are started.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/guarded.h"
 #include "gc3/comm/communicator.h"
@@ -18,6 +22,8 @@ namespace {
 
 using model::Buffer;
 using model::Collective;
+
+constexpr auto kLook = std::chrono::milliseconds(20);  // between checks for signals, while another thread runs the call
 
 // The calls that are one run: alike, with the arrays of each.
 struct Alike {
@@ -213,6 +219,41 @@ Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, c
   move(call.input, flat[0], false);
   GC3_CHECK(program.run(turn, {flat[0], flat[1], count, call.type, call.op, {}, call.timeout_s}, interrupted));
   move(call.output, flat[1], true);
+  return {};
+}
+
+void Communicator::wait(const std::shared_future<Status>& done, const Interrupted& interrupted) {
+  bool given_up = false;
+  while (done.wait_for(kLook) != std::future_status::ready) {
+    if (given_up || !interrupted || !interrupted()) continue;
+    given_up = true;
+    abort();
+  }
+}
+
+Status Communicator::check_goes_on(const std::shared_future<Status>& done) const {
+  if (done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
+  GC3_CHECK(check_thread());
+  return here() ? Status() : usable();
+}
+
+Status Communicator::check_thread() const {
+  if (busy() && progress_.runs_here()) {
+    return Diagnostic(ErrorCode::NestedCall, "within `done`, which is called by the thread of the started calls");
+  }
+  return core_->check_thread();
+}
+
+Status Communicator::check_close() const {
+  if (messages_->notifies_here()) {
+    return Diagnostic(ErrorCode::NestedCall, "within `done`, which is called by the thread of the started messages");
+  }
+  return check_thread();
+}
+
+Status Communicator::settle(const Interrupted& interrupted) {
+  GC3_CHECK(check_thread());
+  if (busy() && here()) wait(progress_.start([] { return Status(); }), interrupted);
   return {};
 }
 

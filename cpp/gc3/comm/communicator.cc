@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -26,8 +25,6 @@ namespace {
 
 using model::Collective;
 using select::CallShape;
-
-constexpr auto kLook = std::chrono::milliseconds(20);  // between checks for signals, while another thread runs the call
 
 // The buffers that a collective needs on `rank`, in place or not.
 std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, std::uint32_t rank,
@@ -150,7 +147,7 @@ Status Communicator::usable() const {
 template <class Work>
 auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltype(work()) {
   if (closed_ || busy()) GC3_CHECK(usable());
-  GC3_CHECK(core_->check_thread());
+  GC3_CHECK(check_thread());
   if (!busy()) return work();
   std::optional<decltype(work())> result;
   const std::shared_future<Status> done = progress_.start([&] {
@@ -159,27 +156,6 @@ auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltyp
   });
   wait(done, interrupted);
   return result ? std::move(*result) : decltype(work())(done.get().error());
-}
-
-void Communicator::wait(const std::shared_future<Status>& done, const Interrupted& interrupted) {
-  bool given_up = false;
-  while (done.wait_for(kLook) != std::future_status::ready) {
-    if (given_up || !interrupted || !interrupted()) continue;
-    given_up = true;
-    abort();
-  }
-}
-
-Status Communicator::check_goes_on(const std::shared_future<Status>& done) const {
-  if (done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
-  GC3_CHECK(core_->check_thread());
-  return here() ? Status() : usable();
-}
-
-Status Communicator::settle(const Interrupted& interrupted) {
-  GC3_CHECK(core_->check_thread());
-  if (busy() && here()) wait(progress_.start([] { return Status(); }), interrupted);
-  return {};
 }
 
 Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint32_t root) const {
@@ -449,8 +425,7 @@ Status Communicator::describe(std::string_view text, bool elements) {
 }
 
 void Communicator::refuse(const Diagnostic& problem) {
-  if (error_info(problem.code).kind != ErrorKind::User || size() == 1 || !usable().ok() || !core_->check_thread().ok())
-    return;
+  if (error_info(problem.code).kind != ErrorKind::User || size() == 1 || !usable().ok() || !check_thread().ok()) return;
   static_cast<void>(
       note({.kind = core::CallKind::refused, .count = static_cast<std::uint64_t>(problem.code)}, problem.message));
 }
@@ -489,13 +464,14 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   return {};
 }
 
-void Communicator::close(const Interrupted& interrupted) {
-  if (closed_.exchange(true)) return;
-  if (!here()) return;
+Status Communicator::close(const Interrupted& interrupted) {
+  GC3_CHECK(check_close());
+  if (closed_.exchange(true) || !here()) return {};
   static_cast<void>(settle(interrupted));
   adaptation_.close();
   messages_->close(interrupted);
   core_->close();
+  return {};
 }
 
 }  // namespace gc3::comm

@@ -159,8 +159,8 @@ class Communicator {
               std::string text, const Interrupted& interrupted = {});
 
   // Starts an asynchronous call; the caller must not use its buffers until it has finished. An invalid call is an error
-  // at once. `done` is called by the thread that has run the call, before anybody who waits for it learns that; it must
-  // not wait for other calls.
+  // at once. `done` is called by the thread that has run the call, before anybody who waits for it learns that; what
+  // waits for calls is an error there (GC3-R028).
   using Done = std::function<void(const Status&)>;
   Result<std::shared_future<Status>> start(const Call& call, Done done = {});
   Result<std::shared_future<Status>> start(VCall call, Done done = {});
@@ -180,8 +180,13 @@ class Communicator {
   bool has_started() const { return busy() || messages_->busy(); }
   // Whether a call is running, in whatever thread.
   bool is_running() const { return core_->is_running(); }
-  // See cpu::Membership.
-  Status check_thread() const { return core_->check_thread(); }
+  // An error within a call of this thread, see cpu::Membership, and in the `done` of a started one: what waits for the
+  // call would never end.
+  Status check_thread() const;
+  // The same for close(), which waits for the `done` of messages, too.
+  Status check_close() const;
+  // Whether this thread is one of the communicator's own, as in any `done`.
+  bool inside() const { return progress_.runs_here() || messages_->notifies_here(); }
   // Waits until started calls have finished, successfully or not.
   Status settle(const Interrupted& interrupted = {});
   // Fails if the call will never finish, because this is a fork, which does not have the thread that runs the call, or
@@ -215,7 +220,7 @@ class Communicator {
     if (here()) core_->abort();
   }
   // Local: waits for started calls, and leaves.
-  void close(const Interrupted& interrupted = {});
+  Status close(const Interrupted& interrupted = {});
 
  private:
   // A call with what it has of this communicator, the same for all kinds of calls: ranks, and where they are.

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import os
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
@@ -372,7 +373,7 @@ class Communicator(Registered):
     def close(self) -> None:
         """Waits for started calls, and leaves. After calls on device arrays it is collective."""
         if self.usable:
-            self._joined.settle()
+            self._joined.settle(closes=True)
             self._devices.close()
             self._finalizer()
 
@@ -473,7 +474,11 @@ def seconds(timeout: Any) -> float:
 
 
 def _close_in(joined: _core.Joined, process: int, learning: Learning | None) -> None:
-    if os.getpid() == process:
+    if os.getpid() != process:
+        return
+    if joined.inside:  # `done` has released the last reference; its thread cannot wait for itself
+        threading.Thread(target=_close_in, args=(joined, process, learning), daemon=False).start()
+    else:
         # After an exception, this program will not make the calls for which other ranks wait.
         joined.close(at_once=getattr(sys, "last_value", None) is not None)
         if learning is not None:

@@ -12,7 +12,7 @@
 namespace gc3::core {
 namespace {
 
-thread_local bool in_started_call = false;
+thread_local const Progress* here = nullptr;  // whose started calls this thread runs
 
 }  // namespace
 
@@ -22,7 +22,7 @@ struct Progress::Queue {
     std::promise<Status> done;
   };
 
-  explicit Queue(std::atomic<std::size_t>& count) : left(count), thread([this] { serve(); }) {}
+  explicit Queue(Progress& progress) : of(progress), thread([this] { serve(); }) {}
   ~Queue() {
     {
       const std::lock_guard lock(mutex);
@@ -35,7 +35,7 @@ struct Progress::Queue {
   Queue& operator=(const Queue&) = delete;
 
   void serve() {
-    in_started_call = true;
+    here = &of;
     std::unique_lock lock(mutex);
     for (;;) {
       changed.wait(lock, [this] { return stopping || !waiting.empty(); });
@@ -45,7 +45,7 @@ struct Progress::Queue {
       lock.unlock();
       Status status = guarded(next.call);
       next.call = nullptr;  // its resources are released before anyone is notified
-      left.fetch_sub(1, std::memory_order_release);
+      of.left_.fetch_sub(1, std::memory_order_release);
       next.done.set_value(std::move(status));
       lock.lock();
     }
@@ -55,7 +55,7 @@ struct Progress::Queue {
   std::condition_variable changed;
   std::deque<Started> waiting;
   bool stopping = false;
-  std::atomic<std::size_t>& left;
+  Progress& of;
   std::thread thread;  // the last member, because it uses the rest
 };
 
@@ -66,13 +66,15 @@ Progress::~Progress() {
   if (getpid() != process_) static_cast<void>(queue_.release());
 }
 
-bool Progress::inside() { return in_started_call; }
+bool Progress::inside() { return here != nullptr; }
+
+bool Progress::runs_here() const { return here == this; }
 
 std::shared_future<Status> Progress::start(Call call) {
   Queue::Started started{std::move(call), {}};
   std::shared_future<Status> done = started.done.get_future().share();
   const std::lock_guard lock(mutex_);
-  if (queue_ == nullptr) queue_ = std::make_unique<Queue>(left_);
+  if (queue_ == nullptr) queue_ = std::make_unique<Queue>(*this);
   left_.fetch_add(1, std::memory_order_relaxed);  // the lock of the queue orders it before the call
   {
     const std::lock_guard queue_lock(queue_->mutex);

@@ -24,8 +24,9 @@ class Progress {
 
   // std::system_error if the system gives no thread. What a call throws is its failure.
   std::shared_future<Status> start(Call call);
-  // Whether this thread runs a started call.
+  // Whether this thread runs a started call; of these.
   static bool inside();
+  bool runs_here() const;
   // Whether a started call has not finished yet. acquire: the results of a finished call are visible.
   bool busy() const { return left_.load(std::memory_order_acquire) != 0; }
 
