@@ -1,5 +1,7 @@
 """Several arrays in one call, and functions that are called when a call has ended."""
 
+import os
+
 import pytest
 
 import ranks
@@ -12,6 +14,11 @@ def test_many_arrays_at_once(n: int) -> None:
 
 def test_a_program_without_v_form_serves_many_arrays_by_copies() -> None:
     ranks.run(ranks.program("coalesced_flat"), 2)
+
+
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+def test_a_rank_without_memory_for_the_copies_tells_the_others() -> None:
+    ranks.run(ranks.program("coalesced_flat"), 2, arguments=["limit"])
 
 
 def test_ranks_that_make_different_calls_at_once() -> None:

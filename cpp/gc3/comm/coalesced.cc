@@ -205,7 +205,12 @@ Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, c
     if (planned.alias && planned.alias->inner == buffer) continue;
     const auto i = static_cast<std::size_t>(buffer);
     const std::uint64_t bytes = bytes_of(buffer == Buffer::input ? call.input : call.output);
-    if (bytes != 0) copies[i] = std::make_unique_for_overwrite<std::uint8_t[]>(bytes);
+    if (bytes != 0) copies[i].reset(new (std::nothrow) std::uint8_t[bytes]);
+    if (bytes != 0 && copies[i] == nullptr) {  // the others wait for this rank
+      return core_->group().give_up(Diagnostic(
+          ErrorCode::OutOfMemory, core_->group().who(rank()) + " has no " + std::to_string(bytes) +
+                                      " bytes for a copy of the arrays of the " + std::string(name_of(buffer))));
+    }
     flat[i] = copies[i].get();
     if (planned.alias) flat[1 - i] = flat[i] + planned.alias->offset * count * element;
   }
