@@ -196,7 +196,7 @@ void Messenger::arrive_offer(std::uint32_t source, const MessageHead& head) {
   Incoming& in = in_[source];
   if (head.slot != kNoSlot && head.slot >= kSlots) return;
   if (Request* const request = find_posted(source, head.tag)) {
-    if (take_offer(source, head, *request)) posted_.erase(*request);
+    take_offer(source, head, *request);
     return;
   }
   if (head.slot != kNoSlot && ++in.withdrawable > kSlots) {
@@ -270,22 +270,23 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
   return true;
 }
 
-// False: the sender has withdrawn it.
+// False: the sender has withdrawn it, and the request waits on.
 bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Request& request) {
+  Incoming& in = in_[source];
+  if (head.slot != kNoSlot && !in.pipe.take_slot(head.slot, head.serial)) return false;
+  posted_.erase(request);
   request.serial = head.serial;
   const bool same = head.type == request.call.type;  // else the sender ends with the group, and is told why
   if (head.slot == kNoSlot) {
-    if (!fits(source, head, request) || head.bytes == 0) {
-      if (!same) return true;
-      out_[source].replies.push_back({RecordKind::want, {head.tag, kNoSlot, 0, head.serial}});
-      if (!request.problem) finish(request);
-    } else {
+    const bool fit = fits(source, head, request);
+    if (fit && head.bytes != 0) {
       want(source, request);
+      return true;
     }
+    if (same) out_[source].replies.push_back({RecordKind::want, {head.tag, kNoSlot, 0, head.serial}});
+    if (fit) finish(request);
     return true;
   }
-  Incoming& in = in_[source];
-  if (!in.pipe.take_slot(head.slot, head.serial)) return false;
   if (!fits(source, head, request)) {
     if (same) in.pipe.finish_slot(head.slot, head.serial);
     return true;
@@ -317,7 +318,8 @@ void Messenger::want(std::uint32_t source, Request& request) {
 }
 
 // Whether the message fits the receive, which fails otherwise. Elements of another type are a mistake of both ranks, so
-// the group is given up: the sender of a short message has gone on.
+// the group is given up: the sender of a short message has gone on. A request that has failed belongs to its caller
+// again, who may free it at once.
 bool Messenger::fits(std::uint32_t source, const MessageHead& head, Request& request) {
   request.got = {source, head.tag, head.bytes};
   if (head.type != request.call.type) {

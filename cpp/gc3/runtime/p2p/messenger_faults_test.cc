@@ -64,6 +64,27 @@ TEST_CASE("a message longer than the buffer is an error of the receive, and the 
   }
 }
 
+TEST_CASE("a receive whose message does not fit ends while another thread looks at it") {
+  for (const testing::World& world : {testing::World{2, true}, testing::World{2, false}, testing::apart(2, 1)}) {
+    run(world, [](Rank& me) -> std::string {
+      Bytes data(100'000);
+      const int times = testing::kSanitized ? 200 : 1000;
+      if (me.rank() == 0) {
+        for (int i = 0; i < times; ++i) GC3_EXPECT_OK(me.messages->send(data.data(), data.size(), 1, 0));
+        return testing::failed(me.messages->send(nullptr, 0, 1, 1));
+      }
+      Status other;
+      std::thread looks([&] { other = status_of(me.messages->receive(nullptr, 0, 0, 1)); });
+      std::string wrong;
+      for (int i = 0; i < times; ++i) {
+        wrong += is(status_of(me.messages->receive(data.data(), 8, 0, 0)), ErrorCode::Truncated, {});
+      }
+      looks.join();
+      return wrong + testing::failed(other);
+    });
+  }
+}
+
 TEST_CASE("a rank that does not exist, a bad tag and a null pointer are refused") {
   run({2}, [](Rank& me) -> std::string {
     Messenger& m = *me.messages;
