@@ -249,6 +249,7 @@ void Tcp::watch(Peer& peer) {
 }
 
 void Tcp::send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::uint64_t bytes) {
+  if (abandoned_) return;
   ++to.sent;
   Peer& peer = streams_.at(to.peer);
   // Credit that is owed to the same rank costs nothing beside a message.
@@ -262,6 +263,7 @@ void Tcp::send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::ui
 }
 
 void Tcp::credit(Inlet& from) {
+  if (abandoned_) return;
   from.credited = from.taken;
   Peer& peer = streams_.at(from.peer);
   peer.stream->add_credit(from.link, from.taken);

@@ -50,6 +50,24 @@ TEST_CASE("messages of all lengths arrive, in both directions and on several con
   CHECK(a->failures().empty());
 }
 
+TEST_CASE("an end that was abandoned sends nothing, and gives no credit") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(meet(*a, *b));
+  Line to_b(*a, 0, *b, 1, 0);
+  Line to_a(*b, 1, *a, 0, 1);
+  const std::vector<std::uint8_t> sent = {1, 2, 3};
+  for (const bool last : {false, true}) {  // credit is due for two
+    to_a.send(sent);
+    REQUIRE(until(*a, *b, [&] { return to_a.has_arrived(); }));
+    if (last) a->abandon();
+    CHECK(to_a.take() == sent);
+  }
+  to_b.send(sent);
+  CHECK(a->idle());
+  CHECK(to_a.head() == 0);
+}
+
 TEST_CASE("messages that are delayed by any seed arrive whole and in the order of their connection") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Fake a(end(0), {seed, 30, {}});
