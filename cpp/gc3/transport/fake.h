@@ -26,13 +26,15 @@ class Fake final : public Transport {
     // After so many messages the next one's receiver is lost: nothing is sent to it any more.
     std::optional<std::uint64_t> loses_after = {};
     bool* abandoned = nullptr;  // is set by abandon()
+    std::string address = {};   // is told in place of its own
   };
   Fake(std::unique_ptr<Transport> inner, const Options& options)
       : Transport(inner->links()), inner_(std::move(inner)), options_(options), random_(options.seed) {}
 
-  std::string address() const override { return inner_->address(); }
+  std::string address() const override { return options_.address.empty() ? inner_->address() : options_.address; }
   Status connect(std::uint32_t peer, std::string_view address) override { return inner_->connect(peer, address); }
   bool connected(std::uint32_t peer) const override { return inner_->connected(peer); }
+  std::string why_not(std::uint32_t peer) const override { return inner_->why_not(peer); }
   void send(Outlet& to, std::uint64_t flag, const std::uint8_t* from, std::uint64_t bytes) override {
     if (options_.loses_after && sent_++ == *options_.loses_after) {
       lost_ = to.peer;

@@ -121,7 +121,10 @@ void Tcp::call(std::uint32_t peer) {
   if (!guest->socket.valid() || !nonce.ok()) return;  // tried again
   guest->own = nonce.value();
   set_options(guest->socket.get());
-  if (::connect(guest->socket.get(), to.get(), to.length) != 0 && errno != EINPROGRESS) return;
+  if (::connect(guest->socket.get(), to.get(), to.length) != 0 && errno != EINPROGRESS) {
+    why_not_[peer] = std::strerror(errno);
+    return;
+  }
   guest->since = Clock::now();
   guest->calls = true;
   guest->peer = peer;

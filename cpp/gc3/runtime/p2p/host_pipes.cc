@@ -230,6 +230,16 @@ std::optional<Diagnostic> HostPipes::problem(std::uint32_t peer) const {
   return {};
 }
 
+// A rank calls to send.
+std::string HostPipes::why_not(std::uint32_t peer, bool sends) const {
+  if (sends) {
+    const std::string why = sending_->why_not(peer);
+    return why.empty() ? "" : group_.who(rank_) + " cannot connect to " + group_.who(peer) + " at " + why;
+  }
+  if (receiving_->connected(sender_number(peer))) return "";
+  return group_.who(peer) + " has not connected to " + group_.who(rank_) + " (" + describe() + ")";
+}
+
 std::array<int, 2> HostPipes::wake_descriptors() const {
   return {sending_->wake_descriptor(), receiving_->wake_descriptor()};
 }

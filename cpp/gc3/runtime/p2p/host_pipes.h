@@ -70,6 +70,8 @@ class HostPipes {
   bool has_all(std::uint32_t to) const;
   // Why messages to or from a rank do not arrive any more; none: they may.
   std::optional<Diagnostic> problem(std::uint32_t peer) const;
+  // Why messages to a rank, or from one, have no connection, as far as known; empty: they have one, or none was begun.
+  std::string why_not(std::uint32_t peer, bool sends) const;
   // Descriptors that are readable when progress() has work.
   std::array<int, 2> wake_descriptors() const;
   // To be called before sleeping on them. False: progress() has work already.

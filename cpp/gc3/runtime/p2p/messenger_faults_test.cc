@@ -311,6 +311,22 @@ TEST_CASE("a rank of another host that is killed, closes, or cannot be reached i
   });
 }
 
+TEST_CASE("a rank of another host whose port cannot be reached is named, with the reason, on both sides" *
+          doctest::test_suite("waits")) {
+  transport::Fake::Options nowhere;
+  nowhere.address = "127.0.0.1:1";  // where nobody listens
+  run(testing::apart(2, 1, nowhere), [](Rank& me) -> std::string {
+    Bytes data(kLong);
+    const WaitLimits brief{0.5, {}};
+    const std::string wrong =
+        me.rank() == 0 ? is(me.messages->send(data.data(), kLong, 1, 0, brief), ErrorCode::Timeout,
+                            {who(me, 0) + " cannot connect to " + who(me, 1) + " at 127.0.0.1:1: Connection refused"})
+                       : is(status_of(me.messages->receive(data.data(), kLong, 0, 0, brief)), ErrorCode::Timeout,
+                            {who(me, 0) + " has not connected to " + who(me, 1) + " (fake, over tcp, 127.0.0.1:"});
+    return wrong + testing::failed(me.barrier());
+  });
+}
+
 TEST_CASE("every field of a record from another host is checked") {
   struct Wrong {
     RecordKind kind;

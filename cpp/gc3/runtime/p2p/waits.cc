@@ -330,6 +330,10 @@ Diagnostic Messenger::overdue(const Request& request, double waited_s) const {
     if (awaited && !group_.runs(r)) reason.note(group_.who(r) + " has been stopped");
   }
   if (peer == kAnySource) return reason;
+  if (apart(peer)) {
+    const std::string why = hosts_->why_not(peer, request.call.kind == Operation::Kind::send);
+    if (!why.empty()) reason.note(why);
+  }
   const Awaits theirs = peer == rank_ || apart(peer) ? Awaits{} : group_.awaits(peer);
   if (theirs.what != Awaits::What::nothing) {
     const Request other(theirs.what == Awaits::What::sent ? send_of(nullptr, theirs.bytes, theirs.peer, theirs.tag)
