@@ -474,11 +474,9 @@ def seconds(timeout: Any) -> float:
 
 
 def _close_in(joined: _core.Joined, process: int, learning: Learning | None) -> None:
-    if os.getpid() != process:
-        return
-    if joined.inside:  # `done` has released the last reference; its thread cannot wait for itself
+    if os.getpid() == process and joined.inside:  # `done` has released it, whose thread cannot wait for itself
         threading.Thread(target=_close_in, args=(joined, process, learning), daemon=False).start()
-    else:
+    elif os.getpid() == process:
         # After an exception, this program will not make the calls for which other ranks wait.
         joined.close(at_once=getattr(sys, "last_value", None) is not None)
         if learning is not None:

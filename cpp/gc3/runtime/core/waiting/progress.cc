@@ -67,7 +67,6 @@ Progress::~Progress() {
 }
 
 bool Progress::inside() { return here != nullptr; }
-
 bool Progress::runs_here() const { return here == this; }
 
 std::shared_future<Status> Progress::start(Call call) {
