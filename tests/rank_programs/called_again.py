@@ -42,9 +42,8 @@ class Closes:
 
 
 with gc3.init() as comm:
-    for _ in range(60):
-        last = comm.isend(np.zeros(4, np.float32).view(Sends), 0, 1)
-    last.wait()
+    sends = [comm.isend(Sends((4,), np.float32), 0, 1) for _ in range(60)]
+    sends[-1].wait()
     assert Sends.released == 60, Sends.released
 
 y = np.zeros(4, np.float32)

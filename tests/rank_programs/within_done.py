@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from here import RANK, SIZE, error_of
@@ -23,7 +24,7 @@ def of_a_call() -> None:
     """What waits for started calls is an error; another call may be started."""
     with gc3.init() as comm:
         said: list[str] = []
-        later: list[gc3.Handle] = []
+        later: list[gc3.Handle[Any]] = []
         known = threading.Event()
 
         def done() -> None:
