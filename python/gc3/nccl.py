@@ -34,7 +34,7 @@ __all__ = [
     "unknown",
 ]
 
-_LOG = "gc3-nccl-log-1"
+_LOG = "gc3-nccl-log-2"
 PATHS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _RANKS = (2, 3, 4, 5, 6, 7, 8)
 _SECTION_DYNSYM = 11
@@ -194,12 +194,14 @@ class Log:
     """What served the calls of a process.
 
     Attributes:
-        process: Its number.
+        host: The name of its host.
+        process: Its number there.
         nccl: The library of NCCL.
         served: The calls.
         reasons: Function, reason and number of calls that NCCL served although there were programs.
     """
 
+    host: str
     process: int
     nccl: str
     served: tuple[Served, ...]
@@ -222,6 +224,7 @@ _CALL = {"function": schema.TEXT, "calls": {**schema.COUNT, "minimum": 1}}
 _COUNTS = {"from": schema.COUNT, "to": schema.COUNT}
 _SCHEMA = schema.record(
     format={"const": _LOG},
+    host=schema.TEXT,
     process=schema.COUNT,
     nccl=schema.TEXT,
     served=schema.array(schema.record(**_CALL, **_COUNTS, program=schema.TEXT, host_ns=schema.COUNT)),
@@ -237,7 +240,7 @@ def _log(data: Any, path: Path) -> Log:
     ]
     served += [Served(s["function"], (s["from"], s["to"]), "NCCL", s["calls"]) for s in data["left"]]
     reasons = tuple((r["function"], r["why"], r["calls"]) for r in data["reasons"])
-    return Log(data["process"], data["nccl"], tuple(served), reasons)
+    return Log(data["host"], data["process"], data["nccl"], tuple(served), reasons)
 
 
 def unknown(path: Path) -> list[str]:

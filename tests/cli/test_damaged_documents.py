@@ -164,7 +164,8 @@ KINDS: dict[str, tuple[str, Callable[[], Any], Callable[[Path], object]]] = {
     "log of NCCL": (
         "gc3-nccl-1.json",
         lambda: {
-            "format": "gc3-nccl-log-1",
+            "format": "gc3-nccl-log-2",
+            "host": "a",
             "process": 7,
             "nccl": "libnccl.so.2",
             "served": [{**CALL, "program": "ring", "host_ns": 900}],

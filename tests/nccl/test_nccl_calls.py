@@ -421,6 +421,7 @@ def test_counts_that_differ_are_an_error_and_no_data(programs: Path) -> None:
 def test_what_the_log_says_is_shown(programs: Path, tmp_path: Path) -> None:
     nccl_world.run(every_collective, 2, programs=programs, log=tmp_path)
     (log,) = nccl.read_logs(tmp_path)
-    assert json.loads((tmp_path / f"gc3-nccl-{log.process}.json").read_text())["nccl"].endswith("libgc3_fake_nccl.so")
+    (file,) = tmp_path.glob(f"gc3-nccl-{log.host}-{log.process}-*.json")
+    assert json.loads(file.read_text())["nccl"].endswith("libgc3_fake_nccl.so")
     assert {s.function for s in log.served} >= {"ncclAllReduce", "ncclScatter"}
     assert all(s.host_ns > 0 for s in log.served)

@@ -162,9 +162,11 @@ def test_mistakes_of_the_command_line(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         result = CliRunner().invoke(main, arguments)
         assert (result.exit_code, text in result.output) == (code, True), result.output
-    (tmp_path / "gc3-nccl-1.json").write_text('{"format": "gc3-nccl-log-1"}')
+    (tmp_path / "gc3-nccl-1.json").write_text('{"format": "gc3-nccl-log-2"}')
     assert "not a log" in CliRunner().invoke(main, ["nccl", "explain", str(tmp_path)]).output
-    empty = '{"format": "gc3-nccl-log-1", "process": 1, "nccl": "x.so", "served": [], "left": [], "reasons": []}'
+    empty = json.dumps(
+        {"format": "gc3-nccl-log-2", "host": "a", "process": 1, "nccl": "x", "served": [], "left": [], "reasons": []}
+    )
     (tmp_path / "gc3-nccl-1.json").write_text(empty)
     assert "no calls\n" in CliRunner().invoke(main, ["nccl", "explain", str(tmp_path)]).output
 

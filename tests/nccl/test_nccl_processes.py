@@ -14,7 +14,7 @@ import pytest
 
 import nccl_world
 from gc3 import nccl
-from nccl_world import REMOTE_ERROR, SERVED, SUCCESS, Case, World, in_processes
+from nccl_world import REMOTE_ERROR, SERVED, SUCCESS, Case, World, in_processes, leave
 
 pytestmark = [nccl_world.needs_library, pytest.mark.python_only]
 SIZES = (2, 3, 4, 8)
@@ -170,6 +170,25 @@ def test_ranks_with_different_tables_use_none(programs: Path, tmp_path: Path) ->
     said = nccl_world.run(with_different_tables, str(other), programs=programs, log=tmp_path)
     assert served(tmp_path) == (0, 6)
     assert said.count("NCCL serves all calls, because the programs of rank") == 3
+
+
+def forks(world: World) -> None:
+    every_collective(world)
+    child = os.fork()
+    if child == 0:
+        leave(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def fork_a_child() -> None:
+    assert in_processes(2, forks) == [0] * 2
+
+
+def test_a_child_does_not_write_its_parents_log(programs: Path, tmp_path: Path) -> None:
+    nccl_world.run(fork_a_child, programs=programs, log=tmp_path)
+    logs = nccl.read_logs(tmp_path)
+    assert len(logs) == len({(log.host, log.process) for log in logs}) == 2
+    assert {log.host for log in logs} == {os.uname().nodename}
 
 
 def left_in_any_order(world: World, order: list[int]) -> None:

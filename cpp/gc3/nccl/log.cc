@@ -8,6 +8,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "gc3/base/random.h"
 #include "gc3/base/text.h"
 #include "gc3/ir/file.h"
 #include "gc3/nccl/overlay.h"
@@ -35,8 +36,17 @@ std::string counts(std::size_t bits) {
 }  // namespace
 
 void Log::open(const std::string& folder) {
-  folder_ = folder;
-  if (!on()) return;
+  if (folder.empty()) return;
+  // Processes of other hosts and containers, whose numbers may be the same, may write into the folder, too.
+  std::array<std::uint64_t, 1> word{};
+  if (const Status drawn = draw_random(word); !drawn.ok()) report_setup("GC3_NCCL_LOG: " + drawn.error().str());
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  host_ = host.data();
+  process_ = getpid();
+  std::ostringstream name;
+  name << folder << "/gc3-nccl-" << host_ << '-' << process_ << '-' << std::hex << word[0] << ".json";
+  file_ = name.str();
   // A process may not see a failure when it ends.
   if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
     report_setup("GC3_NCCL_LOG: cannot make the folder '" + shown(folder) + "': " + std::strerror(errno));
@@ -61,8 +71,8 @@ void Log::served(const Call& call, const std::string& program, std::int64_t ns) 
 std::string Log::text() {
   std::ostringstream out;
   const std::lock_guard lock(mutex_);
-  out << "{\"format\": \"gc3-nccl-log-1\", \"process\": " << getpid() << ", \"nccl\": " << quoted(Real::get().path())
-      << ",\n \"served\": [";
+  out << "{\"format\": \"gc3-nccl-log-2\", \"host\": " << quoted(host_) << ", \"process\": " << process_
+      << ", \"nccl\": " << quoted(Real::get().path()) << ",\n \"served\": [";
   const char* comma = "\n  ";
   for (const auto& [key, entry] : served_) {
     const auto& [function, bits, program] = key;
@@ -94,11 +104,10 @@ std::string Log::text() {
 }
 
 void Log::write() {
-  if (!on()) return;
+  if (!on() || getpid() != process_) return;  // a child of a fork has its parent's counts
   const std::string content = text();
   const auto* const bytes = reinterpret_cast<const std::byte*>(content.data());
-  const std::string name = folder_ + "/gc3-nccl-" + std::to_string(getpid()) + ".json";
-  if (const Status status = ir::write_file(name, {bytes, content.size()}); !status.ok()) {
+  if (const Status status = ir::write_file(file_, {bytes, content.size()}); !status.ok()) {
     report_problem(status.error().str());
   }
 }

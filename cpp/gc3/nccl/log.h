@@ -15,10 +15,10 @@ namespace gc3::nccl {
 
 class Log {
  public:
-  // The log is written into a file of this folder when the process ends, or when `write` is called; empty: there is
+  // The log is written into a file of this folder when this process ends, or when it calls `write`; empty: there is
   // none, and only the calls that are left to NCCL are counted.
   void open(const std::string& folder);
-  bool on() const { return !folder_.empty(); }
+  bool on() const { return !file_.empty(); }
 
   // A call that NCCL serves. Lock-free, since it happens in each of them.
   void left(const Call& call) {
@@ -42,7 +42,9 @@ class Log {
     std::int64_t ns = 0;
   };
 
-  std::string folder_;
+  std::string file_;  // this and the next two are set by `open`
+  std::string host_;
+  int process_ = 0;
   // By function and the number of bits of the count.
   std::array<std::array<std::atomic<std::uint64_t>, 65>, kFunctionNames.size()> left_{};
   std::mutex mutex_;  // of the following members

@@ -107,6 +107,7 @@ def explain(folder: str, as_json: bool) -> None:
     if as_json:
         processes: list[dict[str, Any]] = [
             {
+                "host": log.host,
                 "process": log.process,
                 "nccl": log.nccl,
                 "calls": [dataclasses.asdict(s) for s in log.served],
@@ -117,7 +118,7 @@ def explain(folder: str, as_json: bool) -> None:
         output.emit({"processes": processes})
         return
     for log in logs:
-        click.echo(f"process {log.process}, above {log.nccl}")
+        click.echo(f"process {log.process} of {log.host}, above {log.nccl}")
         for s in log.served:
             time = f", {s.host_ns / s.calls / 1000:.1f} us of the host for each" if s.host_ns else ""
             counts = f"{s.counts[0]} to {s.counts[1]} elements"
