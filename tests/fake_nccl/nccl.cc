@@ -55,6 +55,10 @@ std::shared_ptr<Comm> create(int ranks, int rank, int device, bool blocking) {
 }
 
 std::shared_ptr<Comm> held(void* comm) { return static_cast<Comm*>(comm)->shared_from_this(); }
+template <class... Pointers>
+bool any_null(Pointers... pointers) {
+  return ((pointers == nullptr) || ...);
+}
 
 int join(void** made, int ranks, const Id& id, int rank, const void* config) {
   bool blocking = true;
@@ -115,6 +119,11 @@ int collective(Kind kind, const void* send, void* recv, std::size_t count, int t
   if (root < 0 || root >= work->comm->ranks || (reduces(kind) && !reducible(type))) return kInvalidArgument;
   work->stream = stream;
   work->header = {kind, type, op, root, count};
+  const bool receives = (kind != Kind::reduce && kind != Kind::gather) || root == work->comm->rank;
+  if (count != 0 && input_bytes(work->header, work->comm->rank, work->comm->ranks) != 0 && send == nullptr) {
+    return kInvalidArgument;
+  }
+  if (count != 0 && receives && recv == nullptr) return kInvalidArgument;
   work->send = send;
   work->recv = recv;
   if (op > 4) {
@@ -127,7 +136,7 @@ int collective(Kind kind, const void* send, void* recv, std::size_t count, int t
 }
 
 int message(bool sends, void* data, std::size_t count, int type, int peer, void* handle, void* stream) {
-  if (type < 0 || type > 11 || handle == nullptr) return kInvalidArgument;
+  if (type < 0 || type > 11 || handle == nullptr || (count != 0 && data == nullptr)) return kInvalidArgument;
   auto work = std::make_unique<Work>();
   work->comm = held(handle);
   if (peer < 0 || peer >= work->comm->ranks) return kInvalidArgument;
@@ -191,6 +200,7 @@ GC3_FAKE_NCCL(ncclCommSplit, void* handle, int color, int key, void** made, void
   return step(comm, true, [=] { return split(comm, number, color, key, blocking, made); });
 }
 GC3_FAKE_NCCL(ncclCommShrink, void* handle, int* excluded, int count, void** made, void* config, int flags) {
+  if (any_null(handle, excluded, made)) return kInvalidArgument;
   const auto comm = held(handle);
   bool blocking = comm->blocking;
   if (const int answer = config_of(config, &blocking); answer != kSuccess) return answer;
@@ -226,10 +236,12 @@ GC3_FAKE_NCCL(ncclCommCuDevice, void* handle, int* device) {
   return comm->ready();
 }
 GC3_FAKE_NCCL(ncclCommGetAsyncError, void* comm, int* error) {
+  if (any_null(comm, error)) return kInvalidArgument;
   *error = held(comm)->async_error();
   return kSuccess;
 }
 GC3_FAKE_NCCL(ncclCommFinalize, void* handle) {
+  if (handle == nullptr) return kInvalidArgument;
   const auto comm = held(handle);
   if (const int answer = comm->ready(); answer != kSuccess) return answer;
   const int answer = step(comm, false, [comm] {
@@ -240,12 +252,14 @@ GC3_FAKE_NCCL(ncclCommFinalize, void* handle) {
   return answer;
 }
 GC3_FAKE_NCCL(ncclCommDestroy, void* handle) {
+  if (handle == nullptr) return kSuccess;
   const auto comm = held(handle);
   comm->wait_for_job();
   comm->self.reset();
   return kSuccess;
 }
 GC3_FAKE_NCCL(ncclCommAbort, void* handle) {
+  if (handle == nullptr) return kSuccess;
   const auto comm = held(handle);
   comm->aborted = true;
   comm->stopped = true;
@@ -254,6 +268,7 @@ GC3_FAKE_NCCL(ncclCommAbort, void* handle) {
   return kSuccess;
 }
 GC3_FAKE_NCCL(ncclCommRevoke, void* handle, int) {
+  if (handle == nullptr) return kInvalidArgument;
   const auto comm = held(handle);
   comm->revoked = true;
   comm->stopped = true;
@@ -277,7 +292,7 @@ GC3_FAKE_NCCL(ncclRedOpCreatePreMulSum, int* op, void* scalar, int type, int res
   return kSuccess;
 }
 GC3_FAKE_NCCL(ncclRedOpDestroy, int op, void* comm) {
-  return held(comm)->ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
+  return comm != nullptr && held(comm)->ops.erase(op) == 1 ? kSuccess : kInvalidArgument;
 }
 
 GC3_FAKE_NCCL(ncclGroupStart) { return group_start(); }

@@ -20,6 +20,7 @@ import nccl_world
 from gc3 import UserError, nccl
 from gc3.cli.main import main
 from gc3.cuda import nccl_libraries
+from nccl_world import INVALID_USAGE, Rank, World
 
 pytestmark = pytest.mark.python_only
 ROOT = Path(__file__).parents[2]
@@ -197,3 +198,64 @@ def test_a_table_is_loaded_into_a_running_process(tmp_path: Path) -> None:
     )
     said = run(code, {"LD_PRELOAD": str(nccl.library()), "GC3_NCCL": str(nccl_world.FAKE_NCCL)})
     assert "cannot read the file" in said
+
+
+# The parameters of each function of exports.cc, a letter each. Those in capitals are pointers that may not be null.
+PARAMETERS = {
+    "ncclAllReduce": "BBntiHs", "ncclBroadcast": "BBntiHs", "ncclBcast": "BntiHs", "ncclReduce": "BBntiiHs",
+    "ncclAllGather": "BBntHs", "ncclReduceScatter": "BBntiHs", "ncclAlltoAll": "BBntHs", "ncclGather": "BBntiHs",
+    "ncclScatter": "BBntiHs", "ncclSend": "BntiHs", "ncclRecv": "BntiHs", "ncclGroupStart": "", "ncclGroupEnd": "",
+    "ncclGroupSimulateEnd": "b", "ncclRedOpDestroy": "iH", "ncclCommFinalize": "H", "ncclCommDestroy": "h",
+    "ncclCommAbort": "h", "ncclCommRevoke": "Hi", "ncclCommShrink": "HBiBsi", "ncclCommGetAsyncError": "HB",
+    "ncclGetLastError": "h", "gc3ProgramLoad": "FB", "gc3ProgramFree": "p", "gc3CollRun": "PBBntiHs",
+    "gc3CommLoad": "HF", "gc3NcclLoad": "F",
+}  # fmt: skip
+
+
+def nulls(file: str) -> None:
+    world = World(1)
+    program, room = ctypes.c_void_p(), (ctypes.c_int64 * 8)()
+    world.check("gc3ProgramLoad", file.encode(), ctypes.byref(program))
+    values = {"b": room, "n": ctypes.c_size_t(4), "t": 2, "i": 0, "h": world.ranks[0].comm, "f": file.encode(),
+              "p": program, "s": world.ranks[0].streams[0]}  # fmt: skip
+    for name, parameters in PARAMETERS.items():
+        for position in (n for n, letter in enumerate(parameters) if letter in "bBhHpPF"):
+            given = [values[letter.lower()] for letter in parameters]
+            given[position] = None
+            answer = world.nccl[name](*given)
+            if name != "ncclGetLastError":
+                assert (answer != 0) == parameters[position].isupper() or name == "ncclGroupSimulateEnd", (
+                    name,
+                    position,
+                )
+            if parameters[position] in "FP" or (name, position) in {("gc3ProgramLoad", 1), ("gc3CommLoad", 0)}:
+                assert f"{name}: the " in world.last_error()
+                assert " is null" in world.last_error()
+    world.close()
+
+
+@nccl_world.needs_library
+@pytest.mark.parametrize("given", [False, True])
+def test_null_pointers_are_refused(given: bool, tmp_path: Path) -> None:
+    exports = (ROOT / "cpp/gc3/nccl/exports.cc").read_text()
+    assert set(re.findall(r"^(?:GC3_EXPORT|extern .*char\*) (\w+)\(", exports, re.MULTILINE)) == set(PARAMETERS)
+    programs = nccl_world.write_programs(tmp_path / "programs", [2], {"allreduce": nccl_world.SERVED["allreduce"]})
+    nccl_world.run(nulls, str(programs / "ring_allreduce-2-0.gc3"), programs=programs if given else None)
+
+
+def null_buffers() -> None:
+    world = World(2)
+
+    def call(rank: Rank) -> None:
+        end = (ctypes.c_size_t(4), 2, 0, rank.comm, rank.streams[0])
+        with world.driver.on(rank.device):
+            assert world.nccl.ncclAllReduce(None, None, *end) == INVALID_USAGE
+        assert "there is no input" in world.last_error()
+
+    world.each(call)
+
+
+@nccl_world.needs_library
+def test_null_buffers_of_a_call_that_a_program_serves(tmp_path: Path) -> None:
+    programs = nccl_world.write_programs(tmp_path / "programs", [2], {"allreduce": nccl_world.SERVED["allreduce"]})
+    nccl_world.run(null_buffers, programs=programs)

@@ -14,7 +14,7 @@ import pytest
 
 import nccl_world
 from gc3 import nccl
-from nccl_world import REMOTE_ERROR, SERVED, SUCCESS, Case, World, in_processes, leave
+from nccl_world import IN_PROGRESS, REMOTE_ERROR, SERVED, SUCCESS, Case, World, in_processes, leave
 
 pytestmark = [nccl_world.needs_library, pytest.mark.python_only]
 SIZES = (2, 3, 4, 8)
@@ -170,6 +170,58 @@ def test_ranks_with_different_tables_use_none(programs: Path, tmp_path: Path) ->
     said = nccl_world.run(with_different_tables, str(other), programs=programs, log=tmp_path)
     assert served(tmp_path) == (0, 6)
     assert said.count("NCCL serves all calls, because the programs of rank") == 3
+
+
+def one_cannot_read(world: World, how: str, path: str) -> None:
+    (rank,) = world.ranks
+    mine = "/nowhere" if rank.rank == 1 else path
+    if how == "GC3_NCCL_PROGRAMS":
+        os.environ[how] = mine
+    else:
+        given = (rank.comm,) if how == "gc3CommLoad" else ()
+        assert (world.nccl[how](*given, mine.encode()) == SUCCESS) == (mine == path)
+    for _ in range(2):
+        case = Case("allreduce", world.size, 300, "int32", [False] * world.size)
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    assert rank.async_error() == SUCCESS
+    world.close()
+
+
+def one_has_no_programs(how: str, path: str) -> None:
+    assert in_processes(3, one_cannot_read, how, path) == [0] * 3
+
+
+@pytest.mark.parametrize("how", ["GC3_NCCL_PROGRAMS", "gc3NcclLoad", "gc3CommLoad"])
+def test_a_rank_that_cannot_read_its_programs(how: str, programs: Path, tmp_path: Path) -> None:
+    said = nccl_world.run(one_has_no_programs, how, str(programs), programs=None, log=tmp_path)
+    assert served(tmp_path) == (0, 6)
+    because = "the programs of rank" if how == "gc3CommLoad" else "rank 1: GC3-I001"
+    assert said.count(f"NCCL serves all calls, because {because}") == 3
+    assert said.count("WARN") == 1
+
+
+def has_no_memory(world: World) -> None:
+    (rank,) = world.ranks
+    case = Case("allreduce", world.size, 300, "int32", [False] * world.size)
+    assert case.put(rank) not in (SUCCESS, IN_PROGRESS)
+    assert "cuMemAlloc" in world.last_error()
+    assert case.put(rank) == SUCCESS
+    rank.synchronize()
+    case.check([rank.rank])
+    world.close()
+
+
+def have_no_memory() -> None:
+    assert in_processes(2, has_no_memory) == [0] * 2
+
+
+def test_a_communicator_that_cannot_be_made_fails_the_call(programs: Path, tmp_path: Path) -> None:
+    # NCCL must not serve the call of such a rank: the others may wait for it.
+    setting = "devices=8 mapped=1 fail=cuMemAlloc_v2:1"
+    nccl_world.run(have_no_memory, programs=programs, log=tmp_path, FAKE_CUDA=setting)
+    assert served(tmp_path) == (2, 0)
 
 
 def forks(world: World) -> None:

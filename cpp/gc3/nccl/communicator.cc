@@ -144,6 +144,7 @@ std::unique_ptr<Communicator::Agreement> Communicator::begin_agreeing(std::span<
   for (Communicator* const c : all) {
     begun->all.push_back(c);
     Claim claim{c->table_->hash, this_host(), {}, {}};
+    if (c->table_->problem) claim.problem.set(*c->table_->problem);
     auto made = Departures::create(*c->member_);
     begun->departures.push_back(made.ok() ? made.value() : nullptr);
     if (made.ok()) {
@@ -304,6 +305,7 @@ Status Communicator::fail(const Status& status) {
 Status Communicator::check() {
   const std::lock_guard lock(mutex_);
   if (failed_) return *failed_;
+  if (leaving_) return {};
   for (const auto& [key, program] : programs_) {
     if (program->engine == nullptr) continue;
     if (const Status status = program->engine->check(); !status.ok()) {
@@ -324,7 +326,18 @@ void Communicator::abort() {
 }
 
 void Communicator::leave() {
+  const std::lock_guard first(ending_);
   progress_->close();
+  std::vector<cuda::RankEngine*> running;
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+    for (const auto& [key, program] : programs_) {
+      if (program->engine != nullptr) running.push_back(program->engine.get());
+    }
+  }
+  // A failure was reported, or nobody asks any more. `abort` finds the engines until they have ended.
+  for (cuda::RankEngine* const engine : running) static_cast<void>(engine->synchronize());
   std::vector<std::unique_ptr<cuda::RankEngine>> engines = std::move(refused_);
   {
     const std::lock_guard lock(mutex_);
@@ -332,13 +345,11 @@ void Communicator::leave() {
       if (program->engine != nullptr) engines.push_back(std::move(program->engine));
     }
   }
-  for (const auto& engine : engines) {
-    static_cast<void>(engine->synchronize());  // a failure was reported, or nobody asks any more
-    engine->disconnect();
-  }
-  if (departures_ == nullptr) return;
-  static_cast<void>(departures_->leave(member_->rank));
-  Graveyard::get().take({std::move(engines), std::move(workspaces_), departures_, member_->rank});
+  for (const auto& engine : engines) engine->disconnect();
+  const std::shared_ptr<Departures> departures = std::exchange(departures_, nullptr);
+  if (departures == nullptr) return;
+  static_cast<void>(departures->leave(member_->rank));
+  Graveyard::get().take({std::move(engines), std::move(workspaces_), departures, member_->rank});
 }
 
 void Communicator::explain(const Call& call, const std::string& why) {

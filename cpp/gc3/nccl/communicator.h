@@ -82,7 +82,8 @@ class Communicator {
   Status check();
   bool failed() const { return has_failed_; }
   void abort();
-  // Ends the work of this rank. What other ranks may still access remains until they have left as well.
+  // Ends the work of this rank. What other ranks may still access remains until they have left as well. A second
+  // thread, which has aborted, waits until the first one has left.
   void leave();
 
   const Member& member() const { return *member_; }
@@ -133,7 +134,9 @@ class Communicator {
   std::optional<unsigned long long> last_stream_;  // the stream of that
   std::map<std::string, bool> explained_;
   std::uint32_t explained_none_ = 0;  // functions, as bits
-  std::mutex mutex_;  // of the engines in programs_, and of failed_: other threads abort and ask for errors
+  std::mutex ending_;                 // of `leave`
+  std::mutex mutex_;      // of the engines in programs_, and of the next two: other threads abort and ask for errors
+  bool leaving_ = false;  // the engines are waited for, and cannot be asked
   std::optional<Diagnostic> failed_;
   std::atomic<bool> has_failed_{false};  // whether failed_ has a value
 };

@@ -69,19 +69,26 @@ GC3_EXPORT ncclGroupEnd() { return gc3::nccl::group_end(); }
 GC3_EXPORT ncclGroupSimulateEnd(void* info) { return gc3::nccl::group_simulate_end(info); }
 GC3_EXPORT ncclRedOpDestroy(int op, Comm comm) { return gc3::nccl::destroy_op(op, comm); }
 
-// A program that runs is not of NCCL's own operations, so NCCL's functions do not end it.
+// A program that runs is not of NCCL's own operations, so NCCL's functions do not end it. Another thread may abort
+// while this one waits for its end, so the communicator can be found until then. Whichever forgets it calls NCCL: that
+// thread has freed NCCL's handle otherwise.
+static int end(const char* symbol, int (*function)(Comm), Comm comm) {
+  if (const auto communicator = Overlay::get().find(comm)) {
+    communicator->leave();
+    if (Overlay::get().forget(comm, communicator) == nullptr) {
+      return answer_to({gc3::ErrorCode::Aborted, std::string(symbol) + ": another thread has ended the communicator"});
+    }
+  }
+  return ask(symbol, function, comm);
+}
 GC3_EXPORT ncclCommFinalize(Comm comm) {
   if (const auto communicator = Overlay::get().find(comm)) {
     const gc3::Status ready = communicator->progress()->ready();
     if (!ready.ok()) return answer_to(ready.error());
   }
-  if (const auto communicator = Overlay::get().forget(comm)) communicator->leave();
-  return ask("ncclCommFinalize", Real::get().finalize, comm);
+  return end("ncclCommFinalize", Real::get().finalize, comm);
 }
-GC3_EXPORT ncclCommDestroy(Comm comm) {
-  if (const auto communicator = Overlay::get().forget(comm)) communicator->leave();
-  return ask("ncclCommDestroy", Real::get().destroy, comm);
-}
+GC3_EXPORT ncclCommDestroy(Comm comm) { return end("ncclCommDestroy", Real::get().destroy, comm); }
 GC3_EXPORT ncclCommAbort(Comm comm) {
   const auto communicator = Overlay::get().forget(comm);
   if (communicator == nullptr) return ask("ncclCommAbort", Real::get().abort, comm);
@@ -125,8 +132,12 @@ struct gc3Program {
   std::shared_ptr<const gc3::select::Recipe> recipe;
 };
 
+static gc3::Diagnostic null_given(const char* function, const char* what) {
+  return {gc3::ErrorCode::BadOption, std::string(function) + ": the " + what + " is null"};
+}
+
 static gc3::Result<std::unique_ptr<gc3Program>> load_program(const char* file) {
-  if (file == nullptr) return gc3::Diagnostic(gc3::ErrorCode::BadOption, "gc3ProgramLoad: the file is null");
+  if (file == nullptr) return null_given("gc3ProgramLoad", "file");
   GC3_ASSIGN(gc3::ir::ProgramFile found, gc3::ir::load_any(file));
   const gc3::verify::Report report = gc3::verify::verify(found.program);
   if (!report.ok()) return report.diagnostics.front();
@@ -139,6 +150,7 @@ static gc3::Result<std::unique_ptr<gc3Program>> load_program(const char* file) {
 }
 
 GC3_EXPORT gc3ProgramLoad(const char* file, gc3Program** program) {
+  if (program == nullptr) return answer_to(null_given("gc3ProgramLoad", "place for the program"));
   auto made = load_program(file);
   if (!made.ok()) return answer_to(made.error());
   *program = std::move(made).value().release();
@@ -150,14 +162,17 @@ GC3_EXPORT gc3ProgramFree(gc3Program* program) {
 }
 
 // A communicator that NCCL serves has an empty table at first.
-static gc3::Result<std::shared_ptr<Communicator>> communicator_of(Comm comm) {
-  if (auto known = Overlay::get().communicator(comm)) return known;
+static gc3::Result<std::shared_ptr<Communicator>> communicator_of(Comm comm, const char* function) {
+  if (comm == nullptr) return null_given(function, "communicator");
+  GC3_ASSIGN(auto known, Overlay::get().communicator(comm));
+  if (known != nullptr) return known;
   return Overlay::get().made(comm, std::make_shared<const gc3::nccl::Table>());
 }
 
 GC3_EXPORT gc3CollRun(gc3Program* program, const void* send, void* recv, std::size_t count, int type, int op, Comm comm,
                       Stream stream) {
-  const auto communicator = communicator_of(comm);
+  if (program == nullptr) return answer_to(null_given("gc3CollRun", "program"));
+  const auto communicator = communicator_of(comm, "gc3CollRun");
   if (!communicator.ok()) return answer_to(communicator.error());
   if (const gc3::Status ready = communicator.value()->progress()->ready(); !ready.ok()) return answer_to(ready.error());
   const Call call{Function::custom, send, recv, count, type, op, 0, comm, stream};
@@ -168,20 +183,19 @@ GC3_EXPORT gc3CollRun(gc3Program* program, const void* send, void* recv, std::si
 }
 
 static gc3::Status load_for(Comm comm, const char* path) {
-  if (path == nullptr) return gc3::Diagnostic(gc3::ErrorCode::BadOption, "gc3CommLoad: the path is null");
-  GC3_ASSIGN(const std::shared_ptr<Communicator> communicator, communicator_of(comm));
-  GC3_ASSIGN(std::shared_ptr<const gc3::nccl::Table> table, gc3::nccl::load_table(path, communicator->table().get()));
+  if (path == nullptr) return null_given("gc3CommLoad", "path");
+  GC3_ASSIGN(const std::shared_ptr<Communicator> communicator, communicator_of(comm, "gc3CommLoad"));
   GC3_CHECK(communicator->progress()->ready());
-  communicator->replace(std::move(table));
-  return {};
+  auto read = gc3::nccl::load_table(path, communicator->table().get());
+  // Without a new one, too: other ranks may have theirs, and at their next call they wait for this one.
+  communicator->replace(read.ok() ? std::move(read).value() : communicator->table());
+  return read.ok() ? gc3::Status() : gc3::Status(read.error());
 }
 GC3_EXPORT gc3CommLoad(Comm comm, const char* path) {
   const gc3::Status status = load_for(comm, path);
   return status.ok() ? gc3::nccl::kSuccess : answer_to(status.error());
 }
 GC3_EXPORT gc3NcclLoad(const char* path) {
-  const gc3::Status status = path == nullptr
-                                 ? gc3::Diagnostic(gc3::ErrorCode::BadOption, "gc3NcclLoad: the path is null")
-                                 : Overlay::get().load(path);
+  const gc3::Status status = path == nullptr ? null_given("gc3NcclLoad", "path") : Overlay::get().load(path);
   return status.ok() ? gc3::nccl::kSuccess : answer_to(status.error());
 }

@@ -379,8 +379,10 @@ int answer_to(const Diagnostic& problem) {
 int submit(const Call& call) {
   if (Inside::entered()) return pass_on(call);
   Overlay& overlay = Overlay::get();
-  const std::shared_ptr<Communicator> communicator =
-      call.comm == nullptr || !overlay.active() ? nullptr : overlay.communicator(call.comm);
+  if (call.comm == nullptr || !overlay.active()) return leave_to_nccl(call);
+  const Result<std::shared_ptr<Communicator>> found = overlay.communicator(call.comm);
+  if (!found.ok()) return answer_to(found.error());
+  const std::shared_ptr<Communicator>& communicator = found.value();
   if (communicator == nullptr) return leave_to_nccl(call);
   if (const Status ready = communicator->progress()->ready(); !ready.ok()) return answer_to(ready.error());
   Group& open = group();

@@ -48,37 +48,38 @@ Overlay::Overlay() {
 }
 
 Status Overlay::load(const std::string& path) {
-  GC3_ASSIGN(std::shared_ptr<const Table> table, load_table(path));
+  Result<std::shared_ptr<const Table>> read = load_table(path);
   const std::unique_lock lock(mutex_);
-  report(path + ": " + std::to_string(table->rows.size()) + " rows");
-  table_ = std::move(table);
+  if (read.ok()) {
+    report(path + ": " + std::to_string(read.value()->rows.size()) + " rows");
+    table_ = std::move(read).value();
+  } else if (table_ == nullptr) {
+    // The other ranks may have read theirs and wait for this one, so it takes part, and all learn that it has none.
+    auto none = std::make_shared<Table>();
+    none->problem = read.error();
+    table_ = std::move(none);
+  }
   active_.store(true, std::memory_order_release);
-  return {};
+  return read.ok() ? Status() : Status(read.error());
 }
 
 std::shared_ptr<Communicator> Overlay::find(Comm comm) {
   if (!active()) return nullptr;
   const std::shared_lock lock(mutex_);
   const auto found = communicators_.find(comm);
-  return found == communicators_.end() ? nullptr : found->second.communicator;
+  return found == communicators_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Communicator> Overlay::communicator(Comm comm) {
+Result<std::shared_ptr<Communicator>> Overlay::communicator(Comm comm) {
   std::shared_ptr<const Table> table;
   {
     const std::shared_lock lock(mutex_);
     const auto found = communicators_.find(comm);
-    if (found != communicators_.end()) return found->second.communicator;
+    if (found != communicators_.end()) return found->second;
     table = table_;
   }
-  if (table == nullptr || !complete(comm)) return nullptr;
-  auto found = made(comm, table);
-  if (found.ok()) return found.value();
-  // Every rank of a process and, with the same environment, of the job comes here for the same reason.
-  report_problem("NCCL serves all calls of a communicator: " + found.error().str());
-  const std::unique_lock lock(mutex_);
-  communicators_[comm] = {nullptr};
-  return nullptr;
+  if (table == nullptr || !complete(comm)) return std::shared_ptr<Communicator>();
+  return made(comm, table);
 }
 
 Result<std::shared_ptr<Communicator>> Overlay::made(Comm comm, std::shared_ptr<const Table> table) {
@@ -86,9 +87,9 @@ Result<std::shared_ptr<Communicator>> Overlay::made(Comm comm, std::shared_ptr<c
   {
     const std::unique_lock lock(mutex_);
     const auto found = communicators_.find(comm);
-    if (found != communicators_.end() && found->second.communicator != nullptr) {
-      found->second.communicator->replace(std::move(table));
-      return found->second.communicator;
+    if (found != communicators_.end()) {
+      found->second->replace(std::move(table));
+      return found->second;
     }
     if (runtime_ == nullptr) {
       GC3_ASSIGN(runtime_, open_runtime());
@@ -98,17 +99,17 @@ Result<std::shared_ptr<Communicator>> Overlay::made(Comm comm, std::shared_ptr<c
   GC3_ASSIGN(std::unique_ptr<Member> member, Member::of(comm, runtime));
   auto communicator = std::make_shared<Communicator>(std::move(member), std::move(table), timeout_s_);
   const std::unique_lock lock(mutex_);
-  communicators_[comm] = {communicator};
+  communicators_[comm] = communicator;
   active_.store(true, std::memory_order_release);
   return communicator;
 }
 
-std::shared_ptr<Communicator> Overlay::forget(Comm comm) {
+std::shared_ptr<Communicator> Overlay::forget(Comm comm, const std::shared_ptr<Communicator>& only) {
   if (!active()) return nullptr;
   const std::unique_lock lock(mutex_);
   const auto found = communicators_.find(comm);
-  if (found == communicators_.end()) return nullptr;
-  std::shared_ptr<Communicator> communicator = std::move(found->second.communicator);
+  if (found == communicators_.end() || (only != nullptr && found->second != only)) return nullptr;
+  std::shared_ptr<Communicator> communicator = std::move(found->second);
   communicators_.erase(found);
   return communicator;
 }

@@ -262,6 +262,37 @@ TEST_CASE("another thread aborts while a rank waits, in a program and in the exc
   }
 }
 
+TEST_CASE("another thread aborts while a rank ends its communicator and waits for a program") {
+  const Programs programs;
+  for (int (*const end)(void*) : {ncclCommFinalize, ncclCommDestroy}) {
+    const UniqueId id = new_id();
+    std::atomic<int> wrong{0};
+    each_rank([&](Rank& rank) {
+      void* comm = nullptr;
+      wrong += ncclCommInitRank(&comm, kRanks, id, rank.rank) != kSuccess;
+      wrong += rank.reduce(comm, 0) != kSuccess;
+      rank.synchronize();
+      if (rank.rank == 0) {
+        wrong += rank.reduce(comm, 0) != kSuccess;  // the others do not call
+        const std::shared_ptr<Communicator> known = Overlay::get().find(comm);
+        std::thread watchdog([&] {
+          while (!known->progress()->closed()) std::this_thread::yield();
+          int error = kInProgress;
+          wrong += ncclCommGetAsyncError(comm, &error) != kSuccess || error != kSuccess;
+          wrong += ncclCommAbort(comm) != kSuccess;
+        });
+        wrong += end(comm) != kRemoteError;  // NCCL's handle has been freed
+        watchdog.join();
+      } else {
+        wrong += ncclCommDestroy(comm) != kSuccess;
+      }
+      rank.synchronize();
+    });
+    CHECK(wrong == 0);
+    std::filesystem::remove_all(id.bytes);
+  }
+}
+
 TEST_CASE("threads of non-blocking communicators, which are split") {
   const Programs programs;
   const UniqueId id = new_id();

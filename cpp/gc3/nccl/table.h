@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace gc3::nccl {
 
 struct Table {
-  std::vector<select::Row> rows;  // in the order in which they are tried
-  Digest hash{};                  // of all that the choice and the programs depend on
+  std::vector<select::Row> rows;           // in the order in which they are tried
+  Digest hash{};                           // of all that the choice and the programs depend on
+  std::optional<Diagnostic> problem = {};  // why it could not be read
 };
 
 // `path`: a folder, or the file of a program, which then serves all calls of its collective. `after`: rows that are
