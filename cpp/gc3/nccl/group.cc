@@ -1,7 +1,10 @@
 #include "gc3/nccl/group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -169,51 +172,96 @@ Status prepare(const std::vector<Part*>& parts) {
   }
 }
 
+// Parts whose ranks must talk to each other before the calls. Those that may be of one communicator are together,
+// because NCCL needs the calls of all its ranks in this thread at once.
+struct Team {
+  std::vector<Part*> unprepared = {};
+  std::vector<Part*> new_here = {};  // of these, those whose ranks must compare tables
+  std::unique_ptr<Communicator::Agreement> agreement = nullptr;
+  std::future<Status> settled = {};  // valid: in another thread
+};
 // The calls of a group, or one call outside of groups.
 struct Calls {
   std::vector<Part> parts;
   bool grouped;
   std::vector<std::vector<Call>> given;  // sends and receives as the caller gave them; for each part
-  std::vector<Part*> new_here;           // whose ranks must compare tables
-  std::vector<Part*> unprepared;         // these, and those whose ranks must prepare a program
-  std::unique_ptr<Communicator::Agreement> agreement;
+  std::vector<Team> teams;
   std::vector<Group::Op> ops;
   Running running;
 };
 
 // Finds what the ranks must do together before the calls, where that is possible.
 Status find_unprepared(Calls& calls) {
+  std::vector<Part*> unprepared;
   for (Part& part : calls.parts) {
-    const bool agree_first = must_agree(part);
-    if (!agree_first && !must_prepare(part)) continue;
+    if (!must_agree(part) && !must_prepare(part)) continue;
     GC3_ASSIGN(const bool captured, any_captured(part));
     if (captured) {
       part.left = "a first call, which is captured: make one before the capture";
       continue;
     }
-    if (agree_first) calls.new_here.push_back(&part);
-    calls.unprepared.push_back(&part);
+    unprepared.push_back(&part);
   }
-  for (const Part* const part : calls.unprepared) {
+  for (const Part* const part : unprepared) {
     if (part->communicator->member().in_progress()) return Progress::early();
+  }
+  // No two ranks of a communicator have the same device.
+  const auto device = [](const Part* part) { return part->communicator->member().device.get(); };
+  const bool apart = std::ranges::adjacent_find(unprepared, std::ranges::not_equal_to(), device) == unprepared.end();
+  for (Part* const part : unprepared) {
+    if (calls.teams.empty() || apart) calls.teams.emplace_back();
+    calls.teams.back().unprepared.push_back(part);
+    if (must_agree(*part)) calls.teams.back().new_here.push_back(part);
   }
   return {};
 }
 
-void begin_agreeing(Calls& calls) {
+void begin_agreeing(Team& team) {
   std::vector<Communicator*> all;
-  for (Part* const part : calls.new_here) all.push_back(part->communicator.get());
-  if (!all.empty()) calls.agreement = Communicator::begin_agreeing(all);
+  for (Part* const part : team.new_here) all.push_back(part->communicator.get());
+  if (!all.empty() && team.agreement == nullptr) team.agreement = Communicator::begin_agreeing(all);
 }
 
 // Lets the ranks agree on what is new to them.
-Status settle(Calls& calls) {
-  if (calls.agreement == nullptr) begin_agreeing(calls);
-  if (calls.agreement != nullptr) GC3_CHECK(Communicator::end_agreeing(*calls.agreement));
-  for (Part* const part : calls.unprepared) {
+Status settle(Team& team) {
+  begin_agreeing(team);
+  if (team.agreement != nullptr) GC3_CHECK(Communicator::end_agreeing(*team.agreement));
+  for (Part* const part : team.unprepared) {
     if (!part->communicator->disagreement().empty()) part->left = part->communicator->disagreement();
   }
-  return prepare(calls.unprepared);
+  return prepare(team.unprepared);
+}
+
+// Begins that, and returns when one team has begun. Each of several teams has a thread: another rank may make their
+// calls one after the other, in any order, and then no team may wait for another, be it in NCCL.
+void begin_settling(Calls& calls) {
+  if (calls.teams.size() == 1) return begin_agreeing(calls.teams.front());
+  const auto begun = std::make_shared<std::atomic<bool>>(false);
+  const auto begin = [begun](Team& team) {
+    begin_agreeing(team);
+    *begun = true;
+    begun->notify_all();
+  };
+  for (Team& team : calls.teams) {
+    try {
+      team.settled = std::async(std::launch::async, [&team, begin] {
+        begin(team);
+        return settle(team);
+      });
+    } catch (const std::system_error&) {  // no more threads
+      begin(team);
+    }
+  }
+  begun->wait(false);
+}
+
+Status end_settling(Calls& calls) {
+  Status all;
+  for (Team& team : calls.teams) {
+    Status one = team.settled.valid() ? team.settled.get() : settle(team);
+    if (all.ok()) all = std::move(one);
+  }
+  return all;
 }
 
 void decide(Part& part) {
@@ -288,14 +336,15 @@ int execute(Calls& calls) {
 }
 
 // The same for calls before which the ranks talk to each other. NCCL's group has ended, because an exchange is a call
-// of its own. `before`: NCCL's answer to that end.
-int execute_first(Calls& calls, int before) {
+// of its own. `before`: NCCL's answer to that end. `begun`: the ranks have begun to talk.
+int execute_first(Calls& calls, int before, bool begun) {
   const auto work = [&]() -> Status {
     for (const Part& part : calls.parts) {
       if (before != kInProgress) break;
       GC3_CHECK(wait_for_last(part.communicator->member(), part.communicator->timeout_s()));
     }
-    return settle(calls);
+    if (!begun) begin_settling(calls);
+    return end_settling(calls);
   };
   if (const Status status = work(); !status.ok()) return worse(before, answer_to(status.error()));
   if (calls.grouped) {
@@ -305,18 +354,18 @@ int execute_first(Calls& calls, int before) {
 }
 
 // Does the same in a thread of its own, because a call of a non-blocking communicator waits for no other rank.
-int execute_apart(std::shared_ptr<Calls> calls, int before) {
+int execute_apart(const std::shared_ptr<Calls>& calls, int before, bool begun) {
   const auto deferred = calls->running.defer();
-  const auto work = [before](Calls& of) {
+  const auto work = [before, begun](Calls& of) {
     int answer = before;
     const Status status = guarded([&] {
-      answer = execute_first(of, before);
+      answer = execute_first(of, before, begun);
       return Status();
     });
     if (!status.ok()) answer = worse(before, answer_to(status.error()));
     destroy_ops(std::move(of.ops));
     // Whoever ends a communicator waits for `running`, so that these are not the last references.
-    of.agreement.reset();
+    of.teams.clear();
     of.parts.clear();
     of.running.end(answer);
     return answer;
@@ -332,7 +381,7 @@ int execute_apart(std::shared_ptr<Calls> calls, int before) {
 
 // All calls of a group, or one call outside of groups. `ops`: what is destroyed afterwards.
 int finish(std::vector<Part> parts, bool grouped, std::vector<Group::Op> ops = {}) {
-  Calls calls{std::move(parts), grouped, {}, {}, {}, nullptr, std::move(ops), {}};
+  Calls calls{std::move(parts), grouped, {}, {}, std::move(ops), {}};
   const auto refuse = [&](const Diagnostic& problem) {
     static_cast<void>(end_group(grouped));
     destroy_ops(std::move(calls.ops));
@@ -348,21 +397,23 @@ int finish(std::vector<Part> parts, bool grouped, std::vector<Group::Op> ops = {
     choose(part);
   }
   if (const Status status = find_unprepared(calls); !status.ok()) return refuse(status.error());
-  if (calls.unprepared.empty()) {
+  if (calls.teams.empty()) {
     const int answer = execute(calls);
     destroy_ops(std::move(calls.ops));
     return answer;
   }
   const int before = end_group(grouped);
+  const auto shared = std::make_shared<Calls>(std::move(calls));
   const auto non_blocking = [&] {
-    return before == kInProgress ||
-           std::ranges::any_of(calls.parts, [](const Part& p) { return p.communicator->member().non_blocking; });
+    const auto found = [](const Part& p) { return p.communicator->member().non_blocking.load(); };
+    return before == kInProgress || std::ranges::any_of(shared->parts, found);
   };
-  // The first call of NCCL's in the first exchange shows whether communicators are non-blocking.
-  if (!non_blocking()) begin_agreeing(calls);
-  if (non_blocking()) return execute_apart(std::make_shared<Calls>(std::move(calls)), before);
-  const int answer = execute_first(calls, before);
-  destroy_ops(std::move(calls.ops));
+  // The first call of NCCL's in the first exchange shows whether all communicators of the group are non-blocking.
+  const bool begun = !non_blocking();
+  if (begun) begin_settling(*shared);
+  if (non_blocking()) return execute_apart(shared, before, begun);
+  const int answer = execute_first(*shared, before, begun);
+  destroy_ops(std::move(shared->ops));
   return answer;
 }
 

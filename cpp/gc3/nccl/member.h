@@ -24,10 +24,10 @@ struct Member {
   std::uint32_t ranks = 0;
   std::shared_ptr<cuda::Runtime> runtime;
   std::shared_ptr<cuda::Device> device;
-  cuda::Stream stream;               // for exchanges
-  cuda::Memory memory;               // likewise
-  std::atomic<bool> aborted{false};  // by any thread; ends an exchange
-  bool non_blocking = false;         // known after the first exchange: NCCL has said ncclInProgress
+  cuda::Stream stream;                    // for exchanges
+  cuda::Memory memory;                    // likewise
+  std::atomic<bool> aborted{false};       // by any thread; ends an exchange
+  std::atomic<bool> non_blocking{false};  // known after the first exchange: NCCL has said ncclInProgress
 
   mutable std::mutex handle;  // see Held
 

@@ -293,6 +293,32 @@ TEST_CASE("another thread aborts while a rank ends its communicator and waits fo
   }
 }
 
+TEST_CASE("one rank groups the first calls of two communicators, the others make them one after the other") {
+  const Programs programs;
+  for (const std::size_t first : {0U, 1U}) {
+    const std::array ids = {new_id(), new_id()};
+    std::atomic<int> wrong{0};
+    each_rank([&](Rank& rank) {
+      Rank other(rank.rank);
+      const std::array both = {&rank, &other};
+      std::array<void*, 2> comms{};
+      for (std::size_t c = 0; c < 2; ++c) wrong += ncclCommInitRank(&comms[c], kRanks, ids[c], rank.rank) != kSuccess;
+      if (rank.rank == 0) wrong += ncclGroupStart() != kSuccess;
+      for (const std::size_t c : {first, 1 - first}) {
+        const std::size_t which = rank.rank == 0 ? 1 - c : c;
+        wrong += both.at(which)->reduce(comms.at(which), 0) != kSuccess;
+      }
+      if (rank.rank == 0) wrong += ncclGroupEnd() != kSuccess;
+      for (std::size_t c = 0; c < 2; ++c) {
+        both.at(c)->synchronize();
+        wrong += !both.at(c)->reduced(kRanks);
+        wrong += ncclCommDestroy(comms.at(c)) != kSuccess;
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("threads of non-blocking communicators, which are split") {
   const Programs programs;
   const UniqueId id = new_id();
