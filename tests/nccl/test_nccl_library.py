@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -220,7 +221,7 @@ def nulls(file: str) -> None:
               "p": program, "s": world.ranks[0].streams[0]}  # fmt: skip
     for name, parameters in PARAMETERS.items():
         for position in (n for n, letter in enumerate(parameters) if letter in "bBhHpPF"):
-            given = [values[letter.lower()] for letter in parameters]
+            given: list[Any] = [values[letter.lower()] for letter in parameters]
             given[position] = None
             answer = world.nccl[name](*given)
             if name != "ncclGetLastError":
