@@ -421,7 +421,6 @@ Result<Communicator> init(const Options& options) {
   comm::AdaptOptions adapt;
   GC3_ASSIGN(adapt.mode,
              comm::parse_adapt_mode(options.adapt.empty() || knobs.adapt == "0" ? knobs.adapt : options.adapt));
-  if (adapt.mode == comm::AdaptMode::rows) adapt.mode = comm::AdaptMode::off;  // rows of a folder do not say
   if (!(options.adapt_share >= 0 && options.adapt_share <= 1)) {
     return Diagnostic(ErrorCode::BadOption, "adapt_share must be from 0 to 1");
   }

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gc3 import collectives, errors
 from gc3.cli.main import main
 from gc3.comm.export import export, export_xml
-from gc3.comm.selection import FORMAT, Row, Spec, Table, parse
+from gc3.comm.selection import _KEYS, FORMAT, Row, Spec, Table, parse  # pyright: ignore[reportPrivateUsage]
 from gc3.runtime.program import Program
 
 ROW = {"collective": "allreduce", "ranks": [2, 4], "size": [100, 200], "program": {"algorithm": "ring_allreduce"}}
@@ -261,12 +261,58 @@ def test_a_table_says_on_which_machines_it_was_measured() -> None:
 def test_files_of_a_table_hold_the_programs_of_its_rows(tmp_path: Path) -> None:
     spec = {"algorithm": "ring_allreduce", "instances": 4}
     row = {**ROW, "size": [0, 10], "in_place": False, "ranks": [4, 4]}
-    specs = [spec, {**spec, "order": [0, 2, 1, 3]}, {**spec, "threadblocks": 40}]
-    rows = parse(text(*({**row, "program": each} for each in specs)), "t.json")
-    assert export(Table(rows), [4], tmp_path) == (3, 2)
+    specs = [spec, {**spec, "order": [0, 2, 1, 3]}, {**spec, "slots": 8}]
+    few = [{"algorithm": "direct_alltoall", "threadblocks": each} for each in (3, 0)]
+    given = [{**row, "program": each} for each in specs]
+    given += [{**row, "collective": "alltoall", "program": each} for each in few]
+    rows = parse(text(*given), "t.json")
+    assert export(Table(rows), [4], tmp_path) == (5, 4, [])
     lines = (tmp_path / "index").read_text().splitlines()[1:]
     for line, each in zip(lines, rows, strict=True):
         assert Program.load(tmp_path / line.split()[-1]).core.as_dict() == each.spec.compile(4).core.as_dict()
+
+
+# For each key of a row: a value, and what the index of its files for 4 ranks has for it, or None if it has no such row.
+EXPORTED = {
+    "collective": [("allgather", "allgather 4 0 - 0 0 0 0 F")],
+    "ranks": [([4, 5], "allreduce 4 0 - 0 0 0 0 F"), ([5, 8], None)],
+    "size": [([10, 20], "allreduce 4 10 20 0 0 0 0 F")],
+    "in_place": [(True, "allreduce 4 0 - 1 0 0 0 F")],
+    "root": [(3, "allreduce 4 0 - 0 3 0 0 F")],
+    "nodes": [([1, 1], "allreduce 4 0 - 0 0 0 0 F nodes=1:1"), ([2, None], None)],
+    "ranks_per_node": [([3, 4], "allreduce 4 0 - 0 0 0 0 F ranks_per_node=3:4"), ([2, 2], None), ([5, None], None)],
+    "transport": [("tcp", None)],
+    "skew": [([2, None], "allreduce 4 0 - 0 0 0 0 F skew=2:-"), ([1, 2.5], "allreduce 4 0 - 0 0 0 0 F skew=1:2.5")],
+    "adapt": [(True, "allreduce 4 0 - 0 0 0 0 F adapt=1"), (False, "allreduce 4 0 - 0 0 0 0 F adapt=0")],
+}
+
+
+@pytest.mark.parametrize("key", _KEYS)
+def test_each_key_of_a_row_is_in_the_index_of_its_files(key: str, tmp_path: Path) -> None:
+    for value, wanted in EXPORTED[key]:
+        row = {"collective": "allreduce", "in_place": False, "program": {"algorithm": "ring_allreduce"}, key: value}
+        if key == "collective":
+            row["program"] = {"algorithm": "ring_allgather"}
+        rows = parse(text(row), "t.json")
+        _, _, left = export(Table(rows), [4], tmp_path)
+        assert left == (["t.json row 1"] if rows[0].nodes[0] > 1 else [])
+        words = [line.split() for line in (tmp_path / "index").read_text().splitlines()[1:]]
+        assert [" ".join([*line[:8], "F", *line[9:]]) for line in words] == ([] if wanted is None else [wanted])
+
+
+def test_files_for_one_host_have_no_rows_of_other_calls(tmp_path: Path) -> None:
+    row = {**ROW, "size": [0, None], "in_place": False, "ranks": [4, 4]}
+    ring = {"algorithm": "ring_allreduce"}
+    placed = {"algorithm": "leader_allreduce", "parameters": {"R": "ranks_per_node"}}
+    direct = {**row, "program": {**ring, "memory": "direct"}, "size": [0, 100]}
+    rows = parse(text(direct, {**row, "program": placed, "ranks_per_node": [2, 4]}, row), "t.json")
+    export(Table(rows), [4], tmp_path)
+    lines = [line.split() for line in (tmp_path / "index").read_text().splitlines()[1:]]
+    assert [line[9:] for line in lines] == [["nodes=1:1", "ranks_per_node=2:4"], [], []]
+    assert lines[2][2:4] == ["0", "100"]  # its messages are those of any other row
+    written, refused = export_xml(parse(text({**row, "skew": [2, None]}, row), "t.json"), [4], "msccl", tmp_path)
+    assert refused == ["t.json row 1 is for blocks of different lengths"]
+    assert len(written) == 1
 
 
 def test_a_table_is_not_written_with_fewer_slots_than_a_program_needs(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ Prepared* Communicator::choose(const Call& call) {
   select::CallShape shape{*kind, member_->ranks, 0, false, static_cast<std::uint32_t>(call.root)};
   const std::uint64_t block = model::size_of(*type) * blocks_of(*kind, member_->ranks);
   if (call.count == 0 || __builtin_mul_overflow(call.count, block, &shape.size)) return nullptr;
+  shape.ranks_per_node = shape.ranks;  // all on one host
   const auto seen = chosen_.find(shape);
   if (seen != chosen_.end()) return seen->second;
   if (chosen_.size() == kMostSeen) chosen_.clear();

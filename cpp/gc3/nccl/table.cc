@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include "gc3/ir/file.h"
@@ -44,16 +43,16 @@ Result<std::string> digest_of(const std::string& path, std::map<std::string, std
 }
 
 Result<Digest> digest_of(const std::vector<select::Row>& rows) {
-  std::ostringstream text;
+  Sha256 all;
   std::map<std::string, std::string> known;
-  for (const select::Row& row : rows) {
-    GC3_ASSIGN(const std::string program, digest_of(row.recipe->text, known));
-    text << static_cast<int>(row.kind) << ' ' << row.first_ranks << ' ' << row.last_ranks.value_or(0) << ' '
-         << row.first_size << ' ' << row.end_size.value_or(0) << ' ' << row.in_place.value_or(false) << ' '
-         << row.in_place.has_value() << ' ' << row.root.value_or(~0U) << ' ' << row.recipe->slots << ' '
-         << row.recipe->slot_bytes << ' ' << program << '\n';
+  for (select::Row row : rows) {
+    const select::Recipe& recipe = *row.recipe;
+    GC3_ASSIGN(std::string program, digest_of(recipe.text, known));  // its place may differ
+    program += ' ' + std::to_string(recipe.slots) + ' ' + std::to_string(recipe.slot_bytes);
+    row.recipe = std::make_shared<const select::Recipe>(select::Recipe{{}, program});
+    row.add_to(all);
   }
-  return sha256(text.str());
+  return all.finish();
 }
 
 }  // namespace

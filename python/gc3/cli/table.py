@@ -169,11 +169,13 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
     """
     found = Table.default() if file is None else Table.read(file)
     with output.progress("compiling", len(entries(found.rows, ranks)), printing=False) as begin:
-        calls, files = export_table(found, ranks, Path(folder), begin)
+        calls, files, left = export_table(found, ranks, Path(folder), begin)
     if as_json:
-        output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files})
+        output.emit({"folder": folder, "ranks": ranks, "calls": calls, "programs": files, "left_out": left})
     else:
         click.echo(f"{counted(files, 'program')} for {calls} kinds of calls in {folder}")
+        if left:
+            click.echo(f"left out: {counted(len(left), 'row')} for several hosts")
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
 from gc3 import _core, collectives, errors
-from gc3.comm.selection import Row, Spec, Table
+from gc3.comm.selection import PLACES, Row, Spec, Table
 from gc3.support import files
 
 _ANY = 1 << 63  # the end of a row's sizes without an end
@@ -32,20 +32,23 @@ class Entry:
         parameters = "".join(f"-{name}{value}" for name, value in spec.parameters if value not in ("ranks", "root"))
         mode = "-in-place" if self.in_place else ""
         root = f"-root{self.root}" if collectives.get(self.row.collective).rooted else ""
-        how = f"{spec.protocol}-x{spec.instances}"
+        how = f"{spec.protocol}-x{spec.instances}" + (f"-tb{spec.threadblocks}" if spec.threadblocks else "")
         if spec.order:  # of a node with many ranks it is longer than a name of a file may be
             how += f"-order{sha256(str(spec.order).encode()).hexdigest()[:16]}"
         return f"{spec.algorithm}{parameters}-{self.ranks}ranks{root}-{how}{mode}.gc3"
 
 
 def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
-    """Returns the entries of rows for these numbers of ranks, in the order in which the rows are tried."""
+    """Returns the entries of rows for these numbers of ranks on one host, in the order in which the rows are tried."""
     found: list[Entry] = []
     for count in ranks:
-        for row in rows:
-            # C++ programs choose by the files for ranks of one host.
-            if row.nodes[0] > 1 or count < row.ranks[0] or (row.ranks[1] is not None and count > row.ranks[1]):
+        # No call is on registered memory, where rows with one-sided moves come first.
+        for row in sorted(rows, key=lambda row: row.spec.memory == "direct"):
+            limits = (row.ranks, row.ranks_per_node or (1, None))
+            if row.nodes[0] > 1 or not all(low <= count <= (count if last is None else last) for low, last in limits):
                 continue
+            if any(value in PLACES for _, value in row.spec.parameters):
+                row = replace(row, nodes=(1, 1))  # noqa: PLW2901  compiled for one host
             roots = range(count) if row.root is None and collectives.get(row.collective).rooted else (row.root or 0,)
             modes = (False, True) if row.in_place is None else (row.in_place,)
             found += [Entry(row, count, mode, root) for mode in modes for root in roots]
@@ -54,11 +57,12 @@ def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
 
 def export(
     table: Table, ranks: Sequence[int], folder: Path, begin: Callable[[str], None] = lambda _: None
-) -> tuple[int, int]:
+) -> tuple[int, int, list[str]]:
     """Writes the programs of a table and their index; calls `begin` before each kind of call.
 
     Returns:
-        The number of kinds of calls, and the number of program files that serve them.
+        The number of kinds of calls, the number of program files that serve them, and the sources of the rows for
+        several hosts, which are left out.
 
     Raises:
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
@@ -81,7 +85,7 @@ def export(
         (folder / "index").write_text(_core.program_folder_index(lines))
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
-    return len(found), len(known)
+    return len(found), len(known), [row.source for row in table.rows if row.nodes[0] > 1]
 
 
 def export_xml(
@@ -98,16 +102,17 @@ def export_xml(
         begin: Called before each file.
 
     Returns:
-        The files, and the reason for each program that the runtime cannot execute, or would execute wrongly.
+        The files, and the reason for each row that the runtime cannot choose by, and for each program that it cannot
+        execute, or would execute wrongly.
 
     Raises:
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
     """
     written: list[Path] = []
-    refused: list[str] = []
+    refused = [f"{row.source} is for blocks of different lengths" for row in rows if row.skew[0] > 1]
     served: dict[tuple[str, int, int, bool], list[tuple[int, int]]] = {}
     files.make_folder(folder)
-    for entry in entries(rows, ranks):
+    for entry in entries([row for row in rows if row.skew[0] == 1], ranks):
         begin(f"{entry.row.collective}, {entry.ranks} ranks")
         key = (entry.row.collective, entry.ranks, entry.root, entry.in_place)
         rest = _without(entry.row.size, served.get(key, []))

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FORMAT = "gc3-selection-1"
-_PLACES = frozenset({"nodes", "ranks_per_node"})
+PLACES = frozenset({"nodes", "ranks_per_node"})
 TRANSPORTS = tuple(_core.transports())  # between hosts
-_CALL = ("ranks", "root", *sorted(_PLACES))
+_CALL = ("ranks", "root", *sorted(PLACES))
 _FILE_KEYS = frozenset({"file", "slots", "slot_bytes", "thresholds", "memory"})
 _COMPILED = frozenset({"algorithm", "parameters", "instances", "protocol", "threadblocks", "order"})
 _SPEC_KEYS = _FILE_KEYS - {"file"} | _COMPILED
@@ -375,7 +375,7 @@ def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Ro
         keys.setdefault("nodes", (2, None))
         if keys["nodes"][0] == 1:
             raise _bad(where, "a row with a transport is for several hosts: 'nodes' must begin at 2 or more")
-    if keys.get("ranks_per_node") is None and any(value in _PLACES for _, value in spec.parameters):
+    if keys.get("ranks_per_node") is None and any(value in PLACES for _, value in spec.parameters):
         raise _bad(where, "a program whose parameters are nodes or ranks_per_node needs 'ranks_per_node' in its row")
     # A row that names no machine was measured on none, whatever holds for the others.
     measured = (_machines(row["measured_on"], where) or "not measured") if "measured_on" in row else machines

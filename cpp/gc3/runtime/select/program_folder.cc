@@ -1,8 +1,12 @@
 #include "gc3/runtime/select/program_folder.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -25,23 +29,72 @@ struct Entry {
   ThresholdChanges thresholds;
 };
 
-// The rest of a line: "name=value" for each threshold.
-bool read_thresholds(std::istream& words, ThresholdChanges& thresholds) {
-  std::string word;
-  while (words >> word) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) return false;
-    const std::string_view all = word;
-    if (!thresholds.set(all.substr(0, equals), all.substr(equals + 1)).empty()) return false;
-  }
-  return true;
-}
-
 // The whole word; a stream would take a negative number for a large one.
 template <class Number>
 bool read_number(std::string_view word, Number& value) {
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   return error == std::errc() && end == word.data() + word.size();
+}
+
+template <class Number>
+std::string number_text(Number value) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};  // read as the same number
+}
+
+// "first:last", without an end "first:-"; empty: a row that begins at `none` and has no end limits nothing.
+template <class Number>
+std::string limit_text(Number first, const std::optional<Number>& last, Number none) {
+  if (first == none && !last) return "";
+  return number_text(first) + ":" + (last ? number_text(*last) : "-");
+}
+
+template <class Number>
+bool read_range(std::string_view word, Number& first, std::optional<Number>& last) {
+  const std::size_t colon = word.find(':');
+  if (colon == std::string_view::npos || !read_number(word.substr(0, colon), first) || !(first >= 1)) return false;
+  const std::string_view end = word.substr(colon + 1);
+  return end == "-" || (read_number(end, last.emplace()) && *last >= first);
+}
+
+// What only some rows limit, behind the file as "name=value".
+struct Limit {
+  const char* name;
+  std::string (*text)(const Row&);  // empty: not limited
+  bool (*read)(std::string_view value, Row&);
+};
+const Limit kLimits[] = {
+    {"nodes", [](const Row& row) { return limit_text(row.first_nodes, row.last_nodes, 1U); },
+     [](std::string_view value, Row& row) { return read_range(value, row.first_nodes, row.last_nodes); }},
+    {"ranks_per_node", [](const Row& row) { return limit_text(row.first_per_node, row.last_per_node, 0U); },
+     [](std::string_view value, Row& row) { return read_range(value, row.first_per_node, row.last_per_node); }},
+    {"transport", [](const Row& row) { return std::string(row.transport ? name_of(*row.transport) : ""); },
+     [](std::string_view value, Row& row) {
+       return !value.empty() && (row.transport = parse_transport(value)).has_value();
+     }},
+    {"skew", [](const Row& row) { return limit_text(row.first_skew, row.end_skew, 1.0); },
+     [](std::string_view value, Row& row) { return read_range(value, row.first_skew, row.end_skew); }},
+    {"adapt", [](const Row& row) { return std::string(row.adapt ? (*row.adapt ? "1" : "0") : ""); },
+     [](std::string_view value, Row& row) {
+       row.adapt = value == "1";
+       return value == "1" || value == "0";
+     }},
+};
+
+// The rest of a line: limits and thresholds.
+bool read_rest(std::istream& words, Entry& entry) {
+  std::string word;
+  while (words >> word) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) return false;
+    const std::string_view name = std::string_view(word).substr(0, equals);
+    const std::string_view value = std::string_view(word).substr(equals + 1);
+    const auto* const limit = std::ranges::find(kLimits, name, &Limit::name);
+    if (limit == std::end(kLimits) ? !entry.thresholds.set(name, value).empty() : !limit->read(value, entry.row)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::optional<Entry> parse(const std::string& line) {
@@ -57,7 +110,7 @@ std::optional<Entry> parse(const std::string& line) {
   if (words.fail() || !kind || !read_number(ranks, row.first_ranks) || !read_number(first, row.first_size) ||
       (end != "-" && !read_number(end, row.end_size.emplace())) || !read_number(at, root) ||
       !read_number(slots, entry.slots) || !read_number(slot_bytes, entry.slot_bytes) ||
-      entry.file.find('/') != std::string::npos || !read_thresholds(words, entry.thresholds)) {
+      entry.file.find('/') != std::string::npos || !read_rest(words, entry)) {
     return std::nullopt;
   }
   if (row.first_ranks == 0 || row.end_size.value_or(row.first_size) < row.first_size) return std::nullopt;
@@ -110,6 +163,9 @@ std::string program_folder_index(
     text << name_of(row.kind) << ' ' << ranks << ' ' << row.first_size << ' '
          << (row.end_size ? std::to_string(*row.end_size) : "-") << ' ' << in_place << ' ' << root << ' '
          << recipe.slots << ' ' << recipe.slot_bytes << ' ' << file;
+    for (const Limit& limit : kLimits) {
+      if (const std::string said = limit.text(row); !said.empty()) text << ' ' << limit.name << '=' << said;
+    }
     for (std::size_t i = 0; i < kThresholds.size(); ++i) {
       if (const auto value = recipe.thresholds.values[i])
         text << ' ' << kThresholds[i].name << '=' << threshold_text(*value);

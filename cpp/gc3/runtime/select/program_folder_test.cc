@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "gc3/base/errors/files.h"
 #include "gc3/base/errors/runtime.h"
@@ -53,6 +54,28 @@ TEST_CASE("an index is read as it was written") {
         text);
 }
 
+TEST_CASE("each limit of a row is read as it was written") {
+  const auto plain = read("gc3-programs-1\nalltoall 4 0 - 0 0 0 0 a.gc3\n");
+  REQUIRE(plain.ok());
+  const auto digest = [](const Row& row) {
+    Sha256 all;
+    row.add_to(all);
+    return all.finish();
+  };
+  for (const auto& limit : std::vector<std::function<void(Row&)>>{
+           [](Row&) {}, [](Row& row) { row.last_nodes = 1; }, [](Row& row) { row.first_nodes = 3; },
+           [](Row& row) { row.first_per_node = 4; }, [](Row& row) { row.last_per_node = row.first_per_node = 4; },
+           [](Row& row) { row.transport = TransportKind::ucx; }, [](Row& row) { row.first_skew = 2; },
+           [](Row& row) { row.end_skew = 1.0 / 3 + 1; }, [](Row& row) { row.adapt = false; },
+           [](Row& row) { row.adapt = true; }, [](Row& row) { row.first_size = 7; }}) {
+    Row row = plain.value()[0];
+    limit(row);
+    const auto again = read(program_folder_index({{row, 4, false, 0, "a.gc3"}}));
+    REQUIRE(again.ok());
+    CHECK(digest(again.value()[0]) == digest(row));
+  }
+}
+
 TEST_CASE("no folder has no entries, and one without an index is an error") {
   CHECK(read_program_folder("").value().empty());
   CHECK(read_program_folder("/no/such/folder").error().code == ErrorCode::FileUnreadable);
@@ -60,12 +83,26 @@ TEST_CASE("no folder has no entries, and one without an index is an error") {
 
 TEST_CASE("an invalid index is refused, with the line") {
   CHECK(read("other\n").error().code == ErrorCode::BadTable);
-  for (const char* line :
-       {"gossip 4 0 - 0 0 0 0 a.gc3", "allreduce 4 0 - 0 0 0 0", "allreduce 4 0 x 0 0 0 0 a.gc3",
-        "allreduce 4 0 - 0 0 0 0 a.gc3 more", "allreduce 4 0 - 0 0 0 0 a.gc3 spins=-1",
-        "allreduce 4 0 - 0 0 0 0 a.gc3 spin=1", "allreduce 4 0 - 0 0 0 0 ../a.gc3", "",
-        "allreduce -1 0 - 0 0 0 0 a.gc3", "allreduce 4 -1 - 0 0 0 0 a.gc3", "allreduce 4 0 -1 0 0 0 0 a.gc3",
-        "allreduce 4 0 - 0 0 -1 0 a.gc3", "allreduce 0 0 - 0 0 0 0 a.gc3", "allreduce 4 9 8 0 0 0 0 a.gc3"}) {
+  for (const char* line : {"gossip 4 0 - 0 0 0 0 a.gc3",
+                           "allreduce 4 0 - 0 0 0 0",
+                           "allreduce 4 0 x 0 0 0 0 a.gc3",
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 more",
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 spins=-1",
+                           "allreduce 4 0 - 0 0 0 0 a.gc3 spin=1",
+                           "allreduce 4 0 - 0 0 0 0 ../a.gc3",
+                           "",
+                           "allreduce -1 0 - 0 0 0 0 a.gc3",
+                           "allreduce 4 -1 - 0 0 0 0 a.gc3",
+                           "allreduce 4 0 -1 0 0 0 0 a.gc3",
+                           "allreduce 4 0 - 0 0 -1 0 a.gc3",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 skew=2",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 skew=nan:-",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 skew=0.5:-",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 nodes=3:2",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 adapt=2",
+                           "alltoall 4 0 - 0 0 0 0 a.gc3 transport=",
+                           "allreduce 0 0 - 0 0 0 0 a.gc3",
+                           "allreduce 4 9 8 0 0 0 0 a.gc3"}) {
     const auto entries = read(std::string("gc3-programs-1\n") + line + "\n");
     REQUIRE_FALSE(entries.ok());
     CHECK(entries.error().code == ErrorCode::BadTable);
