@@ -1396,7 +1396,9 @@ class Joined:
 
     @property
     def inside(self) -> bool:
-        """Whether this thread is one of the communicator's, which `close` waits for."""
+        """
+        Whether this thread is one of the communicator's, which `close` waits for.
+        """
 
     def learned(self) -> list[tuple[str, int, bool, int, str, int, int, int]]:
         """
