@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,11 @@ class Fused:
     expected: Callable[[int, Named], Named]  # outputs, from inputs
 
 
+def total(terms: Iterable[Any]) -> Any:
+    """A sum of values of a postcondition."""
+    return sum(terms)
+
+
 def _total(R: int, given: Named, name: str = "x") -> Array:
     return np.asarray(sum(given[name, q] for q in range(R)))
 
@@ -78,7 +83,7 @@ def _reduced_then_scaled(R: int) -> collectives.Collective:
         ranks=R,
         inputs={"x": R, "w": lambda rank: 1 if rank == 0 else 0},
         outputs={"y": 1},
-        expect=lambda v, rank, _, __: sum(scale(v(q, "x", rank), v(0, "w", 0)) for q in range(R)),
+        expect=lambda v, rank, _, __: total(scale(v(q, "x", rank), v(0, "w", 0)) for q in range(R)),
     )
 
 
@@ -88,10 +93,10 @@ def scale_after_the_sum(R: int) -> None:
     for rank in range(1, R):
         chunk(0, "w", 0).copy(rank, "factor", 0)
     for own in range(R):
-        total = chunk((own + 1) % R, "x", own).copy(own, "sum", 0)
+        added = chunk((own + 1) % R, "x", own).copy(own, "sum", 0)
         for step in range(2, R + 1):
-            total = total.reduce(chunk((own + step) % R, "x", own))
-        scale(total, chunk(0, "w", 0) if own == 0 else chunk(own, "factor", 0), out=(own, "y", 0))
+            added = added.reduce(chunk((own + step) % R, "x", own))
+        scale(added, chunk(0, "w", 0) if own == 0 else chunk(own, "factor", 0), out=(own, "y", 0))
 
 
 def _reduce_scale_gelu(R: int) -> collectives.Collective:
@@ -100,7 +105,7 @@ def _reduce_scale_gelu(R: int) -> collectives.Collective:
         ranks=R,
         inputs={"x": R, "w": 1},
         outputs={"y": lambda _: R},
-        expect=lambda v, rank, _, i: gelu(scale(sum(v(q, "x", i) for q in range(R)), v(i, "w", 0))),
+        expect=lambda v, rank, _, i: gelu(scale(total(v(q, "x", i) for q in range(R)), v(i, "w", 0))),
     )
 
 
@@ -108,12 +113,12 @@ def _reduce_scale_gelu(R: int) -> collectives.Collective:
 def scale_before_the_sum(R: int) -> None:
     """Each rank scales its part with the owner's factor; the owner adds up in two sums, and all get the result."""
     for own in range(R):
-        total = scale(chunk(own, "x", own), chunk(own, "w", 0), out=(own, "part", own))
+        added = scale(chunk(own, "x", own), chunk(own, "w", 0), out=(own, "part", own))
         for step in range(1, R):
             rank = (own + step) % R
             factor = chunk(own, "w", 0).copy(rank, "away", own)
-            total = total.reduce(scale(chunk(rank, "x", own), factor, out=(rank, "part", own)))
-        y = gelu(total, out=(own, "y", own))
+            added = added.reduce(scale(chunk(rank, "x", own), factor, out=(rank, "part", own)))
+        y = gelu(added, out=(own, "y", own))
         for step in range(1, R):
             y.copy((own + step) % R, "y", own)
 
@@ -134,12 +139,12 @@ def _norm_of_rows(R: int) -> collectives.Collective:
 def scatter_norm_gather(R: int) -> None:
     """ReduceScatter, norm and AllGather for AllReduce and norm of all rows."""
     for own in range(R):
-        total = chunk((own + 1) % R, "x", own).copy(own, "sum", 0)
+        added = chunk((own + 1) % R, "x", own).copy(own, "sum", 0)
         for step in range(2, R + 1):
-            total = total.reduce(chunk((own + step) % R, "x", own))
+            added = added.reduce(chunk((own + step) % R, "x", own))
         # All ranks have one gain; the postcondition of rank r names its own, so each makes its own rows' norm of it.
         for rank in range(R):
-            there = total if rank == own else total.copy(rank, "sum", own + 1)
+            there = added if rank == own else added.copy(rank, "sum", own + 1)
             made = norm(there, chunk(rank, "gain", 0), out=(rank, "normed", own))
             gelu(made, out=(rank, "y", own))
 
@@ -241,7 +246,8 @@ def execute(program: _core.Program, given: Named, seed: int) -> dict[tuple[str, 
         if done[k] == len(block["steps"]):
             return False
         step = block["steps"][done[k]]
-        if any(done[first[rank][0] + tb] <= at for tb, at in step["deps"]):
+        waits: list[tuple[int, int]] = step["deps"]
+        if any(done[first[rank][0] + tb] <= at for tb, at in waits):
             return False
         return not step["opcode"].startswith("recv") or bool(wires[block["recv_peer"], rank, block["channel"]])
 
@@ -272,7 +278,7 @@ def _step(
     cells: dict[tuple[str, int], Array],
     wires: Mapping[tuple[int, int, int], deque[list[Array]]],
 ) -> None:
-    def load(place: Mapping[str, Any], k: int = 0) -> Array:
+    def load(place: Any, k: int = 0) -> Array:
         held = cells.get((place["buffer"], place["chunk"] + k))
         if held is None:
             raise BrokenError("a step reads what nothing has written")

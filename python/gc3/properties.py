@@ -1,6 +1,6 @@
 """Properties of compute operations: how they are declared, and a test of them on data.
 
-An operation has the operands of each property as a number, operand k by bit k, in the order of ``_core.PROPERTIES``.
+An operation has the operands of each property as a number, operand k by bit k, in the order of `NAMES`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # The name of a property of all operands, or by name the operands that have it.
 Declared: TypeAlias = "str | Mapping[str, int | Sequence[int] | str]"
 
-NONE = (0,) * len(_core.PROPERTIES)
+NAMES: tuple[str, ...] = tuple(cast("list[str]", _core.PROPERTIES))  # pyright: ignore[reportUnknownMemberType]
+NONE = (0,) * len(NAMES)
 
 _ALL = (1 << 32) - 1
 _MOST_OPERANDS = 32
@@ -31,7 +32,7 @@ def bits(name: str, given: Any) -> tuple[int, ...]:
     Raises:
         gc3.UserError: There is no such property or operand.
     """
-    found = dict.fromkeys(_core.PROPERTIES, 0)
+    found = dict.fromkeys(NAMES, 0)
     whose, known = f"op('{errors.shown(name)}')", ", ".join(found)
     by_name: Any = {given: "all"} if isinstance(given, str) else {} if given is None else given
     if not isinstance(by_name, Mapping):
@@ -55,7 +56,7 @@ def describe(properties: Sequence[int]) -> str:
     'linear in operand 0 and rowwise in operands 0, 1'
     """
     said: list[str] = []
-    for name, operands in zip(_core.PROPERTIES, properties, strict=True):
+    for name, operands in zip(NAMES, properties, strict=True):
         numbers = _numbers(operands, _MOST_OPERANDS)
         if operands == _ALL:
             said.append(name)
@@ -143,9 +144,9 @@ class _Test:
         return self._apply([operand if at == k else own for at, own in enumerate(self._reads)], self._shapes)
 
     def _apply(self, operands: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
-        out = tuple(np.zeros(shape, of) for shape, of in zip(shapes, self._types, strict=True))
-        self._function(*(np.array(operand) for operand in operands), out=out if len(out) > 1 else out[0])
-        return out
+        out: list[Array] = [np.zeros(shape, of) for shape, of in zip(shapes, self._types, strict=True)]
+        self._function(*(np.array(operand) for operand in operands), out=tuple(out) if len(out) > 1 else out[0])
+        return tuple(out)
 
     def _like(self, given: Array) -> Array:
         lowest = 0 if given.dtype.kind in "ub" else -3

@@ -17,13 +17,14 @@ from property_programs import FUNCTIONS, FUSED, Fused, data, gelu, norm, scale, 
 
 
 def test_how_they_are_declared() -> None:
-    for given, said in (
+    right: tuple[tuple[Any, str], ...] = (
         ({"linear": (0, 1), "rowwise": 0}, "linear in operands 0, 1 and rowwise in operand 0"),
         ("elementwise", "elementwise"),
         ({"linear": "all"}, "linear"),
         ({"linear": []}, ""),
         (None, ""),
-    ):
+    )
+    for given, said in right:
         operation = gc3.op("f", properties=given)
         assert describe(operation.properties) == said
         assert copy.deepcopy(operation).properties == operation.properties
@@ -94,7 +95,11 @@ def test_other_reductions_and_operands_are_refused() -> None:
     with pytest.raises(gc3.UserError, match=r"GC3-C004.*the reduction max: 'scale' is declared linear"):
         bound.run(tensors, op="max", shapes={"part": (2, 3), "y": (2, 3)})
     wide = gc3.op("wide", properties={"linear": 2})
-    many = gc3.algorithm(same(lambda v: wide(v(0, "x", 0))))(lambda R: wide(chunk(0, "x", 0), out=(0, "y", 0)))
+
+    def body(R: int) -> None:
+        wide(chunk(0, "x", 0), out=(0, "y", 0))
+
+    many = gc3.algorithm(same(lambda v: wide(v(0, "x", 0))))(body)
     with pytest.raises(gc3.UserError, match="'wide' is declared linear in operand 2, and applied to 1 operands"):
         gc3.compile(many, R=2).bind({"wide": np.copyto})
 
@@ -216,16 +221,17 @@ def test_sums_that_are_too_long_to_list_are_refused() -> None:
 
 
 def test_what_sequential_programs_refuse() -> None:
-    for reference, why in (
+    references: tuple[tuple[Callable[[Any], None], str], ...] = (
         (lambda call: call(norm, "x", out="y", cut="halves"), "cut='halves'; expected 'rows' or 'columns'"),
         (lambda call: call("allreduce", "x", "y", cut="rows"), "cut='rows'; expected 'rows' or 'columns', of an op"),
-    ):
+    )
+    for reference, why in references:
         with pytest.raises(gc3.UserError, match=why):
             collectives.custom("c", ranks=2, inputs={"x": 1}, outputs={"y": 1}, expect=gc3.sequential(reference))
     for wrong in (
         lambda: norm.parts(cut="rows"),
         lambda: norm.parts([], cut="rows"),
-        lambda: norm.parts(3, cut="rows"),
+        lambda: cast("Any", norm).parts(3, cut="rows"),
     ):
         with pytest.raises(gc3.UserError, match=r"GC3-L020.*norm.parts: each operand is a value"):
             cast("Any", wrong)()
@@ -238,6 +244,18 @@ def biased(x: Array, w: Array, out: Array) -> None:
     out += 1
 
 
+def absolute(x: Array, out: Array) -> None:
+    np.abs(x, out=out)
+
+
+def squared(x: Array, w: Array, out: Array) -> None:
+    np.multiply(x, w * w, out=out)
+
+
+def of_nine(x: Array, out: Array) -> None:
+    np.copyto(out, np.reshape(x, (3, 3)))
+
+
 def shifted(x: Array, out: Array) -> None:
     np.multiply(x, np.arange(x.shape[0])[:, None], out=out)
 
@@ -246,12 +264,12 @@ def shifted(x: Array, out: Array) -> None:
     ("function", "properties", "operands", "why"),
     [
         (biased, {"linear": 0}, 2, "declared linear in operand 0, but makes other values of zeros than zeros"),
-        (lambda x, out: np.abs(x, out=out), {"linear": 0}, 1, "of a sum than the sum of what it makes of the terms"),
-        (lambda x, w, out: np.multiply(x, w * w, out=out), {"linear": (0, 1)}, 2, "declared linear in operand 1"),
+        (absolute, {"linear": 0}, 1, "of a sum than the sum of what it makes of the terms"),
+        (squared, {"linear": (0, 1)}, 2, "declared linear in operand 1"),
         (FUNCTIONS["expert"], {"rowwise": 0}, 2, "declared rowwise in operands 0, but makes other values of a part in"),
         (shifted, {"rowwise": 0}, 1, "makes other values of a part in dimension 0"),
         (FUNCTIONS["norm"], {"elementwise": 0}, 2, "declared elementwise in operands 0, but raises on 1 of 3 in"),
-        (lambda x, out: np.copyto(out, np.reshape(x, (3, 3))), "elementwise", 1, "raises on 1 of 3 in dimension 0"),
+        (of_nine, "elementwise", 1, "raises on 1 of 3 in dimension 0"),
     ],
 )
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.float16])

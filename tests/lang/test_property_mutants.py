@@ -12,7 +12,7 @@ import pytest
 
 import gc3
 from gc3 import _core
-from gc3.properties import check
+from gc3.properties import NAMES, check
 from property_programs import FUNCTIONS, FUSED, OPERATIONS, Fused, data, execute, is_right
 
 Lines = list[str]
@@ -124,7 +124,7 @@ def _change_opcode(lines: Lines, dice: random.Random) -> None:
 def _change_property(lines: Lines, dice: random.Random) -> None:
     k = dice.choice([k for k, line in enumerate(lines) if line.startswith("  operation ")])
     name = lines[k].split('"')[1]
-    said = dict.fromkeys(_core.PROPERTIES, "")
+    said = dict.fromkeys(NAMES, "")
     for which in said:
         found = re.search(rf" {which} (all|[\d ]+)", lines[k])
         said[which] = found[1].strip() if found else ""

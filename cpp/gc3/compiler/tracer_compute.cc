@@ -232,8 +232,13 @@ std::optional<model::Terms> Tracer::held_terms(const Range& range, model::Calls&
 void Tracer::explain_properties(Diagnostic& problem, const Range& place, std::uint32_t rank,
                                 std::uint32_t index) const {
   const model::CustomCollective& data = *trace_.collective.custom_data();
+  constexpr std::size_t kMostTried = 16;  // each takes a run of the trace
+  std::vector<bool> seen(data.operations.size());
   for (const Applied& applied : trace_.applied) {
     const std::uint32_t operation = applied.operation;
+    if (seen[operation]) continue;
+    if (static_cast<std::size_t>(std::ranges::count(seen, true)) == kMostTried) return;
+    seen[operation] = true;
     std::uint32_t cut = 0;  // the operands that some required value cuts
     for (const model::TermCall& call : data.calls) {
       for (std::size_t k = 0; call.operation == operation && k < call.pieces.size(); ++k) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.computing import Operation
@@ -74,6 +74,10 @@ class Use:
     out_of_place: bool
     min_bytes: int = 0
     max_bytes: int = 0
+
+
+# Functions for compute operations, by their names or by the operations themselves.
+Functions: TypeAlias = "Mapping[str, Callable[..., None]] | Mapping[str | Operation, Callable[..., None]]"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,9 +265,7 @@ class Program(Executable["_core.Program"]):
         self.engine(options).run(*bound.call(op))
         return bound.finish()
 
-    def bind(
-        self, functions: Mapping[str | Operation, Callable[..., None]], *, check: bool = False
-    ) -> bound_functions.Bound:
+    def bind(self, functions: Functions, *, check: bool = False) -> bound_functions.Bound:
         """Binds functions to the compute operations of the program, by name.
 
         A function is called as ``f(*views, out=view)`` with NumPy views of its chunks, and fills `out`; of several
@@ -279,7 +281,8 @@ class Program(Executable["_core.Program"]):
         Raises:
             gc3.UserError: The operations of the program are others.
         """
-        known = dict(self.declared) | {key.name: key for key in functions if isinstance(key, Operation)}
+        given = cast("Mapping[str | Operation, Callable[..., None]]", functions)
+        known = dict(self.declared) | {key.name: key for key in given if isinstance(key, Operation)}
         for name, properties in self.core.collective.operations:
             found = known.get(name)
             told = describe(properties)
@@ -295,7 +298,7 @@ class Program(Executable["_core.Program"]):
                     "BadArgument",
                     f"the program declares {told or 'nothing'} of '{errors.shown(name)}', and the operation {other}",
                 )
-        by_name = {key.name if isinstance(key, Operation) else key: value for key, value in functions.items()}
+        by_name = {key.name if isinstance(key, Operation) else key: value for key, value in given.items()}
         return bound_functions.Bound(self.core, by_name, self.engine, known, check=check)
 
     def record(
