@@ -192,15 +192,6 @@ def judge(fused: Fused, R: int, times: int, seed: int, tally: Counter[str]) -> N
         assert right or refuted(mutant), (fused.algorithm.name, R, chosen, damaged)
 
 
-@pytest.mark.parametrize("R", [2, 3])
-@pytest.mark.parametrize("fused", FUSED, ids=lambda f: f.algorithm.name)
-def test_no_wrong_mutant_is_accepted(fused: Fused, R: int) -> None:
-    tally: Counter[str] = Counter()
-    judge(fused, R, 36, 1, tally)
-    assert tally["refused"] > 8
-
-
-@pytest.mark.nightly
 def test_no_wrong_mutant_of_2000_is_accepted() -> None:
     tally: Counter[str] = Counter()
     for seed in range(3):
