@@ -30,7 +30,7 @@ struct RankArgument {
 namespace nanobind::detail {
 template <>
 struct type_caster<gc3::bindings::RankArgument> {
-  NB_TYPE_CASTER(gc3::bindings::RankArgument, const_name("int | tuple[int, int]"))
+  NB_TYPE_CASTER(gc3::bindings::RankArgument, const_name(GC3_PLACE))
   bool from_python(handle src, uint8_t, cleanup_list*) noexcept {
     if (PyUnicode_Check(src.ptr())) return false;
     value.value = src;
@@ -58,9 +58,13 @@ PyRef make_chunk(nb::handle rank, nb::handle buffer, nb::handle index, nb::handl
     n = alias;
   }
   const std::int64_t chunks = n.is_none() ? 1 : s.number(n, "count", where);
-  Ref ref = unwrap(s.tracer.chunk(s.flat(rank, "rank", where), s.buffer(buffer, where), s.flat(index, "index", where),
-                                  chunks, may_be_empty, where));
-  return {std::move(ref), &s, std::move(owner)};
+  const std::int64_t r = s.rank(rank, where);
+  const compiler::BufferIndex b = s.buffer(buffer, where);
+  Relative depends;
+  const std::int64_t at = s.index(index, r, where, depends);
+  Ref ref = unwrap(s.tracer.chunk(r, b, at, chunks, may_be_empty, where));
+  s.depend(ref, depends, where);
+  return {std::move(ref), &s, std::move(owner), std::move(depends)};
 }
 
 PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle index, nb::handle count, nb::handle ch,
@@ -75,17 +79,27 @@ PyRef copy_ref(const PyRef& self, nb::handle rank, nb::handle buffer, nb::handle
   }
   std::optional<compiler::BufferIndex> into;
   if (!buffer.is_none()) into = s.buffer(buffer, where);
+  const std::int64_t r = s.rank(rank, where);
   std::optional<std::int64_t> at;
-  if (!index.is_none()) at = s.flat(index, "index", where);
-  Ref ref = unwrap(
-      s.tracer.copy(self.ref, s.flat(rank, "rank", where), into, at, s.directives(ch, sendtb, recvtb, where), where));
-  return {std::move(ref), &s, self.owner};
+  Relative depends;
+  if (!index.is_none()) {
+    at = s.index(index, r, where, depends);
+  } else if (!into && s.tracer.symmetry().exists()) {
+    into = self.ref.named.buffer;
+    depends = self.index;
+    at = s.index(depends, r, where);
+  }
+  Ref ref = unwrap(s.tracer.copy(self.ref, r, into, at, s.directives(ch, sendtb, recvtb, where), where));
+  if (!at) depends.constant = ref.named.index;  // appended
+  s.depend(ref, depends, where);
+  return {std::move(ref), &s, self.owner, std::move(depends)};
 }
 
 std::vector<PyRef> multicast_ref(const PyRef& self, nb::handle ranks, nb::handle buffer, nb::handle index,
                                  nb::handle ch) {
   LocationId where;
   Session& s = session_of(self, where);
+  s.needs_all_ranks("a multicast", where);
   std::vector<std::int64_t> to;
   for (const nb::handle rank : ranks) to.push_back(s.flat(rank, "rank", where));
   std::optional<compiler::BufferIndex> into;
@@ -103,6 +117,7 @@ std::vector<PyRef> multicast_ref(const PyRef& self, nb::handle ranks, nb::handle
 PyRef multireduce_ref(const PyRef& self, const std::vector<PyRef>& others, nb::handle ch) {
   LocationId where;
   Session& s = session_of(self, where);
+  s.needs_all_ranks("a multireduce", where);
   std::vector<Ref> parts;
   for (const PyRef& other : others) {
     if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
@@ -112,12 +127,20 @@ PyRef multireduce_ref(const PyRef& self, const std::vector<PyRef>& others, nb::h
   return {std::move(sum), &s, self.owner};
 }
 
+// A reference to chunks beside or among those of another.
+PyRef part_of(const PyRef& self, Ref ref, LocationId where) {
+  Relative depends = self.index;
+  depends.constant += std::int64_t{ref.named.index} - self.ref.named.index;
+  self.session->depend(ref, depends, where);
+  return {std::move(ref), self.session, self.owner, std::move(depends)};
+}
+
 std::vector<PyRef> split_ref(const PyRef& self, nb::handle parts) {
   LocationId where;
   Session& s = session_of(self, where);
   std::vector<PyRef> out;
   for (Ref& part : unwrap(s.tracer.split(self.ref, s.number(parts, "the number of parts", where), where)))
-    out.push_back({std::move(part), &s, self.owner});
+    out.push_back(part_of(self, std::move(part), where));
   return out;
 }
 
@@ -125,7 +148,7 @@ PyRef group_refs(const PyRef& self, const PyRef& other) {
   LocationId where;
   Session& s = session_of(self, where);
   if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
-  return {unwrap(s.tracer.group(self.ref, other.ref, where)), &s, self.owner};
+  return part_of(self, unwrap(s.tracer.group(self.ref, other.ref, where)), where);
 }
 
 PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
@@ -140,7 +163,8 @@ PyRef assign_from(const PyRef& self, const PyRef& source, nb::handle ch, nb::han
   const auto& to = self.ref.named;
   Ref ref =
       unwrap(s.tracer.copy(source.ref, to.rank, to.buffer, to.index, s.directives(ch, sendtb, recvtb, where), where));
-  return {std::move(ref), &s, self.owner};
+  s.depend(ref, self.index, where);
+  return {std::move(ref), &s, self.owner, self.index};
 }
 
 PyRef reduce_ref(const PyRef& self, const PyRef& other, nb::handle ch, nb::handle sendtb, nb::handle recvtb) {
@@ -148,7 +172,7 @@ PyRef reduce_ref(const PyRef& self, const PyRef& other, nb::handle ch, nb::handl
   Session& s = session_of(self, where);
   if (other.session != &s) s.fail(ErrorCode::WrongProgram, "", where);
   Ref ref = unwrap(s.tracer.reduce(self.ref, other.ref, s.directives(ch, sendtb, recvtb, where), where));
-  return {std::move(ref), &s, self.owner};
+  return {std::move(ref), &s, self.owner, self.index};
 }
 
 Session* make_session(std::string name, const model::Collective& collective, bool in_place, std::string_view protocol,
@@ -187,6 +211,9 @@ void bind_compiler(nb::module_& m) {
   nb::class_<compiler::Trace>(m, "Trace", "The chunk operations of a program, in the order they were written.")
       .def_prop_ro("name", [](const compiler::Trace& t) { return t.name; })
       .def_prop_ro("operations", [](const compiler::Trace& t) { return t.ops.size(); })
+      .def_prop_ro(
+          "symmetric", [](const compiler::Trace& t) { return t.symmetry.exists(); },
+          "Whether it is written from the view of one rank.")
       .def_ro("collective", &compiler::Trace::collective);
 
   nb::class_<PyRef>(m, "ChunkRef",
@@ -201,14 +228,13 @@ void bind_compiler(nb::module_& m) {
              return "<chunks of " +
                     compiler::describe(r.session->tracer.trace().buffer_names, r.ref.named, r.ref.count) + ">";
            })
-      .def(
-          "copy", &copy_ref, "rank"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), "count"_a = nb::none(),
-          nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
-          nb::sig("def copy(self, rank: int | tuple[int, int], buffer: str | None = None, index: int | tuple[int, int] "
-                  "| None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, "
-                  "recvtb: int | None = None) -> ChunkRef"),
-          "Copies these chunks to (rank, buffer, index) and returns a reference to the copy. Without an index: to the "
-          "end of a scratch buffer. With a rank alone: to the same place there.")
+      .def("copy", &copy_ref, "rank"_a, "buffer"_a = nb::none(), "index"_a = nb::none(), "count"_a = nb::none(),
+           nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(), "recvtb"_a = nb::none(),
+           nb::sig("def copy(self, rank: " GC3_PLACE ", buffer: str | None = None, index: " GC3_PLACE " "
+                   "| None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, "
+                   "recvtb: int | None = None) -> ChunkRef"),
+           "Copies these chunks to (rank, buffer, index) and returns a reference to the copy. Without an index: to the "
+           "end of a scratch buffer. With a rank alone: to the same place there.")
       .def("split", &split_ref, "parts"_a, nb::sig("def split(self, parts: int) -> list[ChunkRef]"),
            "Cuts the reference into `parts` references to equally many chunks each.")
       .def("group", &group_refs, "other"_a, nb::sig("def group(self, other: ChunkRef) -> ChunkRef"),
@@ -226,7 +252,7 @@ void bind_compiler(nb::module_& m) {
              nb::handle recvtb) { return copy_ref(self, rank.value, buffer, index, nb::none(), ch, sendtb, recvtb); },
           "rank"_a, "buffer"_a, "index"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
           "recvtb"_a = nb::none(),
-          nb::sig("def assign(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], *, ch: int "
+          nb::sig("def assign(self, rank: " GC3_PLACE ", buffer: str, index: " GC3_PLACE ", *, ch: int "
                   "| None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef"),
           "The same as copy(): 000 section 5.4.")
       .def(
@@ -235,7 +261,7 @@ void bind_compiler(nb::module_& m) {
              nb::handle recvtb) { return copy_ref(self, rank, buffer, index, nb::none(), ch, sendtb, recvtb); },
           "buffer"_a, "rank"_a, "index"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
           "recvtb"_a = nb::none(),
-          nb::sig("def assign(self, buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], *, ch: int "
+          nb::sig("def assign(self, buffer: str, rank: " GC3_PLACE ", index: " GC3_PLACE ", *, ch: int "
                   "| None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef"),
           "The same as copy(), buffer first: 000 table 1.")
       .def("reduce", &reduce_ref, "other"_a, nb::kw_only(), "ch"_a = nb::none(), "sendtb"_a = nb::none(),
@@ -319,7 +345,7 @@ void bind_compiler(nb::module_& m) {
       },
       "rank"_a, "buffer"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(), "size"_a = nb::none(),
       "sz"_a = nb::none(),
-      nb::sig("def chunk(rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | None = "
+      nb::sig("def chunk(rank: " GC3_PLACE ", buffer: str, index: " GC3_PLACE ", count: int | None = "
               "None, *, size: int | None = None, sz: int | None = None) -> ChunkRef"),
       "A reference to `count` consecutive chunks now at (rank, buffer, index) (002 table 1).");
   m.def(
@@ -329,7 +355,7 @@ void bind_compiler(nb::module_& m) {
       },
       "buffer"_a, "rank"_a, "index"_a, "count"_a = nb::none(), nb::kw_only(), "size"_a = nb::none(),
       "sz"_a = nb::none(),
-      nb::sig("def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], count: int | None = "
+      nb::sig("def chunk(buffer: str, rank: " GC3_PLACE ", index: " GC3_PLACE ", count: int | None = "
               "None, *, size: int | None = None, sz: int | None = None) -> ChunkRef"),
       "The same with the buffer first (000 table 1); it may name an empty place, to assign() to.");
 

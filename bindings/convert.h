@@ -84,6 +84,7 @@ void bind_ir(nanobind::module_& m);
 void bind_direct(nanobind::module_& m);
 void bind_compiler(nanobind::module_& m);
 void bind_compute(nanobind::module_& m);
+void bind_relative(nanobind::module_& m);
 void bind_verify(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
 void bind_select(nanobind::module_& m);

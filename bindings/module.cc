@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_direct(m);
   bind_compiler(m);
   bind_compute(m);
+  bind_relative(m);
   bind_verify(m);
   bind_sim(m);
   bind_synth(m);

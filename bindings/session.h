@@ -13,6 +13,7 @@
 #include "gc3/base/errors/language.h"
 #include "gc3/compiler/tracer.h"
 #include "limited_api.h"
+#include "relative.h"
 #include "source_lines.h"
 
 namespace gc3::bindings {
@@ -75,6 +76,19 @@ struct Session {
     return node * gpus_per_node + gpu;
   }
 
+  // A rank; in a program from one rank's view the translation that leads to it.
+  std::int64_t rank(nanobind::handle value, LocationId where) const;
+  // An index of that rank; in such a program the one that this rank gives to its own place, and how it depends on it.
+  std::int64_t index(nanobind::handle value, std::int64_t rank, LocationId where, Relative& depends) const;
+  std::int64_t index(const Relative& value, std::int64_t rank, LocationId where) const;
+  Relative relative(nanobind::handle value, const char* what, LocationId where) const;
+  void depend(const compiler::Ref& ref, const Relative& index, LocationId where);
+  // Refuses what needs all ranks.
+  void needs_all_ranks(const char* what, LocationId where) const {
+    if (tracer.symmetry().exists())
+      fail(ErrorCode::BadArgument, std::string(what) + " in a program from one rank's view", where);
+  }
+
   compiler::BufferIndex buffer(nanobind::handle name, LocationId where) {
     if (name.ptr() == last_buffer_name) return last_buffer;
     if (!PyUnicode_Check(name.ptr())) {
@@ -109,6 +123,7 @@ struct PyRef {
   compiler::Ref ref;
   Session* session;
   nanobind::object owner;  // keeps the session alive
+  Relative index = {};     // in a program from one rank's view
 };
 
 // The program being traced by this context: `with program:` sets it.

@@ -14,7 +14,7 @@ if _typing.TYPE_CHECKING:
     from gc3.computing import op, sequential
     from gc3.datatypes import PreMulSum
     from gc3.errors import CommError, Gc3Error, InternalError, UserError
-    from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, next_step, parallelize
+    from gc3.lang import Algorithm, SourceProgram, algorithm, chunk, compile, dump, me, next_step, parallelize
     from gc3.runtime.direct import DirectProgram
     from gc3.runtime.options import EngineOptions
     from gc3.runtime.program import Program, Report, verify
@@ -49,6 +49,7 @@ __all__ = [
     "dump",
     "empty",
     "init",
+    "me",
     "nccl",
     "next_step",
     "op",
@@ -72,7 +73,17 @@ _HOMES = {
     "gc3.computing": ("op", "sequential"),
     "gc3.datatypes": ("PreMulSum",),
     "gc3.errors": ("CommError", "Gc3Error", "InternalError", "UserError"),
-    "gc3.lang": ("Algorithm", "SourceProgram", "algorithm", "chunk", "compile", "dump", "next_step", "parallelize"),
+    "gc3.lang": (
+        "Algorithm",
+        "SourceProgram",
+        "algorithm",
+        "chunk",
+        "compile",
+        "dump",
+        "me",
+        "next_step",
+        "parallelize",
+    ),
     "gc3.runtime.direct": ("DirectProgram",),
     "gc3.runtime.options": ("EngineOptions",),
     "gc3.runtime.program": ("Program", "Report", "verify"),

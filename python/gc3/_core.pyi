@@ -719,6 +719,10 @@ class Trace:
     def operations(self) -> int: ...
 
     @property
+    def symmetric(self) -> bool:
+        """Whether it is written from the view of one rank."""
+
+    @property
     def collective(self) -> Collective: ...
 
 class ChunkRef:
@@ -740,7 +744,7 @@ class ChunkRef:
 
     def __repr__(self) -> str: ...
 
-    def copy(self, rank: int | tuple[int, int], buffer: str | None = None, index: int | tuple[int, int] | None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
+    def copy(self, rank: int | Coordinate | tuple[int | Coordinate, ...], buffer: str | None = None, index: int | Coordinate | tuple[int | Coordinate, ...] | None = None, count: int | None = None, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
         """
         Copies these chunks to (rank, buffer, index) and returns a reference to the copy. Without an index: to the end of a scratch buffer. With a rank alone: to the same place there.
         """
@@ -762,11 +766,11 @@ class ChunkRef:
         """
 
     @overload
-    def assign(self, rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
+    def assign(self, rank: int | Coordinate | tuple[int | Coordinate, ...], buffer: str, index: int | Coordinate | tuple[int | Coordinate, ...], *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
         """The same as copy(): 000 section 5.4."""
 
     @overload
-    def assign(self, buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
+    def assign(self, buffer: str, rank: int | Coordinate | tuple[int | Coordinate, ...], index: int | Coordinate | tuple[int | Coordinate, ...], *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
         """The same as copy(), buffer first: 000 table 1."""
 
     def reduce(self, other: ChunkRef, *, ch: int | None = None, sendtb: int | None = None, recvtb: int | None = None) -> ChunkRef:
@@ -824,13 +828,13 @@ def enter_session(arg: object, /) -> object: ...
 def leave_session(arg: object, /) -> None: ...
 
 @overload
-def chunk(rank: int | tuple[int, int], buffer: str, index: int | tuple[int, int], count: int | None = None, *, size: int | None = None, sz: int | None = None) -> ChunkRef:
+def chunk(rank: int | Coordinate | tuple[int | Coordinate, ...], buffer: str, index: int | Coordinate | tuple[int | Coordinate, ...], count: int | None = None, *, size: int | None = None, sz: int | None = None) -> ChunkRef:
     """
     A reference to `count` consecutive chunks now at (rank, buffer, index) (002 table 1).
     """
 
 @overload
-def chunk(buffer: str, rank: int | tuple[int, int], index: int | tuple[int, int], count: int | None = None, *, size: int | None = None, sz: int | None = None) -> ChunkRef:
+def chunk(buffer: str, rank: int | Coordinate | tuple[int | Coordinate, ...], index: int | Coordinate | tuple[int | Coordinate, ...], count: int | None = None, *, size: int | None = None, sz: int | None = None) -> ChunkRef:
     """
     The same with the buffer first (000 table 1); it may name an empty place, to assign() to.
     """
@@ -854,6 +858,76 @@ class ComputeOperation:
         """
         Applies it to chunks of one rank: the results are at the places `out` of that rank. In expect= of custom(), to values.
         """
+
+class Coordinate:
+    """
+    A coordinate of the rank that a program is written for, or an index made of coordinates.
+    """
+
+    @overload
+    def __add__(self, other: int) -> Coordinate: ...
+
+    @overload
+    def __add__(self, other: Coordinate) -> Coordinate: ...
+
+    def __radd__(self, other: int) -> Coordinate: ...
+
+    def __sub__(self, other: int) -> Coordinate: ...
+
+    def __mul__(self, factor: int) -> Coordinate: ...
+
+    def __rmul__(self, factor: int) -> Coordinate: ...
+
+    def __mod__(self, values: int) -> Coordinate: ...
+
+    def __repr__(self) -> str: ...
+
+    def __index__(self) -> int: ...
+
+    def __int__(self) -> int: ...
+
+    def __bool__(self) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __eq__(self, other: object) -> bool: ...
+
+    def __ne__(self, other: object) -> bool: ...
+
+    def __lt__(self, other: object) -> bool: ...
+
+    def __le__(self, other: object) -> bool: ...
+
+    def __gt__(self, other: object) -> bool: ...
+
+    def __ge__(self, other: object) -> bool: ...
+
+    def __xor__(self, other: object) -> int: ...
+
+    def __floordiv__(self, other: object) -> int: ...
+
+def me(*shape: int) -> tuple[Coordinate, ...]:
+    """
+    The coordinates of the rank that the program is written for, on a machine of this shape: from here on the program is written from the view of one rank, and the same on all of them.
+    """
+
+class ClassProgram:
+    """A program of which rank 0 stands for all ranks."""
+
+    @property
+    def representative(self) -> Program:
+        """The steps of rank 0 alone."""
+
+    def expand(self) -> Program:
+        """The program of all ranks."""
+
+def compile_classes(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0, scratch: int | None = None) -> ClassProgram | None:
+    """
+    The program of a trace from the view of one rank; None if the trace or an option treats ranks differently.
+    """
+
+def verify_classes(program: ClassProgram, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0, max_diagnostics: int = 10, chunk_per_slot: bool = False) -> VerifyReport:
+    """Proves a program on the rank that stands for all."""
 
 class VerifyReport:
     """The findings of the verifier; a program without findings is proven."""

@@ -89,7 +89,7 @@ class Builder {
 
   void count_live() {
     const model::Collective& collective = trace_.collective;
-    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
+    for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
       for (std::uint32_t i = 0; i < collective.output_chunks(r); ++i) {
         const model::Place p = collective.canonical(r, {model::Buffer::output, i});
         const std::uint32_t w = writer_[slots_.slot({r, p.index, static_cast<BufferIndex>(p.buffer)})];

@@ -1,6 +1,8 @@
 #include "gc3/compiler/pipeline.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -108,6 +110,10 @@ Status check(const Options& options) {
 
 Result<ir::Program> compile(const Trace& trace, const Options& options) {
   GC3_CHECK(check(options));
+  if (trace.symmetry.exists()) {
+    GC3_ASSIGN(const Trace whole, expand(trace));
+    return compile(whole, options);
+  }
   Trace placed = place_results(forward_copies(trace));
   if (options.scratch != kNone) placed = reuse_scratch(placed, options.scratch);
   GC3_ASSIGN(Trace renamed, rename_ranks(std::move(placed), options.order));
@@ -131,8 +137,50 @@ Result<ir::Program> compile(const Trace& trace, const Options& options) {
   return program;
 }
 
+namespace {
+
+// Whether each operation names chunks that all ranks have side by side.
+bool keeps_chunks(const Trace& trace) {
+  return std::ranges::all_of(trace.ops, [&](const ChunkOp& op) {
+    return std::ranges::all_of(std::array{&op.src, &op.dst, &op.local}, [&](const Range* range) {
+      return trace.symmetry.keeps(trace.axes[range->buffer], range->index, op.count);
+    });
+  });
+}
+
+}  // namespace
+
+Result<std::optional<ir::ClassProgram>> compile_classes(const Trace& trace, const Options& options) {
+  GC3_CHECK(check(options));
+  const bool parts = std::ranges::any_of(trace.ops, [](const ChunkOp& op) { return op.factor != 1; });
+  if (!trace.symmetry.exists() || options.instances != 1 || !options.order.empty() || options.window != 0 ||
+      options.scratch != kNone || parts || is_manual(trace)) {
+    return std::optional<ir::ClassProgram>();
+  }
+  // They may leave of a copy only the chunks that are needed, and these may be side by side on some ranks alone.
+  Trace placed = place_results(forward_copies(trace));
+  if (!keeps_chunks(placed)) placed = trace;
+  placed.extents = trace.extents;  // translations need whole axes
+  if (!keeps_chunks(placed)) return std::optional<ir::ClassProgram>();
+  const ChunkDag chunks = build_chunk_dag(placed);
+  GC3_ASSIGN(const Scheduled s, schedule(placed, chunks, options));
+  ir::ClassProgram out{synchronize(placed, s.dag, s.channels, s.threadblocks, s.order), placed.symmetry, {}};
+  out.representative.slots = slots_needed(s);
+  GC3_CHECK(ir::check_copies(out.representative));
+  std::uint32_t begin = 0;
+  for (std::size_t b = 0; b < placed.axes.size(); ++b) {
+    out.regions.push_back({static_cast<model::Buffer>(std::min<std::size_t>(b, kScratch)), begin, placed.axes[b]});
+    if (b >= kScratch) begin += placed.extents[b][0];
+  }
+  return std::optional(std::move(out));
+}
+
 Result<std::string> dump(const Trace& trace, const Options& options, Stage stage) {
   GC3_CHECK(check(options));
+  if (trace.symmetry.exists()) {
+    GC3_ASSIGN(const Trace whole, expand(trace));
+    return dump(whole, options, stage);
+  }
   if (stage == Stage::trace) return to_text(trace);
   const Trace forwarded = forward_copies(trace);
   if (stage == Stage::forward_copies) return to_text(forwarded);

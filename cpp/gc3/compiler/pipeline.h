@@ -3,12 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "gc3/base/result.h"
 #include "gc3/compiler/trace.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
 
 namespace gc3::compiler {
@@ -48,6 +50,11 @@ inline constexpr std::array<std::string_view, 13> kStageNames = {
 // Deterministic: the same trace and options give the same program. The result's `slots` is the number of FIFO slots per
 // connection that it needs, at most options.slots.
 Result<ir::Program> compile(const Trace& trace, const Options& options);
+
+// The same of a trace of representatives, without the other ranks. No program, if a pass or an option does not treat
+// all ranks alike: several parts of a chunk, an order of ranks, windows, places used again, threadblocks by number.
+// `compile` takes such a trace for all ranks.
+Result<std::optional<ir::ClassProgram>> compile_classes(const Trace& trace, const Options& options);
 
 // The text of the program after a stage.
 Result<std::string> dump(const Trace& trace, const Options& options, Stage stage);

@@ -1,5 +1,10 @@
 #include "gc3/compiler/trace.h"
 
+#include <algorithm>
+
+#include "gc3/base/errors/common.h"
+#include "gc3/base/interrupt.h"
+
 namespace gc3::compiler {
 
 std::string describe(const std::vector<std::string>& buffer_names, const Range& range, std::uint32_t count) {
@@ -19,6 +24,40 @@ std::string describe(const Trace& trace, const ChunkOp& op) {
   for (const Range& range : applied.reads) out += " " + describe(trace.buffer_names, range, 1);
   out += " ->";
   for (const Range& range : applied.writes) out += " " + describe(trace.buffer_names, range, 1);
+  return out;
+}
+
+Result<Trace> expand(const Trace& trace) {
+  const std::uint32_t ranks = trace.collective.ranks();
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 26U;
+  std::uint64_t chunks = 0;
+  for (const auto& rows : trace.extents) chunks += std::uint64_t{rows.front()} * ranks;
+  if (std::max<std::uint64_t>(chunks, std::uint64_t{trace.ops.size()} * ranks) > kMost) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(ranks) + " ranks in one class, whose program of all " +
+                                                      "ranks has more than " + std::to_string(kMost) +
+                                                      " operations or chunks");
+  }
+  Trace out = trace;
+  out.symmetry = {};
+  out.axes.clear();
+  for (auto& rows : out.extents) rows.assign(ranks, rows.front());
+  out.ops.clear();
+  out.ops.reserve(trace.ops.size() * ranks);
+  Breath breathe;
+  const auto on = [&](const Range& range, std::uint32_t count, std::uint32_t rank) {
+    return Range{rank, trace.symmetry.moved(trace.axes[range.buffer], range.index, count, rank), range.buffer};
+  };
+  for (const ChunkOp& op : trace.ops) {
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      breathe();
+      ChunkOp& here = out.ops.emplace_back(op);
+      const std::uint32_t to = trace.symmetry.plus(r, op.offset);
+      here.offset = 0;
+      here.src = on(op.src, op.count, r);
+      here.dst = on(op.dst, op.count, to);
+      here.local = on(op.local, op.count, to);
+    }
+  }
   return out;
 }
 

@@ -7,7 +7,9 @@
 
 #include "gc3/base/diagnostic.h"
 #include "gc3/base/ids.h"
+#include "gc3/base/result.h"
 #include "gc3/model/collective.h"
+#include "gc3/model/symmetry.h"
 #include "gc3/model/types.h"
 
 namespace gc3::compiler {
@@ -47,9 +49,10 @@ struct ChunkOp {
   LocationId where;
   std::uint32_t group = kNone;    // of its lane: the multicast of a copy, the in-switch sum of a reduction
   std::uint32_t applied = kNone;  // of apply: in Trace::applied
+  std::uint32_t offset = 0;       // in a trace of representatives: the translation that leads from src to dst
   bool adapts = false;            // a copy that the user did not write: it adapts an algorithm to the other mode
 
-  bool remote() const { return src.rank != dst.rank; }
+  bool remote() const { return src.rank != dst.rank || offset != 0; }
 };
 
 // A use of a compute operation, on single chunks of one rank.
@@ -60,6 +63,8 @@ struct Applied {
   std::vector<std::uint32_t> lengths = {};  // of what it writes: see ir::Compute; once the trace is finished
 };
 
+// With a symmetry it is a trace of representatives: each operation stands for all of its translations, done at once.
+// Its places are all of rank 0, which by symmetry has at its place what any other rank has at the translated one.
 struct Trace {
   std::string name;
   model::Collective collective;
@@ -72,7 +77,10 @@ struct Trace {
   std::vector<SourceLocation> locations;  // by LocationId; distinct, together with their callers
   std::vector<LocationId> callers;  // by LocationId: the line, of a lower id, that called the function of this one
 
-  std::uint32_t ranks() const { return collective.ranks(); }
+  model::Symmetry symmetry;
+  std::vector<model::Axes> axes;  // by BufferIndex, with a symmetry
+
+  std::uint32_t ranks() const { return symmetry.exists() ? 1 : collective.ranks(); }
   SourceLocation location(LocationId id) const { return id.exists() ? locations[id.value] : SourceLocation{}; }
 };
 
@@ -81,6 +89,9 @@ std::string describe(const std::vector<std::string>& buffer_names, const Range& 
 
 // "copy rank 0 input[1] -> rank 1 output[1]", as in dumps.
 std::string describe(const Trace& trace, const ChunkOp& op);
+
+// The trace of all ranks, by operation and then by rank.
+Result<Trace> expand(const Trace& trace);
 
 // Numbers every (rank, buffer, index) of a trace from 0, so that per-slot state is one flat array.
 class SlotMap {

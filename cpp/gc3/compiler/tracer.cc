@@ -19,28 +19,17 @@ std::string chunks(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " chu
 
 }  // namespace
 
-// A trace takes some 200 bytes per chunk, so this bounds memory; no existing machine could run more.
-constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
 constexpr std::size_t kMaxBuffers = 1000;
 
-Result<Tracer> Tracer::create(TracerOptions options) {
-  GC3_ASSIGN(Fingerprints drawn, Fingerprints::draw(options.collective));
-  return create(std::move(options), std::move(drawn));
+Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) {
+  GC3_ASSIGN(Tracer t, create(std::move(options)));
+  t.fingerprints_ = std::move(fingerprints);
+  return t;
 }
 
-Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) {
+Result<Tracer> Tracer::create(TracerOptions options) {
   Tracer t;
-  t.fingerprints_ = std::move(fingerprints);
   const model::Collective& written_for = options.collective;
-  const std::uint32_t ranks = written_for.ranks();
-  std::uint64_t chunks = 0;
-  for (std::uint32_t r = 0; r < ranks; ++r) chunks += written_for.input_chunks(r) + written_for.output_chunks(r);
-  if (chunks > kMaxTracedChunks) {
-    return Diagnostic(ErrorCode::ProgramTooLarge, std::to_string(chunks) +
-                                                      " chunks in all inputs and outputs; at most " +
-                                                      std::to_string(kMaxTracedChunks) + " can be traced")
-        .at(options.where);
-  }
   t.written_for_ = written_for;
   t.open_ = options.open;
   t.trace_.name = std::move(options.name);
@@ -70,26 +59,14 @@ Result<Tracer> Tracer::create(TracerOptions options, Fingerprints fingerprints) 
   if (t.trace_.buffer_names.size() > kMaxBuffers) {
     return Diagnostic(ErrorCode::UnknownBuffer, "more than 1000 scratch buffers").at(options.where);
   }
-  const bool adapted = options.in_place != written_for.in_place();
-  if (adapted) {
+  if (options.in_place != written_for.in_place()) {
     t.saved_ = static_cast<BufferIndex>(t.trace_.buffer_names.size());
     t.trace_.buffer_names.emplace_back("saved input");
   }
-  t.cells_.assign(t.trace_.buffer_names.size(), std::vector<std::vector<Cell>>(ranks));
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    t.cells_[kInput][r].resize(t.trace_.collective.input_chunks(r));
-    t.cells_[kOutput][r].resize(t.trace_.collective.output_chunks(r));
-    for (std::uint32_t i = 0; i < t.trace_.collective.input_chunks(r); ++i) {
-      const Place p = t.trace_.collective.canonical(r, {Buffer::input, i});
-      t.cells_[static_cast<std::size_t>(p.buffer)][r][p.index] = {t.fingerprints_.input(r, i), 1, 0};
-    }
-  }
-  if (t.trace_.collective.has_linear()) t.exact_.emplace(t.trace_.collective);
   // Not interned: an operation of the user may stand in the same line.
   t.own_location_ = LocationId(0);
   t.trace_.locations.push_back(std::move(options.where));
   t.trace_.callers.push_back(LocationId::none());
-  if (adapted) t.adapt_before();
   return t;
 }
 
@@ -121,7 +98,7 @@ Result<BufferIndex> Tracer::scratch_buffer(const std::string& name) {
                       name.empty() ? "a scratch buffer without a name" : "more than 1000 scratch buffers");
   }
   trace_.buffer_names.push_back(name);
-  cells_.emplace_back(trace_.ranks());
+  if (begun_) cells_.emplace_back(trace_.ranks());
   return static_cast<BufferIndex>(trace_.buffer_names.size() - 1);
 }
 
@@ -141,21 +118,21 @@ Range Tracer::canonical(const Range& named) const {
     return {named.rank, first_chunk(*of, named.rank) + named.index, static_cast<BufferIndex>(of->buffer)};
   }
   if (named.buffer > kOutput) return named;
-  const Place p = written_for_.canonical(named.rank, {static_cast<Buffer>(named.buffer), named.index});
+  const Place p = written_for_.canonical(row(named.rank), {static_cast<Buffer>(named.buffer), named.index});
   Range range{named.rank, p.index, static_cast<BufferIndex>(p.buffer)};
   const bool now_in_place = trace_.collective.in_place();
   if (now_in_place == written_for_.in_place()) return range;
   if (!now_in_place) {
-    const auto a = written_for_.alias(named.rank);
+    const auto a = written_for_.alias(row(named.rank));
     if (a && a->inner == Buffer::output) range.buffer = saved_;
     return range;
   }
-  if (!trace_.collective.alias(named.rank)) return range;
+  if (!trace_.collective.alias(row(named.rank))) return range;
   if (p.buffer == Buffer::input) {
     range.buffer = saved_;
     return range;
   }
-  const Place q = trace_.collective.canonical(named.rank, p);
+  const Place q = trace_.collective.canonical(row(named.rank), p);
   return Range{named.rank, q.index, static_cast<BufferIndex>(q.buffer)};
 }
 
@@ -171,7 +148,7 @@ void Tracer::copy_inside_rank(const Range& src, const Range& dst, std::uint32_t 
 
 void Tracer::adapt_before() {
   const model::Collective& now = trace_.collective;
-  for (std::uint32_t r = 0; r < now.ranks(); ++r) {
+  for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
     const auto a = now.in_place() ? now.alias(r) : written_for_.alias(r);
     if (!a) continue;
     const Place source = now.canonical(r, {Buffer::input, 0});
@@ -185,7 +162,7 @@ void Tracer::adapt_before() {
 void Tracer::adapt_after() {
   const model::Collective& now = trace_.collective;
   if (now.in_place() || now.in_place() == written_for_.in_place()) return;
-  for (std::uint32_t r = 0; r < now.ranks(); ++r) {
+  for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
     const auto a = written_for_.alias(r);
     if (!a || a->inner != Buffer::output) continue;
     copy_inside_rank({r, a->offset, saved_}, {r, 0, kOutput}, now.output_chunks(r));
@@ -194,9 +171,9 @@ void Tracer::adapt_after() {
 
 Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count,
                              bool write) {
-  if (rank < 0 || rank >= trace_.ranks()) {
+  if (rank < 0 || rank >= written_for_.ranks()) {
     return Diagnostic(ErrorCode::RankOutOfRange,
-                      "rank " + std::to_string(rank) + " of " + std::to_string(trace_.ranks()));
+                      "rank " + std::to_string(rank) + " of " + std::to_string(written_for_.ranks()));
   }
   const auto r = static_cast<std::uint32_t>(rank);
   constexpr std::int64_t kMaxChunks = std::numeric_limits<std::int32_t>::max();
@@ -242,6 +219,7 @@ Result<Range> Tracer::locate(std::int64_t rank, BufferIndex buffer, std::int64_t
 
 Result<Ref> Tracer::chunk(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count,
                           bool may_be_empty, LocationId where) {
+  GC3_CHECK(begin());
   auto range = locate(rank, buffer, index, count, may_be_empty);
   if (!range.ok()) return at(std::move(range.error()), where);
   Ref ref;
@@ -293,8 +271,8 @@ Status Tracer::check_writable(const Range& named, const Range& range, std::uint3
   if (named.buffer <= kOutput || tensor(named.buffer) != nullptr) {
     const Place own{static_cast<Buffer>(named.buffer), named.index};
     const Place tensor_at{static_cast<Buffer>(range.buffer), range.index};
-    const Place p = named.buffer <= kOutput ? written_for_.canonical(named.rank, own) : tensor_at;
-    if (!written_for_.writable(named.rank, p)) {
+    const Place p = named.buffer <= kOutput ? written_for_.canonical(row(named.rank), own) : tensor_at;
+    if (!written_for_.writable(row(named.rank), p)) {
       return Diagnostic(ErrorCode::InputReadOnly, describe(trace_.buffer_names, named, count) + " of the " +
                                                       (written_for_.in_place() ? "in-place" : "out-of-place") + " " +
                                                       std::string(written_for_.name()));
@@ -319,7 +297,8 @@ Result<Ref> Tracer::copy(const Ref& src, std::int64_t rank, std::optional<Buffer
               where);
   }
   const auto end = [&]() -> std::int64_t {  // of a rank that does not exist: `locate` refuses it
-    return rank < 0 || rank >= trace_.ranks() ? 0 : std::ssize(cells_[into][static_cast<std::size_t>(rank)]);
+    if (rank < 0 || rank >= written_for_.ranks()) return 0;
+    return std::ssize(cells_[into][row(static_cast<std::uint32_t>(rank))]);
   };
   const std::int64_t at_index = index ? *index : buffer ? end() : std::int64_t{src.named.index};
   auto dst = locate(rank, into, at_index, src.count, true);
@@ -427,13 +406,16 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   result.count = src.count;
   result.where = where;
   result.made = static_cast<std::uint32_t>(trace_.ops.size());
-  if (!remote && src.range.buffer == dst.buffer) {
-    if (kind == OpKind::copy && src.range.index == dst.index) return result;  // already there
+  const bool at_once = symmetry().exists() && remote;  // all ranks do it: none may read what another writes
+  if ((!remote || at_once) && src.range.buffer == dst.buffer) {
+    if (!remote && kind == OpKind::copy && src.range.index == dst.index) return result;  // already there
     const std::uint32_t low = std::min(src.range.index, dst.index);
     const std::uint32_t high = std::max(src.range.index, dst.index);
     if (high - low < src.count) {
-      return at(Diagnostic(ErrorCode::OverlappingReduce, describe(trace_.buffer_names, src.range, src.count) + " and " +
-                                                             describe(trace_.buffer_names, dst, src.count)),
+      return at(Diagnostic(ErrorCode::OverlappingReduce,
+                           describe(trace_.buffer_names, src.range, src.count) + " and " +
+                               describe(trace_.buffer_names, dst, src.count) +
+                               (at_once ? ", as each rank names them: all do this at once" : "")),
                 where);
     }
   }
@@ -443,6 +425,10 @@ Result<Ref> Tracer::record(OpKind kind, const Ref& src, const Range& named, cons
   op.src = src.range;
   op.dst = dst;
   op.local = dst;
+  if (symmetry().exists()) {
+    op.offset = symmetry().minus(dst.rank, src.range.rank);
+    op.src.rank = op.dst.rank = op.local.rank = 0;
+  }
   op.adapts = own;
   op.count = src.count;
   op.channel = directives.channel;

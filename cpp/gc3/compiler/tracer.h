@@ -48,6 +48,13 @@ class Tracer {
   static Result<Tracer> create(TracerOptions options);
   static Result<Tracer> create(TracerOptions options, Fingerprints fingerprints);
 
+  // The program is written from the view of one rank of a machine of this shape. From then on a rank is a translation
+  // of it, and an index is the one that this rank gives to the place that it shares with the named one.
+  Status see_from_one_rank(const std::vector<std::uint32_t>& shape, LocationId where);
+  const model::Symmetry& symmetry() const { return trace_.symmetry; }
+  // The chunks of a reference depend on coordinates of the rank, as these axes say.
+  Status depend(const Ref& ref, const model::Axes& axes, LocationId where);
+
   // Interns a source location, with the line that called its function; pass the id to the calls below.
   LocationId add_location(SourceLocation location, LocationId caller = LocationId::none());
   // The problem, placed at a line, with the lines that called its function as notes.
@@ -106,6 +113,9 @@ class Tracer {
   };
 
   Tracer() = default;
+  // Makes the cells, when the first is asked for.
+  Status begin();
+  Status lay_out_axes();
   // The tensor that a buffer name stands for, or null; the first chunk of one in the buffer where it is.
   const model::Tensor* tensor(BufferIndex buffer) const;
   std::uint32_t first_chunk(const model::Tensor& tensor, std::uint32_t rank) const;
@@ -122,8 +132,9 @@ class Tracer {
   Status keep_moved(const ChunkOp& op, std::uint32_t k);
   std::optional<model::Terms> held_terms(const Range& range, model::Calls& calls) const;
   Range canonical(const Range& named) const;
-  std::vector<Cell>& cells(const Range& range) { return cells_[range.buffer][range.rank]; }
-  const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][range.rank]; }
+  std::uint32_t row(std::uint32_t rank) const { return symmetry().exists() ? 0 : rank; }
+  std::vector<Cell>& cells(const Range& range) { return cells_[range.buffer][row(range.rank)]; }
+  const std::vector<Cell>& cells(const Range& range) const { return cells_[range.buffer][row(range.rank)]; }
   Result<Range> locate(std::int64_t rank, BufferIndex buffer, std::int64_t index, std::int64_t count, bool write);
   Status check_readable(const Ref& ref, const char* role) const;
   Status check_group(std::uint32_t own, std::span<const std::int64_t> others, const char* what) const;
@@ -140,7 +151,7 @@ class Tracer {
   Diagnostic unmet(std::uint32_t rank, std::uint32_t index) const;
 
   Trace trace_;
-  Fingerprints fingerprints_;
+  std::optional<Fingerprints> fingerprints_;
   model::Collective written_for_;
   LocationId own_location_;
   BufferIndex saved_ = kInput;  // adapted programs work on a copy of the input in this scratch buffer
@@ -155,6 +166,14 @@ class Tracer {
   std::optional<model::Calls> exact_;
   std::map<std::tuple<BufferIndex, std::uint32_t, std::uint32_t>, model::Terms> exact_values_;
   std::uint64_t exact_terms_ = 0;  // in all values so far
+  bool begun_ = false;
+  struct Use {
+    Range named;
+    std::uint32_t count;
+    model::Axes axes;
+    LocationId where;
+  };
+  std::vector<Use> uses_;  // with a symmetry
 };
 
 }  // namespace gc3::compiler

@@ -157,7 +157,7 @@ Result<std::vector<Ref>> Tracer::apply(std::string_view operation, std::span<con
       if (!kept.ok()) return at(std::move(kept.error()), where);
       cell = {{}, model::kManyTerms, made};
     } else {
-      GC3_ASSIGN(const Fingerprint value, fingerprints_.result(done.operation, k, std::vector(arguments)));
+      GC3_ASSIGN(const Fingerprint value, fingerprints_->result(done.operation, k, std::vector(arguments)));
       cell = {value, 1, made};
     }
     results[k].made = made;

@@ -89,6 +89,8 @@ Diagnostic Tracer::unmet(std::uint32_t rank, std::uint32_t index) const {
 }
 
 std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
+  if (Status started = begin(); !started.ok()) return {std::move(started.error())};
+  if (symmetry().exists()) return {};  // the proof compares them
   std::vector<Diagnostic> problems;
   std::size_t further = 0;
   Breath breathe;
@@ -102,7 +104,7 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
       const Range place = canonical({r, i, kOutput});
       const Cell& cell = cells(place)[place.index];
       const bool met = exact_ ? cell.written != kNone && exact(place, 0) == exact_->demanded(r, i)
-                              : cell.terms == demanded.size() && cell.value == fingerprints_.sum(demanded);
+                              : cell.terms == demanded.size() && cell.value == fingerprints_->sum(demanded);
       if (met) continue;
       if (problems.size() == limit) {
         ++further;
@@ -118,6 +120,7 @@ std::vector<Diagnostic> Tracer::check_postcondition(std::size_t limit) {
 }
 
 Result<Trace> Tracer::finish() {
+  GC3_CHECK(begin());
   adapt_after();
   std::vector<Diagnostic> problems = check_postcondition(1);
   if (!problems.empty()) return std::move(problems.front());
@@ -126,6 +129,7 @@ Result<Trace> Tracer::finish() {
     auto& extents = trace_.extents.emplace_back();
     for (const auto& row : buffer) extents.push_back(static_cast<std::uint32_t>(row.size()));
   }
+  if (symmetry().exists()) GC3_CHECK(lay_out_axes());
   std::vector<ChunkOp> ops = std::move(trace_.ops);
   Trace out = trace_;  // references still describe themselves by its names
   out.ops = std::move(ops);

@@ -6,6 +6,7 @@
 #include "gc3/base/errors/compiler.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/structure.h"
 
 namespace gc3::ir {
@@ -25,7 +26,8 @@ std::string name_of(const End& e) {
 
 class Matcher {
  public:
-  Matcher(const ProgramIndex& index, Findings& findings) : index_(index), findings_(findings) {}
+  Matcher(const ProgramIndex& index, Findings& findings, const model::Symmetry* symmetry)
+      : index_(index), findings_(findings), symmetry_(symmetry) {}
 
   Connections run() {
     const std::vector<Threadblock>& tbs = index_.program().threadblocks;
@@ -36,7 +38,10 @@ class Matcher {
     for (std::uint32_t t = 0; t < tbs.size(); ++t) {
       const std::uint32_t rank = index_.rank_of(t);
       if (tbs[t].send_peer != kNoRank) senders.push_back({rank, tbs[t].send_peer, tbs[t].channel, t});
-      if (tbs[t].recv_peer != kNoRank) receivers.push_back({tbs[t].recv_peer, rank, tbs[t].channel, t});
+      if (tbs[t].recv_peer == kNoRank) continue;
+      End end{tbs[t].recv_peer, rank, tbs[t].channel, t};
+      if (symmetry_ != nullptr) end = {0, symmetry_->minus(0, end.src), end.channel, t};
+      receivers.push_back(end);
     }
     std::ranges::sort(senders);
     std::ranges::sort(receivers);
@@ -138,12 +143,19 @@ class Matcher {
 
   const ProgramIndex& index_;
   Findings& findings_;
+  const model::Symmetry* symmetry_;
   Connections out_;
 };
 
 }  // namespace
 
-Connections match_transfers(const ProgramIndex& index, Findings& findings) { return Matcher(index, findings).run(); }
+Connections match_transfers(const ProgramIndex& index, Findings& findings) {
+  return Matcher(index, findings, nullptr).run();
+}
+
+Connections match_transfers(const ClassProgram& program, const ProgramIndex& index, Findings& findings) {
+  return Matcher(index, findings, &program.symmetry).run();
+}
 
 Status check_copies(const Program& program) {
   if (program.protocol != model::Protocol::Copy) return {};

@@ -231,8 +231,8 @@ Result<model::Collective> read_collective(const Header& h, Reader& in, model::Cu
   };
   Result<model::Collective> whole = make();
   if (!whole.ok()) return corrupt("its collective is invalid: " + whole.error().message);
-  if (h.split == 1) return whole;
   if (!whole.value().can_split(h.split)) return corrupt("its collective has too many chunks");
+  if (h.split == 1) return whole;
   return whole.value().split_chunks(h.split);
 }
 

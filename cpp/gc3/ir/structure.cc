@@ -10,6 +10,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/index.h"
 
 namespace gc3::ir {
@@ -19,8 +20,9 @@ using model::Buffer;
 
 class Structure {
  public:
-  Structure(const Program& program, std::uint32_t slots, Findings& findings)
-      : program_(program), slots_(slots), findings_(findings) {}
+  // `ranks`: how many ranks the program has steps of.
+  Structure(const Program& program, std::uint32_t ranks, std::uint32_t slots, Findings& findings)
+      : program_(program), ranks_(ranks), slots_(slots), findings_(findings) {}
 
   bool run() {
     if (!check_layout()) return false;
@@ -37,7 +39,7 @@ class Structure {
 
   // Ranks, threadblocks and steps are each contiguous, so every record belongs to exactly one owner.
   bool check_layout() {
-    const std::uint32_t ranks = program_.collective.ranks();
+    const std::uint32_t ranks = ranks_;
     if (program_.ranks.size() != ranks) {
       malformed("the collective has " + plural(ranks, "rank") + ", the program " +
                 std::to_string(program_.ranks.size()));
@@ -173,7 +175,7 @@ class Structure {
 
   void check_threadblock(std::uint32_t r, std::uint32_t t, const Threadblock& tb) {
     const auto peer_ok = [&](std::uint32_t peer, const char* role) {
-      if (peer == kNoRank || (peer < program_.ranks.size() && peer != r)) return;
+      if (peer == kNoRank || (peer < program_.collective.ranks() && peer != r)) return;
       malformed("rank " + std::to_string(r) + " threadblock " + std::to_string(t) + " has rank " +
                 std::to_string(peer) + " as its " + role + " peer" + (peer == r ? ", which is itself" : ""));
     };
@@ -286,6 +288,7 @@ class Structure {
   }
 
   const Program& program_;
+  std::uint32_t ranks_;
   std::uint32_t slots_;
   Findings& findings_;
   bool sound_ = true;                     // no finding so far that would mislead later checks
@@ -296,7 +299,11 @@ class Structure {
 }  // namespace
 
 bool check_structure(const Program& program, std::uint32_t slots, Findings& findings) {
-  return Structure(program, slots, findings).run();
+  return Structure(program, program.collective.ranks(), slots, findings).run();
+}
+
+bool check_structure(const ClassProgram& program, std::uint32_t slots, Findings& findings) {
+  return Structure(program.representative, 1, slots, findings).run();
 }
 
 }  // namespace gc3::ir

@@ -25,14 +25,18 @@ std::uint32_t widest_blocks(CollectiveKind kind, std::uint32_t ranks) {
   }
 }
 
+// Of a built-in collective, which has no tables: a program of it may be written for one rank that stands for all. What
+// reads or traces a program of all ranks asks `can_split`, which has the lower bound.
+constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 33U;
+
 // Whether `ranks` buffers of `blocks` x `chunks` chunks are within the bounds.
-bool within_bounds(std::uint64_t ranks, std::uint64_t blocks, std::uint64_t chunks) {
+bool within_bounds(std::uint64_t ranks, std::uint64_t blocks, std::uint64_t chunks, std::uint64_t most) {
   if (blocks > kMaxBufferChunks || chunks > kMaxBufferChunks || blocks * chunks > kMaxBufferChunks) return false;
-  return ranks * (blocks * chunks) <= kMaxTotalChunks;
+  return ranks * (blocks * chunks) <= most;
 }
 
-std::string bounds_text() {
-  return "more than " + std::to_string(kMaxBufferChunks) + " chunks in a buffer or " + std::to_string(kMaxTotalChunks) +
+std::string bounds_text(std::uint64_t most) {
+  return "more than " + std::to_string(kMaxBufferChunks) + " chunks in a buffer or " + std::to_string(most) +
          " in all ranks together";
 }
 
@@ -159,8 +163,8 @@ Result<Collective> Collective::builtin(CollectiveKind kind, std::uint32_t ranks,
     return Diagnostic(ErrorCode::BadCollective, "root " + std::to_string(root) + " of " + std::to_string(ranks) +
                                                     (ranks == 1 ? " rank" : " ranks"));
   }
-  if (!within_bounds(ranks, widest_blocks(kind, ranks), chunks)) {
-    return Diagnostic(ErrorCode::BadCollective, bounds_text());
+  if (!within_bounds(ranks, widest_blocks(kind, ranks), chunks, kMostChunks)) {
+    return Diagnostic(ErrorCode::BadCollective, bounds_text(kMostChunks));
   }
   Collective c;
   c.kind_ = kind;
@@ -187,7 +191,8 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
   c.in_place_ = in_place;
   std::uint64_t total = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    if (data.input_chunks[r] > kMaxBufferChunks || data.output_chunks[r] > kMaxBufferChunks) return fail(bounds_text());
+    if (data.input_chunks[r] > kMaxBufferChunks || data.output_chunks[r] > kMaxBufferChunks)
+      return fail(bounds_text(kMaxTotalChunks));
     if (data.input_chunks[r] % chunks != 0 || data.output_chunks[r] % chunks != 0) {
       return fail("rank " + std::to_string(r) + " has buffers that are not whole blocks of " + std::to_string(chunks) +
                   " chunks");
@@ -235,7 +240,7 @@ Result<Collective> Collective::custom(CustomCollective data, std::uint32_t ranks
     }
   }
   c.custom_ = std::make_shared<const CustomCollective>(std::move(data));
-  if (!c.can_split(1)) return fail(bounds_text());
+  if (!c.can_split(1)) return fail(bounds_text(kMaxTotalChunks));
   return c;
 }
 
@@ -247,7 +252,8 @@ Collective Collective::with_in_place(bool in_place) const {
 
 bool Collective::can_split(std::uint32_t parts) const {
   if (parts == 0 || (parts != 1 && has_tensors())) return false;
-  if (!custom_) return within_bounds(ranks_, widest_blocks(kind_, ranks_), std::uint64_t{chunks_} * parts);
+  if (!custom_)
+    return within_bounds(ranks_, widest_blocks(kind_, ranks_), std::uint64_t{chunks_} * parts, kMaxTotalChunks);
   std::uint64_t total = 0;
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     const std::uint64_t widest = std::uint64_t{std::max(input_chunks(r), output_chunks(r))} * parts;

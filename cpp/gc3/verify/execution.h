@@ -28,8 +28,9 @@ struct Cell {
 };
 
 // Algebra: `Value`, `Value input(rank, index)`, `Value sum(a, b)` and `void unwritten(Step, Place)`, which is called
-// for each read of an unwritten slot. For programs that compute also `Value apply(operation, result, arguments,
-// terms)`, which may change the number of terms, 1.
+// for each read of an unwritten slot. Of a program of classes also `sent_place(step, k)` and `sent_value(step, value)`.
+// For programs that compute also `Value apply(operation, result, arguments, terms)`, which may change the number of
+// terms, 1.
 template <class Algebra>
 class Execution {
  public:
@@ -46,7 +47,7 @@ class Execution {
       to_receive_.push_back(c.first_chunk);
     }
     const model::Collective& collective = index.program().collective;
-    for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
+    for (std::uint32_t r = 0; r < index.program().ranks.size(); ++r) {
       for (std::uint32_t i = 0; i < collective.input_chunks(r); ++i) {
         cell(r, collective.canonical(r, {model::Buffer::input, i})) = {algebra.input(r, i), 1, State::written};
       }
@@ -85,7 +86,7 @@ class Execution {
     std::size_t* out = op.sends ? &to_send_[connections_.sending[step.tb]] : nullptr;
     for (std::uint32_t k = 0; k < i.count; ++k) {
       Cell<Value> moved;
-      if (op.receives) moved = messages_[(*in)++];
+      if (op.receives) moved = received(step, *in, k);
       if (op.reads_local) {
         const Cell<Value> local = load(step, rank, i.src_buffer, i.src_chunk + k);
         moved = op.receives ? sum(moved, local) : local;
@@ -93,6 +94,18 @@ class Execution {
       if (op.updates_dst()) moved = sum(load(step, rank, i.dst_buffer, i.dst_chunk + k), moved);
       if (op.writes_local) cell(rank, {i.dst_buffer, i.dst_chunk + k}) = moved;
       if (op.sends) messages_[(*out)++] = moved;
+    }
+    if (op.receives) *in += i.count;
+  }
+
+  // Chunk `k` of the message that begins at `first`. Where a rank stands for all, the sender is a translation of it.
+  Cell<Value> received(Step step, std::size_t first, std::uint32_t k) {
+    if constexpr (requires(Value v) { algebra_.sent_value(step, v); }) {
+      Cell<Value> sent = messages_[first + algebra_.sent_place(step, k)];
+      sent.value = algebra_.sent_value(step, std::move(sent.value));
+      return sent;
+    } else {
+      return messages_[first + k];
     }
   }
 

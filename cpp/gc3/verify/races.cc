@@ -142,6 +142,12 @@ Diagnostic describe(const ProgramIndex& index, const Suspect& race) {
 
 }  // namespace
 
+bool ordered_within_ranks(const ProgramIndex& index, const Schedule& schedule, Findings& findings) {
+  const std::vector<Suspect> suspects = find_suspects(index, schedule);
+  if (!suspects.empty()) findings.add(describe(index, suspects.front()));
+  return suspects.empty();
+}
+
 void check_races(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                  Findings& findings) {
   std::vector<Suspect> suspects = find_suspects(index, schedule);

@@ -13,4 +13,8 @@ namespace gc3::verify {
 void check_races(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                  Findings& findings);
 
+// Whether the program order and dependencies of each rank order all such accesses by themselves; reports one that they
+// do not, which messages may order all the same.
+bool ordered_within_ranks(const ProgramIndex& index, const Schedule& schedule, Findings& findings);
+
 }  // namespace gc3::verify

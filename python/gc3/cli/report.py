@@ -58,8 +58,11 @@ def describe(program: Program) -> str:
     totals = (counted(about[f"{what}s"], what) for what in ("instance", "threadblock", "instruction"))
     most = counted(about["max_threadblocks_per_rank"], "threadblock")
     name, collective = (shown(about[key], _MOST_OF_A_NAME) for key in ("name", "collective"))
+    ranks = counted(about["ranks"], "rank")
+    if "classes" in about:
+        ranks = f"{about['ranks']:,} ranks in {counted(about['classes'], 'class')}"
     lines = (
-        f"{name}: {collective}{root} of {counted(about['ranks'], 'rank')}, {mode}, "
+        f"{name}: {collective}{root} of {ranks}, {mode}, "
         f"{about['protocol']}, {', '.join(totals)}; at most {most} on a rank",
         use_text(program),
     )
@@ -125,7 +128,7 @@ def _v_form(program: Program) -> str | None:
 def print_v_form(proofs: Sequence[tuple[Program, Report]]) -> None:
     """Prints whether the programs serve the v-form of their collective, if it has one."""
     for program, _ in proofs:
-        if program.collective.v_counts == 0:
+        if program.collective.v_counts == 0 or not program.expands:
             continue
         mode = f", {mode_name(program)}" if len(proofs) > 1 else ""
         why = _v_form(program)
@@ -137,7 +140,7 @@ def print_v_form(proofs: Sequence[tuple[Program, Report]]) -> None:
 
 def v_form_data(proofs: Sequence[tuple[Program, Report]]) -> dict[str, Any] | None:
     """Returns whether proven programs of all modes serve the v-form; None if the collective has none."""
-    programs = [program for program, report in proofs if report.ok]
+    programs = [program for program, report in proofs if report.ok and program.expands]
     if not programs or programs[0].collective.v_counts == 0:
         return None
     reasons = [_v_form(program) for program in programs]

@@ -16,6 +16,7 @@ from gc3.cli.machine import machine_option
 from gc3.lang.build import STAGES
 from gc3.report import flow, svg
 from gc3.report.style import short_size
+from gc3.runtime.classes import ClassProgram
 from gc3.sim import run_timeline
 from gc3.sim.predict import Simulation, platform
 from gc3.support.words import counted
@@ -107,10 +108,11 @@ def show(given: _Given) -> int:
     program = target.compiled(name, how)
     _check_rank(rank, program.ranks)
     if given.as_json:
-        whole = cast("Any", program.core).as_dict()
+        one = rank is None and isinstance(program, ClassProgram)  # the rank that stands for all
+        whole = cast("Any", program.classes.representative if one else program.core).as_dict()
         schedules = whole["ranks"]
         lines = [{"file": file, "line": line, "caller": caller} for file, line, caller in whole.get("lines", ())]
-        chosen = range(program.ranks) if rank is None else (rank,)
+        chosen = range(len(schedules)) if rank is None else (rank,)
         output.emit(
             {
                 "program": program.info(),
@@ -121,7 +123,7 @@ def show(given: _Given) -> int:
         )
     else:
         click.echo(report.describe(program))
-        click.echo(program.text if rank is None else rank_text(program.text, rank), nl=False)
+        click.echo(program.text if rank is None else rank_text(program.core.to_text(), rank), nl=False)
     return 0
 
 

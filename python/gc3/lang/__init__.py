@@ -14,7 +14,7 @@
 from gc3._core import ChunkRef
 from gc3.lang.algorithm import Algorithm, Cost, Parameter, Traffic, algorithm
 from gc3.lang.build import compile, dump
-from gc3.lang.operations import chunk, next_step, parallelize
+from gc3.lang.operations import chunk, me, next_step, parallelize
 from gc3.lang.source import SourceProgram
 from gc3.lang.stepwise import Chunk, StepList, stepwise
 from gc3.support.public import public_names
@@ -32,6 +32,7 @@ __all__ = [
     "chunk",
     "compile",
     "dump",
+    "me",
     "next_step",
     "parallelize",
     "stepwise",

@@ -10,6 +10,7 @@ from typing import Literal, overload
 from gc3 import _core, errors
 from gc3.lang.algorithm import Algorithm
 from gc3.lang.source import SourceProgram
+from gc3.runtime.classes import ClassProgram
 from gc3.runtime.direct import DirectProgram
 from gc3.runtime.program import Program
 
@@ -161,11 +162,15 @@ def compile(
     _check_numbers(instances, slots, max_threadblocks, window, scratch)
     traced = _trace(source, protocol, in_place, name, parameters)
     trace = traced.trace()
-    program = _core.compile(
-        trace, instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order, trace), window, scratch
-    )
-    made = Program(program, declared=traced.declared)
-    return made if memory == "fifo" else DirectProgram(_core.lower(program), made)
+    how = (instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order, trace), window, scratch)
+    classes = _core.compile_classes(trace, *how)
+    if classes is None:
+        made = Program(_core.compile(trace, *how), declared=traced.declared)
+    else:
+        made = ClassProgram(classes)
+    if trace.symmetric:  # what all ranks do at once is compared with the postcondition here
+        made.verify()
+    return made if memory == "fifo" else DirectProgram(_core.lower(made.core), made)
 
 
 def dump(

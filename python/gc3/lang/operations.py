@@ -11,9 +11,10 @@ from gc3.support.public import public
 if TYPE_CHECKING:
     from gc3._core import ChunkRef
     from gc3._core import chunk as chunk  # noqa: PLC0414  exported from here
+    from gc3._core import me as me  # noqa: PLC0414
     from gc3._core import next_step as next_step  # noqa: PLC0414
 
-_Place: TypeAlias = "int | tuple[int, int]"
+_Place: TypeAlias = "int | _core.Coordinate | tuple[int | _core.Coordinate, ...]"
 
 
 def _chunk(  # pyright: ignore[reportUnusedFunction]
@@ -42,6 +43,22 @@ def _chunk(  # pyright: ignore[reportUnusedFunction]
     return _core.chunk(rank, buffer, index, count, size=size, sz=sz)
 
 
+def _me(*shape: int) -> tuple[_core.Coordinate, ...]:  # pyright: ignore[reportUnusedFunction]
+    """Writes the program from the view of one rank, the same on all of them, and returns the coordinates of that rank.
+
+    ``node, gpu = me(N, G)`` is for N nodes of G GPUs. Loops then go over offsets: ``(node + a, gpu + b)`` is another
+    rank, and ``gpu * N + node`` is an index that depends on the rank; what is added to a coordinate counts modulo its
+    number of values. An operation stands for that of every rank, all done at once.
+
+    Args:
+        *shape: The number of values of each coordinate; their product is the number of ranks.
+
+    Raises:
+        gc3.UserError: The ranks are others, the collective treats some rank differently, or a chunk is used already.
+    """
+    return _core.me(*shape)
+
+
 def _next_step() -> None:  # pyright: ignore[reportUnusedFunction]
     """Begins the next step of a schedule: where operations share a threadblock, those of earlier steps come first.
 
@@ -58,6 +75,8 @@ if not TYPE_CHECKING:
     # These add no frame, so an operation is still attributed to the caller's line.
     chunk = functools.update_wrapper(public(_core.chunk), _chunk)
     chunk.__name__ = chunk.__qualname__ = "chunk"
+    me = functools.update_wrapper(public(_core.me), _me)
+    me.__name__ = me.__qualname__ = "me"
     next_step = functools.update_wrapper(public(_core.next_step), _next_step)
     next_step.__name__ = next_step.__qualname__ = "next_step"
 

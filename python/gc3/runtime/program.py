@@ -168,6 +168,11 @@ class Program(Executable["_core.Program"]):
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
 
     @property
+    def expands(self) -> bool:
+        """Whether it has the steps of all ranks, or can have them."""
+        return True
+
+    @property
     def protocol(self) -> str:
         """``Simple``, ``LL`` or ``LL128``."""
         return self.core.protocol
@@ -196,6 +201,10 @@ class Program(Executable["_core.Program"]):
     def verify(self, *, slots: int = 0, max_threadblocks: int = 0, max_channels: int = 0) -> Report:
         """Proves the program, or raises `UserError` with every finding: see `gc3.verify`."""
         return verify(self, slots=slots, max_threadblocks=max_threadblocks, max_channels=max_channels)
+
+    def prove(self, *limits: Any) -> _core.VerifyReport:
+        """Returns what the verifier finds: see `gc3.verify`, whose arguments these are in order."""
+        return _core.verify(self.core, *limits)
 
     def check_proven(self, slots: int = 0) -> None:
         """Proves a program from a file, which may hold anything, before its first run.
@@ -435,9 +444,7 @@ def verify(
         ("max_diagnostics", max_diagnostics),
     ):
         errors.whole(value, what, 1 if what == "max_diagnostics" else 0)
-    found = _core.verify(
-        program.core, slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot, properties
-    )
+    found = program.prove(slots, max_threadblocks, max_channels, max_diagnostics, chunk_per_slot, properties)
     report = Report(tuple(found.diagnostics), found.slots, found.transfers)
     if report.ok:
         program.trust(report.slots)

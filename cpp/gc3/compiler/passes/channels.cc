@@ -26,7 +26,8 @@ class Assigner {
   }
 
   Result<Channels> run() {
-    if (trace_.ranks() >= kMaxRanks) return Diagnostic(ErrorCode::ProgramTooLarge, "more than a million ranks");
+    if (trace_.collective.ranks() >= kMaxRanks)
+      return Diagnostic(ErrorCode::ProgramTooLarge, "more than a million ranks");
     Breath breathe;
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
       breathe();
@@ -125,10 +126,11 @@ class Assigner {
     const std::uint32_t pair = pairs_.at(pair_key, static_cast<std::uint32_t>(pair_list_.size()));
     if (pair == pair_list_.size()) pair_list_.emplace_back(lane, base);
     const ChunkOp& o = trace_.ops[op];
+    const std::uint32_t to = o.dst.rank + o.offset;  // of representatives, both are 0 but one
     const std::uint64_t key =
-        (static_cast<std::uint64_t>(o.src.rank) << 44U) | (static_cast<std::uint64_t>(o.dst.rank) << 24U) | pair;
+        (static_cast<std::uint64_t>(o.src.rank) << 44U) | (static_cast<std::uint64_t>(to) << 24U) | pair;
     const std::uint32_t id = ids_.at(key, static_cast<std::uint32_t>(out_.connections.size()));
-    if (id == out_.connections.size()) out_.connections.push_back({o.src.rank, o.dst.rank, pair});
+    if (id == out_.connections.size()) out_.connections.push_back({o.src.rank, to, pair});
     return id;
   }
 

@@ -113,6 +113,8 @@ class Emitter {
     for (std::uint32_t r = 0; r < trace_.ranks(); ++r) {
       std::uint32_t used = 0;
       for (std::size_t b = kScratch; b < trace_.extents.size(); ++b) {
+        // Translations need whole axes.
+        if (trace_.symmetry.exists()) std::ranges::fill(scratch_[b][r], 1U);
         for (std::uint32_t& place : scratch_[b][r]) used += std::exchange(place, used);
       }
       program_.ranks[r].scratch_chunks = used;
@@ -148,7 +150,10 @@ class Emitter {
       ir::Threadblock tb;
       tb.channel = block.channel;
       if (block.send_connection != kNone) tb.send_peer = channels_.connections[block.send_connection].receiver;
-      if (block.recv_connection != kNone) tb.recv_peer = channels_.connections[block.recv_connection].sender;
+      if (block.recv_connection != kNone) {
+        const Connection& from = channels_.connections[block.recv_connection];
+        tb.recv_peer = trace_.symmetry.exists() ? trace_.symmetry.minus(0, from.receiver) : from.sender;
+      }
       tb.first_instruction = first_of_block_[b];
       tb.instruction_count = first_of_block_[b + 1] - first_of_block_[b];
       program_.threadblocks.push_back(tb);

@@ -59,7 +59,8 @@ Result<Threadblocks> assign_threadblocks(const Trace& trace, const InstructionDa
     const Connection& connection = channels.connections[c];
     by_rank[connection.sender].push_back({connection.sender, c, connection.fed_by, connection.channel});
     if (connection.feeds == kNone) {
-      by_rank[connection.receiver].push_back({connection.receiver, kNone, c, connection.channel});
+      const std::uint32_t receiver = trace.symmetry.exists() ? 0 : connection.receiver;
+      by_rank[receiver].push_back({receiver, kNone, c, connection.channel});
     }
   }
   std::vector<bool> operations(ranks, false);

@@ -1,0 +1,102 @@
+"""Programs of which one rank stands for all: compiled, proven and shown at the cost of one rank."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gc3 import _core, errors
+from gc3.runtime import scratch
+from gc3.runtime.program import Program
+
+
+class ClassProgram(Program):
+    """A program that was written from the view of one rank.
+
+    Whatever needs the steps of all ranks makes them when it first asks for them, if they are not too many.
+    """
+
+    def __init__(self, classes: _core.ClassProgram) -> None:
+        """Takes the program as the core has it."""
+        own: dict[str, Any] = {"classes": classes, "use": None, "declared": {}, "_engines": {}, "_proven": set[int]()}
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
+
+    classes: _core.ClassProgram
+
+    @cached_property
+    def core(self) -> _core.Program:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The program of all ranks.
+
+        Raises:
+            gc3.UserError: It would be too large.
+        """
+        return self.classes.expand()
+
+    @property
+    def expands(self) -> bool:
+        """Whether the program of all ranks is not too large."""
+        try:
+            return bool(self.core)
+        except errors.UserError:
+            return False
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm it was compiled from."""
+        return errors.shown(self.classes.representative.name)
+
+    @property
+    def collective(self) -> _core.Collective:
+        """The collective that the program implements."""
+        return self.classes.representative.collective
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.collective.ranks
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output of a rank share memory."""
+        return self.collective.in_place
+
+    @property
+    def protocol(self) -> str:
+        """``Simple``, ``LL`` or ``LL128``."""
+        return self.classes.representative.protocol
+
+    @property
+    def text(self) -> str:
+        """The steps of rank 0, which stands for all ranks: those of another one have its number added."""
+        return self.classes.representative.to_text()
+
+    def prove(self, *limits: Any) -> _core.VerifyReport:
+        """Returns what the verifier finds on the rank that stands for all: see `gc3.verify`."""
+        *proven, _properties = limits  # of operations, which it has none of
+        return _core.verify_classes(self.classes, *proven)
+
+    def info(self) -> dict[str, Any]:
+        """Returns the properties of the program as plain data."""
+        one, ranks = self.classes.representative, self.ranks
+        return {
+            "name": self.name,
+            "collective": self.collective.name,
+            "ranks": ranks,
+            "classes": 1,
+            "chunks": self.collective.chunks,
+            "root": None,
+            "in_place": self.in_place,
+            "protocol": self.protocol,
+            "instances": one.instances,
+            "slots": one.slots,
+            "threadblocks": ranks * one.threadblock_count,
+            "max_threadblocks_per_rank": one.threadblock_count,
+            "scratch_share": str(scratch.share(one)),
+            "instructions": ranks * one.instruction_count,
+            "dependencies": ranks * one.dependency_count,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled and copied as the program of all ranks."""
+        return Program, (self.core, None)
