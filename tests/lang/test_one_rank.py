@@ -1,5 +1,6 @@
 """Programs written from the view of one rank: the same chunks as the loops over all ranks, and what is refused."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
 from __future__ import annotations
 
 import builtins
@@ -58,7 +59,8 @@ def ring_reducescatter(R: int) -> None:
 @algorithm("allreduce", chunks=lambda N, G: N * G, in_place=True)
 def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
     node, gpu = me(N, G)
-    first, across, last = ({"ch": 0}, {"ch": 1}, {"ch": 2}) if parallel else ({}, {}, {})
+    channels: list[dict[str, Any]] = [{"ch": k} if parallel else {} for k in range(3)]
+    first, across, last = channels
     with parallelize(max(parallel, 1)):
         _reduce_scatter(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **first)
     _reduce_scatter(lambda d: (node + d, gpu), lambda d: gpu * N + (node + d), N, **across)

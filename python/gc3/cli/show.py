@@ -108,8 +108,8 @@ def show(given: _Given) -> int:
     program = target.compiled(name, how)
     _check_rank(rank, program.ranks)
     if given.as_json:
-        one = rank is None and isinstance(program, ClassProgram)  # the rank that stands for all
-        whole = cast("Any", program.classes.representative if one else program.core).as_dict()
+        one = isinstance(program, ClassProgram) and rank is None  # the rank that stands for all
+        whole = cast("Any", cast("ClassProgram", program).classes.representative if one else program.core).as_dict()
         schedules = whole["ranks"]
         lines = [{"file": file, "line": line, "caller": caller} for file, line, caller in whole.get("lines", ())]
         chosen = range(len(schedules)) if rank is None else (rank,)
