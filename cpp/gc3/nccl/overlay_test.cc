@@ -150,6 +150,22 @@ class Programs {
   gc3::testing::Folder folder_;
 };
 
+TEST_CASE("the digest of a table has the limits of its rows and what is in its files, and not their place") {
+  const Programs one;
+  const Programs other;
+  const auto digest = [](const Programs& programs, const std::string& limits) {
+    std::ofstream(programs.folder() / "index") << "gc3-programs-1\nallreduce 2 0 - 1 0 0 0 2.gc3" << limits << "\n";
+    const auto table = load_table(programs.folder());
+    REQUIRE(table.ok());
+    return table.value()->hash;
+  };
+  CHECK(digest(one, "") == digest(other, ""));
+  CHECK(digest(one, "") != digest(other, " skew=2:-"));
+  std::filesystem::copy(other.folder() / "3.gc3", other.folder() / "2.gc3",
+                        std::filesystem::copy_options::overwrite_existing);
+  CHECK(digest(one, "") != digest(other, ""));
+}
+
 TEST_CASE("threads make calls and groups of two communicators on two streams") {
   const Programs programs;
   const std::array ids = {new_id(), new_id()};
