@@ -338,31 +338,25 @@ int execute(Calls& calls) {
 // The same for calls before which the ranks talk to each other. NCCL's group has ended, because an exchange is a call
 // of its own. `before`: NCCL's answer to that end. `begun`: the ranks have begun to talk.
 int execute_first(Calls& calls, int before, bool begun) {
-  const auto work = [&]() -> Status {
-    for (const Part& part : calls.parts) {
-      if (before != kInProgress) break;
-      GC3_CHECK(wait_for_last(part.communicator->member(), part.communicator->timeout_s()));
+  int answer = before;
+  const Status status = guarded([&]() -> Status {
+    for (auto part = calls.parts.begin(); before == kInProgress && part != calls.parts.end(); ++part) {
+      GC3_CHECK(wait_for_last(part->communicator->member(), part->communicator->timeout_s()));
     }
     if (!begun) begin_settling(calls);
-    return end_settling(calls);
-  };
-  if (const Status status = work(); !status.ok()) return worse(before, answer_to(status.error()));
-  if (calls.grouped) {
-    if (const int started = ask("ncclGroupStart", Real::get().group_start); started != kSuccess) return started;
-  }
-  return worse(before, execute(calls));
+    GC3_CHECK(end_settling(calls));
+    answer = calls.grouped ? ask("ncclGroupStart", Real::get().group_start) : kSuccess;
+    if (answer == kSuccess) answer = worse(before, execute(calls));
+    return {};
+  });
+  return status.ok() ? answer : worse(before, answer_to(status.error()));
 }
 
 // Does the same in a thread of its own, because a call of a non-blocking communicator waits for no other rank.
 int execute_apart(const std::shared_ptr<Calls>& calls, int before, bool begun) {
   const auto deferred = calls->running.defer();
   const auto work = [before, begun](Calls& of) {
-    int answer = before;
-    const Status status = guarded([&] {
-      answer = execute_first(of, before, begun);
-      return Status();
-    });
-    if (!status.ok()) answer = worse(before, answer_to(status.error()));
+    const int answer = execute_first(of, before, begun);
     destroy_ops(std::move(of.ops));
     // Whoever ends a communicator waits for `running`, so that these are not the last references.
     of.teams.clear();
