@@ -164,10 +164,7 @@ def compile(
     trace = traced.trace()
     how = (instances, slots or DEFAULT_SLOTS, max_threadblocks, fuse, _checked(order, trace), window, scratch)
     classes = _core.compile_classes(trace, *how)
-    if classes is None:
-        made = Program(_core.compile(trace, *how), declared=traced.declared)
-    else:
-        made = ClassProgram(classes)
+    made = Program(_core.compile(trace, *how), declared=traced.declared) if classes is None else ClassProgram(classes)
     if trace.symmetric:  # what all ranks do at once is compared with the postcondition here
         made.verify()
     return made if memory == "fifo" else DirectProgram(_core.lower(made.core), made)
