@@ -82,9 +82,14 @@ Collective custom(std::string name, std::vector<std::uint32_t> inputs, std::vect
 
 void bind_model(nb::module_& m) {
   m.attr("COMPUTED") = model::kComputed;
-  std::vector<std::string_view> properties;
-  for (const auto& [name, operands] : model::kProperties) properties.push_back(name);
-  m.attr("PROPERTIES") = properties;
+  m.def(
+      "properties",
+      [] {
+        std::vector<std::string_view> names;
+        for (const auto& [name, operands] : model::kProperties) names.push_back(name);
+        return names;
+      },
+      "Names of the properties that an operation may be declared to have.");
   nb::class_<model::DataTypeInfo>(m, "DataTypeInfo", "A row of the table of data types.")
       .def_ro("name", &model::DataTypeInfo::name)
       .def_ro("bytes", &model::DataTypeInfo::bytes)
@@ -129,7 +134,7 @@ void bind_model(nb::module_& m) {
                   "chunks"_a = 1, "in_place"_a = false, "tensors"_a = std::vector<Tensor>(),
                   "operations"_a = std::vector<Described>(), "calls"_a = std::vector<Call>(),
                   "`tensors`: a name, whether it is an output, and chunks by rank. `operations`: a name, and the "
-                  "operands of each of PROPERTIES by bit. `calls`: the results of operations that terms name as "
+                  "operands of each of properties() by bit. `calls`: the results of operations that terms name as "
                   "(COMPUTED, k): operation, result, arguments; of a part of wholes, the arguments of each operand, "
                   "the part, and whether they are cut between columns.")
       .def_prop_ro(

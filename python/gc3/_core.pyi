@@ -311,7 +311,8 @@ def refuse_to_construct(type: type, refuse: Callable[..., None]) -> None:
 
 COMPUTED: int = 4294967295
 
-PROPERTIES: list = ['linear', 'rowwise', 'elementwise']
+def properties() -> list[str]:
+    """Names of the properties that an operation may be declared to have."""
 
 class DataTypeInfo:
     """A row of the table of data types."""
@@ -382,7 +383,7 @@ class Collective:
     @staticmethod
     def custom(name: str, input_chunks: Sequence[int], output_chunks: Sequence[int], alias: Sequence[int | None], begin: Sequence[int], terms: Sequence[tuple[int, int]], chunks: int = 1, in_place: bool = False, tensors: Sequence[tuple[str, bool, Sequence[int]]] = [], operations: Sequence[tuple[str, Sequence[int]]] = [], calls: Sequence[tuple[int, int, Sequence[Sequence[tuple[int, int]]], Sequence[int], int, bool]] = []) -> Collective:
         """
-        `tensors`: a name, whether it is an output, and chunks by rank. `operations`: a name, and the operands of each of PROPERTIES by bit. `calls`: the results of operations that terms name as (COMPUTED, k): operation, result, arguments; of a part of wholes, the arguments of each operand, the part, and whether they are cut between columns.
+        `tensors`: a name, whether it is an output, and chunks by rank. `operations`: a name, and the operands of each of properties() by bit. `calls`: the results of operations that terms name as (COMPUTED, k): operation, result, arguments; of a part of wholes, the arguments of each operand, the part, and whether they are cut between columns.
         """
 
     @property

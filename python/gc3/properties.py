@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The name of a property of all operands, or by name the operands that have it.
 Declared: TypeAlias = "str | Mapping[str, int | Sequence[int] | str]"
 
-NAMES: tuple[str, ...] = tuple(cast("list[str]", _core.PROPERTIES))  # pyright: ignore[reportUnknownMemberType]
+NAMES: tuple[str, ...] = tuple(_core.properties())
 NONE = (0,) * len(NAMES)
 
 _ALL = (1 << 32) - 1
