@@ -70,6 +70,8 @@ Relative modulo(const Relative& a, std::int64_t by) {
 }
 
 nb::tuple me(nb::args shape) {
+  // Ranks are numbers of 32 bits, and a coordinate of one value says nothing.
+  if (shape.size() > 32) unwrap(Status(Diagnostic(ErrorCode::BadArgument, "me() of more than 32 coordinates")));
   nb::object owner = current();
   Session& s = open_session(owner);
   const LocationId where = s.here();

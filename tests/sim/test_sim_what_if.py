@@ -204,7 +204,10 @@ def test_a_machine_without_a_rank_or_a_link() -> None:
     said = CliRunner().invoke(main, ["sim", *line.split()]).stdout
     assert "7 ranks" in said.splitlines()[0]
     assert _time("ring_allgather -t mi300x:without=0-2") == _time("ring_allgather -t mi300x")
-    gone = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x:without=0-1"])
+    around = CliRunner().invoke(main, ["sim", "ring_allgather", "-t", "mi300x:without=0-1"])
+    assert "the ranks follow the machine's links, order=0+2+1+3+4+5+6+7" in around.output
+    asked = "ring_allgather:order=0+1+2+3+4+5+6+7"
+    gone = CliRunner().invoke(main, ["sim", asked, "-t", "mi300x:without=0-1"])
     assert (gone.exit_code, "GC3-M007" in gone.output) == (1, True)
 
 

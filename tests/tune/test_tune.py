@@ -265,7 +265,7 @@ def test_a_file_that_is_not_a_record_is_not_overwritten(
 
 
 def test_a_record_keeps_programs_whole(tmp_path: Path) -> None:
-    spec = Spec("ring_allreduce", (("R", "ranks"),), 2, "LL", 4, 4096, (("spins", None),), 7, (0, 2, 1, 3))
+    spec = Spec("ring_allreduce", (("R", "ranks"),), 2, "LL", 4, 4096, (("spins", 5),), 7, (0, 2, 1, 3))
     point = Measured("allreduce", 4, 1024, False, ((spec, 1.0),), spec, 1, intervals_us=((0.9, 1.1),), within=0.02)
     Record(str(tmp_path / "t.json"), fresh=False).write([point])
     assert Record(str(tmp_path / "t.json"), fresh=False).points == (point,)
