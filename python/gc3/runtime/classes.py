@@ -42,34 +42,14 @@ class ClassProgram(Program):
             return False
 
     @property
-    def name(self) -> str:
-        """Name of the algorithm it was compiled from."""
-        return errors.shown(self.classes.representative.name)
-
-    @property
-    def collective(self) -> _core.Collective:
-        """The collective that the program implements."""
-        return self.classes.representative.collective
-
-    @property
-    def ranks(self) -> int:
-        """Number of ranks."""
-        return self.collective.ranks
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output of a rank share memory."""
-        return self.collective.in_place
+    def _described(self) -> _core.Program:
+        """Rank 0, whose steps stand for those of all ranks: another one has its number added."""
+        return self.classes.representative
 
     @property
     def protocol(self) -> str:
         """``Simple``, ``LL`` or ``LL128``."""
         return self.classes.representative.protocol
-
-    @property
-    def text(self) -> str:
-        """The steps of rank 0, which stands for all ranks: those of another one have its number added."""
-        return self.classes.representative.to_text()
 
     def prove(self, *limits: Any) -> _core.VerifyReport:
         """Returns what the verifier finds on the rank that stands for all: see `gc3.verify`."""

@@ -25,29 +25,34 @@ class Executable(ABC, Generic[Core]):
     core: Core
 
     @property
+    def _described(self) -> _core.Program | _core.DirectProgram:
+        """What is shown of it: of a program of which one rank stands for all, that rank."""
+        return self.core
+
+    @property
     def name(self) -> str:
         """Name of the algorithm it was compiled from."""
-        return errors.shown(self.core.name)
+        return errors.shown(self._described.name)
 
     @property
     def collective(self) -> _core.Collective:
         """The collective that the program implements."""
-        return self.core.collective
+        return self._described.collective
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
-        return self.core.collective.ranks
+        return self.collective.ranks
 
     @property
     def in_place(self) -> bool:
         """Whether input and output of a rank share memory."""
-        return self.core.collective.in_place
+        return self.collective.in_place
 
     @property
     def text(self) -> str:
         """The text form, for people."""
-        return self.core.to_text()
+        return self._described.to_text()
 
     @abstractmethod
     def engine(self, options: EngineOptions) -> Any:

@@ -29,7 +29,7 @@ _PATTERN = re.compile(
 )
 _CHANNEL = re.compile(r"^\s*(\d{1,9}) :((?: (?:NET|GPU)/[0-9a-fA-F]{1,16}(?:-[0-9a-fA-F]{1,16})*)+)\s*$")
 _RING = re.compile(r"Channel (\d{1,9})/(\d{1,9})\s*:((?:\s+\d{1,9})+)\s*$")
-_RUNNING = re.compile(r"\b(\d+) coll channels")
+_RUNNING = re.compile(r"\b(\d{1,12})\d* coll channels")
 _CHOICE = re.compile(
     r"(\w+): (\d{1,18}) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d{1,9})\.\.(\d{1,9})\}"
 )
@@ -110,7 +110,7 @@ class _Reader:
             elif match := _RING.search(told):
                 self._ring(int(match[1]), int(match[2]), tuple(map(int, match[3].split())))
             elif match := _RUNNING.search(told):
-                self.changes["running"] = max(self._channels(match[1]), 1)
+                self.changes["running"] = max(self._channels(int(match[1])), 1)
             elif " Bytes -> Algo " in told:
                 self._choice(told)
         self._complete()
@@ -132,11 +132,11 @@ class _Reader:
     def _fail(self, what: str, line: int | None = None) -> None:
         raise errors.error("BadSimulation", what, file=self.path, line=self.line if line is None else line)
 
-    def _channels(self, count: str) -> int:
+    def _channels(self, count: int) -> int:
         """Returns how many channels a line names."""
-        if len(count) > len(str(_MOST_CHANNELS)) or int(count) > _MOST_CHANNELS:
-            self._fail(f"{count[:12]} channels: NCCL has at most {_MOST_CHANNELS}")
-        return int(count)
+        if count > _MOST_CHANNELS:
+            self._fail(f"{count} channels: NCCL has at most {_MOST_CHANNELS}")
+        return count
 
     def _pattern(self, source: str, told: str) -> None:
         match = _PATTERN.search(told)
@@ -152,7 +152,7 @@ class _Reader:
         used = pattern in (search.RING, *_TREES) or int(match[3]) != 0  # of others, none is found on many machines
         if used and not (int(match[3]) and all(0 < rate < _MOST_RATE for rate in rates)):
             self._fail(f"pattern {pattern} has {match[3]} channels of {match[4]}/{match[5]} GB/s")
-        self._channels(match[3])
+        self._channels(int(match[3]))
         found = Found(pattern, *rates, _KINDS[match[6]], _KINDS[match[7]], int(match[2]))
         self.found[pattern] = replace(found, same=match[8] == "1")
         self.open = pattern, int(match[3])
@@ -183,7 +183,7 @@ class _Reader:
     def _ring(self, number: int, count: int, ring: tuple[int, ...]) -> None:
         if sorted(ring) != list(range(self.ranks)) or number >= count:
             self._fail(f"channel {number} of {count} is no ring of the machine's {self.ranks} ranks")
-        self._channels(str(count))
+        self._channels(count)
         self.rings[number] = ring
         self.changes.setdefault("running", count)
 
