@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forked
 import pytest
 
 GOLDEN = Path("golden")
@@ -135,4 +136,4 @@ def _children() -> set[int]:
             found.update(int(pid) for pid in (task / "children").read_text().split())
         except FileNotFoundError:
             continue  # a thread that has just ended
-    return found - {tracker}
+    return found - {tracker} - forked.servers()

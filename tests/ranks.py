@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import forked
 
 # Seconds after which a test no longer waits for what takes a moment on a machine of its own. The CI has two cores, with
 # other work on them, and sanitizers. A defect makes these waits endless, or longer than this.
@@ -34,7 +34,7 @@ def children(process: int) -> list[int]:
 class World:
     """Rank processes that have been started."""
 
-    processes: list[subprocess.Popen[str]]
+    processes: list[forked.Process]
 
     def finish(self, timeout: float = LONGEST) -> list[tuple[int, str]]:
         """Returns exit status and output, both streams, of every rank."""
@@ -54,27 +54,32 @@ def program(name: str) -> Path:
 
 
 def start(
-    file: Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+    file: Path,
+    ranks: int,
+    environment: Mapping[str, str] | None = None,
+    arguments: Sequence[object] = (),
+    imports: Sequence[str] = ("gc3.comm",),
 ) -> World:
-    """Starts a program with arguments on the ranks of a new job. It can import the helpers beside this file."""
+    """Starts a program with arguments on the ranks of a new job. It can import the helpers beside this file.
+
+    It begins with `imports` made.
+    """
     job = str(uuid.uuid4())
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     processes = [
-        subprocess.Popen(
-            [sys.executable, str(file), *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={
+        forked.start(
+            file,
+            [str(argument) for argument in arguments],
+            {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
-                "PYTHONFAULTHANDLER": "1",
                 "RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
                 "MASTER_ADDR": job,
                 "MASTER_PORT": "1",
                 **(environment or {}),
             },
+            imports,
         )
         for rank in range(ranks)
     ]

@@ -31,7 +31,8 @@ def run(name: str, n: int, tmp_path: Path, tier: dict[str, str], *arguments: str
     """Runs a program on ranks that meet in a file; returns exit status and output of each."""
     # PyTorch 2.14 warns of names that 2.15 has again.
     environment = own_folder(tmp_path) | {"PYTHONWARNINGS": "ignore::FutureWarning"} | tier
-    return ranks.start(ranks.program(name), n, environment, [tmp_path / "store", *arguments]).finish(240)
+    given = [tmp_path / "store", *arguments]
+    return ranks.start(ranks.program(name), n, environment, given, ["torch", "gc3.comm"]).finish(240)
 
 
 def own_folder(tmp_path: Path) -> dict[str, str]:
