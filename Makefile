@@ -49,7 +49,7 @@ NIGHTLY_MACHINES ?= 4000
 NIGHTLY_FAULTS ?= 300
 FUZZ_SEED ?= $(shell date +%s)
 
-.PHONY: nccl check check-format wheel readme test-clang test-wheels test-aarch64 demo demo-hosts bench-hosts test test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce evidence bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check cuda-check-if-changed clean \
+.PHONY: nccl check check-format wheel readme test-clang test-wheels test-aarch64 demo demo-hosts bench-hosts test python-tests test-torch torch-tests test-browser nightly nightly-hosts bench bench-vs reproduce evidence bench-cuda fuzz lint docs build cpp-tests stubs generated-docs test-asan test-tsan cuda-check cuda-check-if-changed clean \
   lint-python lint-types lint-cpp lint-tree lint-generated lint-headers
 
 demo: build
@@ -61,6 +61,11 @@ demo-hosts: build
 
 test: $(VENV)/.group-test nccl cpp-tests
 	ctest --preset release
+	$(MAKE) python-tests
+
+# The CI has the C++ tests under sanitizers only.
+python-tests: $(VENV)/.group-test nccl
+	$(call COMPILE,what the Python tests start) gc3_fake_cuda gc3_fake_nccl gc3_collectives
 	$(BIN)/pytest $(PYTEST_WORKERS)
 	$(MAKE) torch-tests PYTEST_ARGS='-m "not slow" $(PYTEST_WORKERS)'
 
@@ -92,6 +97,7 @@ build/peers/gloo/.installed: $(VENV)/.pip tools/lean_torch.py
 	-$(BIN)/python tools/lean_torch.py build/peers/gloo && touch $@
 
 nightly: $(VENV)/.group-test nccl cpp-tests
+	ctest --preset release
 	$(BUILD)/gc3_runtime_cpu_test --no-skip --test-case='nightly*'
 	$(BUILD)/gc3_verify_test --no-skip --test-case='nightly*'
 	$(BIN)/pytest $(PYTEST_WORKERS) --nightly -m nightly
