@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
+import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -76,6 +80,74 @@ def test_what_is_there_stays_until_it_is_written(tmp_path: Path) -> None:
     files.check_writable("/dev/null")
     with pytest.raises(UserError, match="Is a directory"):
         files.check_writable(str(tmp_path))
+
+
+def test_a_check_does_not_touch_what_another_command_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    made: Any = tempfile.TemporaryFile
+
+    def meanwhile(**how: Any) -> Any:
+        path.write_text("another's")
+        return made(**how)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", meanwhile)
+    files.check_writable(str(path))
+    assert path.read_text() == "another's"
+
+
+def test_readers_see_a_whole_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "x", tmp_path / "link"
+    files.write_text(str(path), "old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    with path.open() as reader:
+        files.write_text(str(link), "new")
+        assert reader.read() == "old"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert sorted(tmp_path.iterdir()) == [link, path]
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EPERM, errno.EXDEV])
+def test_a_file_that_cannot_be_replaced_is_overwritten(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is mounted, or another user's in a folder whose files only their owners may replace."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    path = tmp_path / "x"
+    path.write_text("old")
+    files.write_text(str(path), "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_at_a_time_changes_what_it_has_read(tmp_path: Path) -> None:
+    path, lock = tmp_path / "x", tmp_path / "x.lock"
+    path.write_text("0")
+
+    def add() -> None:
+        for _ in range(20):
+            with files.alone(lock, "", "BadArgument", patience_s=1e9):
+                files.replace_text(str(path), str(int(path.read_text()) + 1))
+
+    several = [threading.Thread(target=add) for _ in range(4)]
+    for one in several:
+        one.start()
+    for one in several:
+        one.join()
+    assert path.read_text() == "80"
+    assert list(tmp_path.iterdir()) == [path]
+    with (
+        files.alone(lock, "", "BadArgument"),
+        pytest.raises(UserError, match="it is taken"),
+        files.alone(lock, "it is taken", "BadArgument"),
+    ):
+        pass
+    with pytest.raises(UserError, match="No such file"), files.alone(tmp_path / "a" / "b", "", "BadArgument"):
+        pass
 
 
 def test_packages_for_pictures_are_looked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from gc3 import errors
 from gc3.cli.main import main
 from gc3.cli.tables import write_table
 from gc3.comm.selection import Spec
+from gc3.support import files
 from gc3.tune import Measured, Record, SimulatedTuner, Tuner, table
 from gc3.tune.wire import Work
 
@@ -99,6 +100,22 @@ def test_ctrl_c_before_the_first_point_keeps_what_there_was(
     assert f"nothing was found; {file} is as it was" in done.output
     assert "rows in" not in done.output
     assert "predicted" not in done.output
+
+
+def test_one_command_at_a_time_writes_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has read what the other adds to the points, and would write them without it."""
+    interrupted(monkeypatch)
+    file, link = tmp_path / "t.json", tmp_path / "link.json"
+    link.symlink_to(file)
+    line = ["tune", "allreduce", "--ranks", "2", "-o"]
+    with files.alone(f"{file}.lock", "", "BadArgument"):
+        for name in (file, link):
+            refused = CliRunner().invoke(main, [*line, str(name)])
+            assert refused.exit_code == 1
+            assert "another gc3 tune is writing" in refused.output
+            assert not file.exists()
+    assert CliRunner().invoke(main, [*line, str(link)]).exit_code == 130
+    assert sorted(tmp_path.iterdir()) == [link, file]
 
 
 def test_readers_of_a_table_never_see_a_part(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gc3.support.files import replace_text, write_whole
+from gc3.support.files import replace_text, write_text
 
 
 def write_table(file: str, table: Mapping[str, Any], *, private: bool = False) -> None:
@@ -17,4 +17,4 @@ def write_table(file: str, table: Mapping[str, Any], *, private: bool = False) -
     if private:
         replace_text(file, text)
     else:
-        write_whole(file, text)
+        write_text(file, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -24,7 +25,7 @@ from gc3.comm import init, kept, programs
 from gc3.comm.selection import read_rows
 from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, trust
-from gc3.support.files import check_writable, make_folder, write_whole
+from gc3.support.files import alone, check_writable, make_folder, write_text
 from gc3.support.words import counted, split_values
 from gc3.tune import (
     Found,
@@ -185,7 +186,7 @@ def tune(given: _Given) -> int:
     names, own = _named(given.what)
     keeps = given.file is None
     file = _kept_file(kept.HOSTS if hosts else engine) if given.file is None else given.file
-    _be_alone(file, needed=keeps and hosts is None)
+    _be_alone(file, keeps=keeps and hosts is None, goes_on=on is None and _lasts(file))
     ranks = given.ranks or _all_ranks(on, hosts)
     named = hosts.names if hosts else ()
     record = (
@@ -213,7 +214,7 @@ def tune(given: _Given) -> int:
         write_table(file, as_table(made, here, engine), private=keeps)
     if on is not None and rules_path is not None and not interrupted:
         with output.working("simulating NCCL"):
-            write_whole(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
+            write_text(rules_path, "\n".join(nccl_rules.lines(on, names, wanted)) + "\n")
     if hosts and not interrupted:
         hosts.finish(Path(file).read_text() if keeps else None)
     if given.as_json:
@@ -228,11 +229,18 @@ def tune(given: _Given) -> int:
     return INTERRUPTED if interrupted else 0
 
 
-def _be_alone(file: str, *, needed: bool) -> None:
-    """Refuses to keep a table while another command does, which would remove its rows; until the command ends."""
-    if needed:
+def _be_alone(file: str, *, keeps: bool, goes_on: bool) -> None:
+    """Refuses to write a table while another command does, until this one ends: each would remove what the other adds.
+
+    `keeps`: it is that of this machine; `goes_on`: from the measurements of earlier commands.
+    """
+    until_the_end = click.get_current_context().with_resource
+    if keeps:
         told = f"'{file}': {kept_files.BUSY}, or name another file with -o"
-        click.get_current_context().with_resource(kept_files.alone(told, "FileUnwritable"))
+        until_the_end(kept_files.alone(told, "FileUnwritable"))
+    if goes_on:
+        told = f"another gc3 tune is writing '{file}': wait until it has ended, or name another file with -o"
+        until_the_end(alone(f"{os.path.realpath(file)}.lock", told, "FileUnwritable"))
 
 
 def _join(given: _Given) -> HostTimer:

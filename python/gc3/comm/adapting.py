@@ -22,6 +22,7 @@ from gc3.support import files
 _LAST_LL = 64 << 10  # above it a flag for every few bytes costs more than it saves
 FIRST_READ = 8 << 10  # below this size messages are never read from another rank's memory
 READS = ("read_moved", "read_combined", "read_halved")
+_PATIENCE_S = 10.0  # for other jobs, which take a moment
 _MOST_ROWS = 1000  # that are kept
 _MOST_SHARE = 1.0
 _MILLION = 1_000_000
@@ -52,10 +53,12 @@ class Learning:
         if file is None or not new:
             return
         keys = {_key(row) for row in new}
-        there = [row for row in kept.read_learned() if _key(row) not in keys]
         files.make_folder(file.parent)
-        rows = [row.data() for row in [*there, *new][-_MOST_ROWS:]]
-        files.replace_text(str(file), json.dumps({"format": FORMAT, "rows": rows}, indent=1) + "\n")
+        told = f"another job has not ended writing '{file}'"
+        with files.alone(f"{file}.lock", told, "FileUnwritable", patience_s=_PATIENCE_S):
+            there = [row for row in kept.read_learned() if _key(row) not in keys]
+            rows = [row.data() for row in [*there, *new][-_MOST_ROWS:]]
+            files.replace_text(str(file), json.dumps({"format": FORMAT, "rows": rows}, indent=1) + "\n")
 
     def _rows(self, joined: _core.Joined) -> Iterator[Row]:
         place = kept.folder()

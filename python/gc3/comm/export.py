@@ -82,7 +82,7 @@ def export(
                 known.add(entry.file)
                 program.save(folder / entry.file)
         lines = [(e.row.core(), e.ranks, e.in_place, e.root, e.file) for e in found]
-        (folder / "index").write_text(_core.program_folder_index(lines))
+        files.write_text(str(folder / "index"), _core.program_folder_index(lines))
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
     return len(found), len(known), [row.source for row in table.rows if row.nodes[0] > 1]

@@ -6,7 +6,6 @@ gc3. If one of these changes, the name changes and the file is not found.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -90,22 +89,8 @@ def alone(told: str, error: str) -> Generator[None, None, None]:
         yield
         return
     _make(place)
-    try:
-        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as problem:
-        raise errors.error("FileUnreadable", f"'{place}': {problem.strerror}") from problem
-    try:
-        # The system releases the lock when the process ends, however it does.
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(opened)
-        raise errors.error(error, told) from None
-    except OSError:
-        pass  # a file system without locks
-    try:
+    with files.alone(place, told, error):
         yield
-    finally:
-        os.close(opened)
 
 
 def _make(place: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import re
 import stat
 import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from gc3 import _core, errors
 
 MOST_TEXT = 64 << 20
+_LOOK_S = 0.01
 # Characters that JSON allows in a string but no terminal should get, and unpaired surrogates.
 _HIDDEN = re.compile(r"\\[bfnrtu]|[\x7f-\x9f\xad\u0600-\u206f\ufeff-\uffff\U000110bd-\U0010ffff]")
 
@@ -138,8 +143,8 @@ def check_writable(path: str) -> None:
         if place.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not place.exists():
-            place.open("xb").close()
-            place.unlink()
+            with tempfile.TemporaryFile(dir=place.parent):
+                pass  # not at the place itself, where another command may write meanwhile
         elif place.is_file():
             place.open("r+b").close()
     except (OSError, ValueError) as problem:
@@ -147,17 +152,38 @@ def check_writable(path: str) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file that the user asked for."""
+    """Writes a text as `write_bytes` does."""
     write_bytes(path, text.encode())
 
 
-def write_whole(path: str, text: str) -> None:
-    """Writes a file that the user asked for, of which readers never see a part, unless its folder is read-only."""
-    place = os.path.realpath(path)
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes a file that the user asked for.
+
+    Readers never see a part of it, and of two writers the last one's stays, unless it cannot be replaced: a device, a
+    file of another user, one in a folder that is read-only, or one that is mounted.
+
+    Raises:
+        gc3.UserError: The file cannot be written.
+    """
+    try:
+        place = os.path.realpath(path)
+        if _is_replaceable(place):
+            try:
+                _replace(place, data, private=False)
+            except OSError as problem:
+                if problem.errno not in (errno.EBUSY, errno.EPERM, errno.EXDEV):
+                    raise
+            else:
+                return
+        Path(place).write_bytes(data)
+    except (OSError, ValueError) as problem:
+        raise _unwritable(path, problem) from None
+
+
+def _is_replaceable(place: str) -> bool:
     if is_device(place) or not os.access(os.path.dirname(place), os.W_OK):
-        write_text(path, text)
-    else:
-        replace_bytes(place, text.encode(), private=False)
+        return False
+    return not os.path.exists(place) or (os.access(place, os.W_OK) and os.stat(place).st_uid == os.geteuid())
 
 
 def replace_text(path: str, text: str) -> None:
@@ -165,27 +191,79 @@ def replace_text(path: str, text: str) -> None:
     replace_bytes(path, text.encode())
 
 
-def replace_bytes(path: str, data: bytes, *, private: bool = True) -> None:
-    """Writes a file. Readers see the old contents or the new ones, never a part.
-
-    If it is `private`, only this user can read and write it; else its mode stays, or is that of any new file.
+def replace_bytes(path: str, data: bytes) -> None:
+    """Writes a file that only this user can read and write. Readers see the old contents or the new, never a part.
 
     Raises:
         gc3.UserError: The file cannot be written.
     """
     try:
-        file, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".")
-        try:
-            with os.fdopen(file, "wb") as written:
-                written.write(data)
-            if not private:
-                os.chmod(new, _mode_of(path))
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+        _replace(path, data, private=True)
     except OSError as problem:
         raise _unwritable(path, problem) from None
+
+
+def _replace(path: str, data: bytes, *, private: bool) -> None:
+    """If it is not `private`, the mode of the file stays, or is that of any new file."""
+    file, new = tempfile.mkstemp(dir=os.path.dirname(path) or ".")
+    try:
+        with os.fdopen(file, "wb") as written:
+            written.write(data)
+        if not private:
+            os.chmod(new, _mode_of(path))
+        os.replace(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise
+
+
+@contextmanager
+def alone(
+    path: str | os.PathLike[str], told: str, error: str, *, patience_s: float = 0.0
+) -> Generator[None, None, None]:
+    """Is entered by one process at a time, of those that change what they have read.
+
+    Args:
+        path: A folder, or a file for this purpose, which exists as long as a process is within.
+        told: What is wrong, for another process that enters it.
+        error: The name of the error.
+        patience_s: How long to wait for the other process.
+
+    Raises:
+        gc3.UserError: Another process has entered it, or there is no such place.
+    """
+    until = time.monotonic() + patience_s
+    folder = os.path.isdir(path)
+    while (opened := _locked(path, folder=folder)) is None:
+        if time.monotonic() >= until:
+            raise errors.error(error, told)
+        time.sleep(_LOOK_S)
+    try:
+        yield
+    finally:
+        if not folder:
+            with suppress(OSError):
+                os.unlink(path)  # before the lock ends: whoever gets it then sees that the file is another one
+        os.close(opened)
+
+
+def _locked(path: str | os.PathLike[str], *, folder: bool) -> int | None:
+    """Returns an open file that has the lock, which the system releases when the process ends; None: another has it."""
+    how = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT
+    try:
+        opened = os.open(path, how | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(opened), os.stat(path)):
+            return opened
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        return opened  # a file system without locks
+    os.close(opened)
+    return None
 
 
 def _mode_of(path: str) -> int:
@@ -195,14 +273,6 @@ def _mode_of(path: str) -> int:
         mask = os.umask(0o077)
         os.umask(mask)
         return 0o666 & ~mask
-
-
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes a file that the user asked for."""
-    try:
-        Path(path).write_bytes(data)
-    except OSError as problem:
-        raise _unwritable(path, problem) from None
 
 
 def _unwritable(path: str | os.PathLike[str], problem: OSError | ValueError) -> errors.Gc3Error:

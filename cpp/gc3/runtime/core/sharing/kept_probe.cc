@@ -251,10 +251,8 @@ KeptProbe read_kept(const std::string& folder, const ProbeConditions& conditions
 std::string keep(const std::string& folder, const ProbeText& probe) {
   if (!make_folders(folder)) return with_system_error(folder);
   const std::string path = folder + "/" + probe.conditions.file_name();
-  const std::string draft = path + "." + std::to_string(getpid()) + ".new";
-  unlink(draft.c_str());  // of a process with this number that has ended; O_EXCL below follows no link
-  const FileDescriptor file(
-      open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  std::string draft = path + ".XXXXXX";  // no number of a process: containers that share a home may have the same one
+  const FileDescriptor file(mkostemp(draft.data(), O_CLOEXEC));
   if (!file.valid()) return with_system_error(draft);
   const std::string text = probe.write();
   const bool written = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());

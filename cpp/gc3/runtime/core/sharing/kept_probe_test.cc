@@ -4,8 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
 
 #include "gc3/base/test_folder.h"
 
@@ -117,11 +121,26 @@ TEST_CASE("what cannot be kept is said, and nothing else is written") {
   put(folder.path() + "/file", "");
   CHECK(keep(folder.path() + "/file", example()).find("Not a directory") != std::string::npos);
   CHECK(keep("/dev/null/cache", example()).find("Not a directory") != std::string::npos);
-  // A link in the place of the draft leads nowhere.
-  const std::string draft = folder.path() + "/" + example().conditions.file_name() + "." + std::to_string(getpid());
-  fs::create_symlink(folder.path() + "/file", draft + ".new");
-  CHECK(keep(folder.path(), example()).empty());
   CHECK(fs::file_size(folder.path() + "/file") == 0);
+}
+
+// Processes of several containers, which share a home and have the same number, are not told apart by it.
+TEST_CASE("several write the same measurements, and readers see them whole") {
+  const Folder folder;
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> writers;
+    for (int i = 0; i < 4; ++i) {
+      writers.emplace_back([&] {
+        for (int round = 0; round < 100; ++round) {
+          if (!keep(folder.path(), example()).empty()) ++wrong;
+          if (!read_kept(folder.path(), example().conditions).problem.empty()) ++wrong;
+        }
+      });
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
 TEST_CASE("the environment says where thresholds are from") {
