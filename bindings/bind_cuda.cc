@@ -45,10 +45,21 @@ std::vector<T*> pointers(const std::vector<std::uintptr_t>& addresses) {
   return made;
 }
 
-std::unique_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+// Its end may wait: for calls that run, or for a lock whose owner needs the GIL for `interrupted`. Only Python holds
+// it.
+template <class T>
+std::shared_ptr<T> ending_without_gil(std::unique_ptr<T> made) {
+  return {made.release(), [](T* last) {
+            const nb::gil_scoped_release release;
+            delete last;
+          }};
+}
+
+std::shared_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                                const std::vector<int>& devices, std::uint32_t slots,
                                                std::uint64_t slot_bytes, double timeout) {
-  return without_gil([&] { return cuda::Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); });
+  return ending_without_gil(
+      without_gil([&] { return cuda::Engine::create(runtime, program, devices, {slots, slot_bytes, timeout}); }));
 }
 
 void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs,
@@ -61,13 +72,14 @@ void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs,
   without_gil([&] { return engine.enqueue(call, pointers<void>(streams)); });
 }
 
-std::unique_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+std::shared_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
                                              std::uint32_t rank, int device, std::uint32_t slots,
                                              std::uint64_t slot_bytes, double timeout,
                                              const std::shared_ptr<Windows>& windows,
                                              const std::shared_ptr<Proxy>& proxy) {
-  return without_gil(
-      [&] { return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows, proxy); });
+  return ending_without_gil(without_gil([&] {
+    return RankEngine::create(runtime, program, rank, device, {slots, slot_bytes, timeout}, windows, proxy);
+  }));
 }
 
 std::shared_ptr<Proxy> make_proxy(const Joined& joined) {

@@ -32,6 +32,12 @@ def test_results_between_hosts(ranks: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert done.stdout.count("all right") == 2 * ranks
 
 
+def test_the_end_of_an_engine_lets_other_threads_connect() -> None:
+    done = on_two_hosts(1, "device_engine_dropped")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("all right") == 2
+
+
 @pytest.mark.parametrize("fault", ["kill", "cut"])
 def test_a_lost_host_ends_the_kernels_that_wait_for_it(fault: str) -> None:
     done = on_two_hosts(2, "device_lost_host", fault)
