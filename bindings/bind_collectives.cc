@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -94,6 +95,18 @@ void run_on_device(Self self, const Described& d) {
                                 address(d.result), d.call.count, name_of(d.call.type), op, typed.stream);
 }
 
+// Without memory for its program, the error says which call it is.
+template <class Work>
+auto within_memory(const Method& method, const Described& d, Work work) {
+  try {
+    return without_gil(work);
+  } catch (const std::bad_alloc&) {
+    throw DiagnosticError({ErrorCode::OutOfMemory, std::string(method.name) + " of " + std::to_string(d.call.count) +
+                                                       " " + std::string(name_of(d.call.type)) +
+                                                       " per block: an allocation has failed"});
+  }
+}
+
 nb::object call_now(const Method& method, Self self, nb::handle x, nb::handle op, nb::handle root, nb::handle out,
                     const Timeout& timeout) {
   comm::Communicator& comm = self.p->body();
@@ -101,7 +114,7 @@ nb::object call_now(const Method& method, Self self, nb::handle x, nb::handle op
   if (is_on_device(d)) {
     run_on_device(self, d);
   } else {
-    without_gil([&] { return comm.run(d.call, interrupted); });
+    within_memory(method, d, [&] { return comm.run(d.call, interrupted); });
   }
   d.copy_out();
   return result_of(method, comm, d);
@@ -125,7 +138,7 @@ Handle start_now(const Method& method, Self self, nb::handle x, nb::handle op, n
     handle.done = ended.get_future().share();
   } else {
     comm::Communicator::Done notify = when_done(done);
-    handle.done = without_gil([&] { return comm.start(d.call, std::move(notify)); });
+    handle.done = within_memory(method, d, [&] { return comm.start(d.call, std::move(notify)); });
     nb::list arrays;
     d.keep_in(arrays);
     self.p->keep(handle.done, arrays);

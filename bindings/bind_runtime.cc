@@ -154,8 +154,10 @@ void bind_runtime(nb::module_& m) {
              return unwrap(cpu::MemoryBound::create({sources, targets, bytes}, threads));
            }),
            "sources"_a, "targets"_a, "bytes"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("seconds", &cpu::MemoryBound::seconds, "repetitions"_a, nb::call_guard<nb::gil_scoped_release>(),
-           "The seconds of the fastest of `repetitions` runs.");
+      .def(
+          "seconds",
+          [](const cpu::MemoryBound& bound, std::uint32_t n) { return without_gil([&] { return bound.seconds(n); }); },
+          "repetitions"_a, "The seconds of the fastest of `repetitions` runs.");
 }
 
 }  // namespace gc3::bindings

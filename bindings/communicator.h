@@ -8,6 +8,7 @@
 #include <future>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -105,6 +106,10 @@ auto told(comm::Communicator& comm, Make make) -> decltype(make()) {
   } catch (const DiagnosticError& error) {
     refuse(comm, error.problem());
     throw;
+  } catch (const std::bad_alloc&) {
+    Diagnostic problem(ErrorCode::OutOfMemory, "an allocation of the call has failed");
+    refuse(comm, problem);
+    throw DiagnosticError(std::move(problem));
   } catch (const nanobind::python_error& error) {
     // Others than exceptions, as of Ctrl-C, have ended the calls of all ranks.
     if (nanobind::hasattr(error.value(), "diagnostics")) {

@@ -1,9 +1,23 @@
 #include <nanobind/nanobind.h>
 
+#include <new>
+#include <stdexcept>
+
 #include "convert.h"
 
 namespace nb = nanobind;
 using namespace gc3::bindings;
+
+// Raises an error of gc3 that Python makes.
+static void raise(const char* module, const char* function, const nb::object& about) {
+  try {
+    const nb::object made = nb::module_::import_(module).attr(function);
+    const nb::object error = about.is_valid() ? made(about) : made();
+    PyErr_SetObject(error.type().ptr(), error.ptr());
+  } catch (nb::python_error& raised) {
+    raised.restore();  // a signal handler's, such as that of Ctrl-C, which came while C++ ran
+  }
+}
 
 NB_MODULE(_core, m) {
   // A communicator may still be referenced at exit, for example by a daemon thread. That is no defect to warn users of.
@@ -29,13 +43,12 @@ NB_MODULE(_core, m) {
     try {
       std::rethrow_exception(p);
     } catch (const DiagnosticError& e) {
-      try {
-        // gc3.errors maps kinds to exception classes, so C++ does not need to know the classes.
-        nb::object error = nb::module_::import_("gc3.errors").attr("from_diagnostic")(nb::cast(e.problem()));
-        PyErr_SetObject(error.type().ptr(), error.ptr());
-      } catch (nb::python_error& raised) {
-        raised.restore();  // a signal handler's, such as that of Ctrl-C, which came while C++ ran
-      }
+      // gc3.errors maps kinds to exception classes, so C++ does not need to know the classes.
+      raise("gc3.errors", "from_diagnostic", nb::cast(e.problem()));
+    } catch (const std::bad_alloc&) {
+      raise("gc3.support.public", "out_of_memory", {});
+    } catch (const std::length_error&) {  // a container that no memory could hold
+      raise("gc3.support.public", "out_of_memory", {});
     }
   });
 }

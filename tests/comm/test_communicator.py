@@ -123,6 +123,18 @@ def test_calls_of_a_signal_handler_within_a_call_are_refused(tmp_path: Path) -> 
     ranks.run(ranks.program("nested_calls"), 2, arguments=[tmp_path / "handled"])
 
 
+def test_calls_of_a_signal_handler_while_a_program_is_compiled() -> None:
+    ranks.run(ranks.program("nested_calls_of_makers"), 2)
+
+
+def test_calls_that_find_no_thread_are_one_error() -> None:
+    ranks.run(ranks.program("no_threads"), 1)
+
+
+def test_a_call_that_finds_no_memory_is_told_to_all() -> None:
+    ranks.run(ranks.program("call_without_memory"), 2)
+
+
 def test_a_killed_rank_is_reported() -> None:
     results = ranks.start(ranks.program("killed_rank"), 3).finish()
     assert [status for status, _ in results] == [0, -signal.SIGKILL, 0]

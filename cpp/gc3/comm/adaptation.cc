@@ -83,7 +83,8 @@ Adaptation::~Adaptation() { closing_ = true; }
 
 void Adaptation::close() {
   closing_ = true;
-  if (maker_.busy()) maker_.start([] { return Status(); }).wait();
+  if (!maker_.busy()) return;
+  if (const auto last = maker_.start([] { return Status(); }); last.ok()) last.value().wait();
 }
 
 std::int64_t Adaptation::now() {
@@ -240,7 +241,7 @@ Status Adaptation::open(const Turn& turn, Class& of, std::uint32_t arm, const co
 }
 
 void Adaptation::compile(Class& of) {
-  static_cast<void>(maker_.start([this, &of]() -> Status {
+  const auto started = maker_.start([this, &of]() -> Status {
     std::optional<std::vector<std::uint64_t>> order;
     const bool adds = of.shape.kind == model::CollectiveKind::allreduce ||
                       of.shape.kind == model::CollectiveKind::reducescatter ||
@@ -274,7 +275,8 @@ void Adaptation::compile(Class& of) {
       }
     }
     return {};
-  }));
+  });
+  if (!started.ok()) of.own_failed = ((1U << of.arms.size()) - 1) & ~1U;  // without a thread there is only the first
 }
 
 std::string Adaptation::describe(const CallShape& shape, const Row& row) const {

@@ -239,13 +239,14 @@ void Communicator::wait(const std::shared_future<Status>& done, const Interrupte
 Status Communicator::check_goes_on(const std::shared_future<Status>& done) const {
   if (done.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return {};
   GC3_CHECK(check_thread());
-  return here() ? Status() : usable();
+  return lock_.here() ? Status() : usable();
 }
 
 Status Communicator::check_thread() const {
   if (busy() && progress_.runs_here()) {
     return Diagnostic(ErrorCode::NestedCall, "within `done`, which is called by the thread of the started calls");
   }
+  GC3_CHECK(lock_.check_maker());
   return core_->check_thread();
 }
 
@@ -258,12 +259,14 @@ Status Communicator::check_close() const {
 
 Status Communicator::settle(const Interrupted& interrupted) {
   GC3_CHECK(check_thread());
-  if (busy() && here()) wait(progress_.start([] { return Status(); }), interrupted);
+  if (!busy() || !lock_.here()) return {};
+  GC3_ASSIGN(const std::shared_future<Status> last, progress_.start([] { return Status(); }));
+  wait(last, interrupted);
   return {};
 }
 
 template <class Work>
-std::shared_future<Status> Communicator::begin(Work work, Done done) {
+Result<std::shared_future<Status>> Communicator::begin(Work work, Done done) {
   if (!done) return progress_.start(std::move(work));
   return progress_.start([work = std::move(work), done = std::move(done)] {
     Status status = guarded(work);

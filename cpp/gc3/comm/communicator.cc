@@ -1,7 +1,5 @@
 #include "gc3/comm/communicator.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -66,7 +64,6 @@ Communicator::Communicator(std::unique_ptr<cpu::Communicator> core, select::Sele
     : core_(std::move(core)),
       messages_(std::make_unique<p2p::Messenger>(core_->group(), std::move(hosts))),
       job_(core_->group().job()),
-      process_(getpid()),
       selection_(std::move(selection)),
       adaptation_(*core_, std::move(adapt),
                   [several = core_->placement().several()](const auto& recipe, const auto& shape) {
@@ -104,19 +101,18 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::unique_ptr<cpu::Co
       new Communicator(std::move(core), std::move(selection), std::move(hosts), std::move(adapt)));
 }
 
-select::Selection Communicator::selection() const {
-  const std::lock_guard lock(mutex_);
+Result<select::Selection> Communicator::selection() const {
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   return selection_;
 }
 
 Communicator::~Communicator() {
   // In a fork, locks may be held by threads that do not exist, and all shared memory belongs to the parent.
-  if (here()) return;
+  if (lock_.here()) return;
   static_cast<void>(messages_.release());
   static_cast<void>(core_.release());
 }
-
-bool Communicator::here() const { return getpid() == process_; }
 
 Status Communicator::check_users() const {
   const std::shared_ptr<core::Job> job = job_.lock();
@@ -139,9 +135,7 @@ Status Communicator::usable() const {
     return Diagnostic(ErrorCode::CommunicatorClosed,
                       "it was rank " + std::to_string(rank()) + " of " + std::to_string(size()));
   }
-  if (!here())
-    return Diagnostic(ErrorCode::UsedAfterFork, "the communicator belongs to process " + std::to_string(process_));
-  return {};
+  return lock_.check_here();
 }
 
 template <class Work>
@@ -150,10 +144,11 @@ auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltyp
   GC3_CHECK(check_thread());
   if (!busy()) return work();
   std::optional<decltype(work())> result;
-  const std::shared_future<Status> done = progress_.start([&] {
+  const auto run = [&] {
     result.emplace(work());
     return Status();
-  });
+  };
+  GC3_ASSIGN(const std::shared_future<Status> done, progress_.start(run));
   wait(done, interrupted);
   return result ? std::move(*result) : decltype(work())(done.get().error());
 }
@@ -225,7 +220,8 @@ Result<CallShape> Communicator::shape(const Call& call) const {
 }
 
 Result<select::Explanation> Communicator::explain(const CallShape& shape, std::string text) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   GC3_ASSIGN(select::Explanation found, selection_.explain(shape, std::move(text)));
   found.one_sided = describe_one_sided(shape.kind);
   found.processes = core_->single_copy().describe();
@@ -264,7 +260,8 @@ Result<select::Explanation> Communicator::explain_many(const CallShape& shape, s
 Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, several_hosts); }
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   if (const select::Row* const row = selection_.find_messages(shape))
     return Recipe{row->recipe, shape, placement().several()};
   GC3_CHECK(selection_.explain(shape));
@@ -280,12 +277,14 @@ Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
   const std::uint64_t hash =
       mix64(shape.size ^ (static_cast<std::uint64_t>(shape.kind) << 56U) ^ (std::uint64_t{shape.root} << 32U) ^
             (shape.in_place ? 1U << 31U : 0U) ^ std::bit_cast<std::uint64_t>(shape.skew));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   Remembered& remembered = remembered_[hash % remembered_.size()];
   if (remembered.found.program != nullptr && remembered.shape == shape && remembered.v == v) return remembered.found;
   const select::Row* const first = selection_.find(shape);
   if (first == nullptr) GC3_CHECK(selection_.explain(shape));
   const select::Row* const row = selection_.find_messages(shape);
+  const CallLock::Making making(lock_);
   Prepared& found = ready_[{row->recipe, shape.root, shape.in_place}];
   if (found.program == nullptr) {
     GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
@@ -400,19 +399,21 @@ Result<cpu::Recording> Communicator::record(RankEngine& program, const cpu::Rank
 
 Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,
                                                           const Interrupted& interrupted) {
+  GC3_ASSIGN(select::Selection rows, selection());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
              in_turn(interrupted, [&] { return core_->split(color, key, interrupted); }));
   if (core == nullptr) return std::unique_ptr<Communicator>();
-  return make(std::move(core), selection(), adaptation_.options(), interrupted);
+  return make(std::move(core), std::move(rows), adaptation_.options(), interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::group(const std::vector<std::uint32_t>& ranks, std::string name,
                                                           std::optional<double> timeout_s,
                                                           const Interrupted& interrupted, std::string_view place) {
   GC3_CHECK(usable());
+  GC3_ASSIGN(select::Selection rows, selection());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core,
              core_->subgroup(ranks, std::move(name), timeout_s, interrupted, !busy(), place));
-  return make(std::move(core), selection(), adaptation_.options(), interrupted);
+  return make(std::move(core), std::move(rows), adaptation_.options(), interrupted);
 }
 
 Status Communicator::describe(std::string_view text, bool elements) {
@@ -433,13 +434,15 @@ void Communicator::refuse(const Diagnostic& problem) {
 Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double> timeout_s,
                                                            const Interrupted& interrupted, const Diagnostic* refused) {
   GC3_CHECK(usable());
+  GC3_ASSIGN(select::Selection rows, selection());
   GC3_ASSIGN(std::unique_ptr<cpu::Communicator> core, core_->shrink(timeout_s, interrupted, refused));
-  return make(std::move(core), selection(), adaptation_.options(), interrupted);
+  return make(std::move(core), std::move(rows), adaptation_.options(), interrupted);
 }
 
 Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());
+  GC3_CHECK(check_thread());
   GC3_CHECK(ir::check_plain(program, "a row of the selection table"));
   GC3_ASSIGN(const Ready ready, core_->prepare(program, 0, 0));
   GC3_CHECK(in_turn(interrupted, [&] { return ready->load(interrupted); }));
@@ -456,7 +459,8 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   row.adapt = false;
   auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };
   row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   ready_[{row.recipe, does.root(), does.in_place()}] = {ready};
   remembered_ = {};
   checked_ = {};
@@ -466,7 +470,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
 
 Status Communicator::close(const Interrupted& interrupted) {
   GC3_CHECK(check_close());
-  if (closed_.exchange(true) || !here()) return {};
+  if (closed_.exchange(true) || !lock_.here()) return {};
   static_cast<void>(settle(interrupted));
   adaptation_.close();
   messages_->close(interrupted);

@@ -5,8 +5,6 @@
 // is verified and prepared once. The engine runs it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -28,6 +26,7 @@
 #include "gc3/base/result.h"
 #include "gc3/comm/adaptation.h"
 #include "gc3/comm/call.h"
+#include "gc3/comm/call_lock.h"
 #include "gc3/comm/v_form.h"
 #include "gc3/ir/direct/program.h"
 #include "gc3/model/collective.h"
@@ -113,6 +112,7 @@ class Communicator {
   // Prepares a verified program that no row names; the same program gives the same object.
   Result<Ready> prepare(const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
                         const ThresholdChanges& changes = {}) {
+    GC3_CHECK(usable());
     return core_->prepare(program, slots, slot_bytes, changes);
   }
   // The same of a one-sided program; `messages`: of the same algorithm, see direct::ProcessJob.
@@ -217,7 +217,7 @@ class Communicator {
   // Makes the calls of all ranks fail, including running ones. Can be called from any thread. In a fork it does
   // nothing, because the calls belong to the parent.
   void abort() {
-    if (here()) core_->abort();
+    if (lock_.here()) core_->abort();
   }
   // Local: waits for started calls, and leaves.
   Status close(const Interrupted& interrupted = {});
@@ -251,14 +251,13 @@ class Communicator {
   static Result<std::unique_ptr<Communicator>> make(std::unique_ptr<cpu::Communicator> core,
                                                     select::Selection selection, AdaptOptions adapt,
                                                     const Interrupted& interrupted);
-  select::Selection selection() const;
+  Result<select::Selection> selection() const;
   std::string describe_one_sided(CollectiveKind kind) const;
-  bool here() const;
   // Says something in the order of calls, without a wait for those that were started.
   Status note(const core::CallRecord& record, std::string text) {
     auto said = [this, record, text = std::move(text)] { return core_->note(record, text); };
     if (!busy()) return said();
-    progress_.start(std::move(said));
+    GC3_CHECK(progress_.start(std::move(said)));
     return {};
   }
   // A call of a v-form whose checks have passed, which look at all blocks of all ranks; the same is often made again.
@@ -299,7 +298,7 @@ class Communicator {
   Status run_flat(const Planned& planned, ProcessProgram& program, const cpu::Membership::Turn& turn,
                   const Interrupted& interrupted);
   template <class Work>
-  std::shared_future<Status> begin(Work work, Done done);
+  Result<std::shared_future<Status>> begin(Work work, Done done);
   template <class Work>
   auto in_turn(const Interrupted& interrupted, Work work) -> decltype(work());
   // The program that makes barriers between hosts; null: there is one host.
@@ -311,11 +310,10 @@ class Communicator {
   std::unique_ptr<cpu::Communicator> core_;
   std::unique_ptr<p2p::Messenger> messages_;
   std::weak_ptr<core::Job> job_;  // until it is closed; looking at it takes no lock
-  pid_t process_;
   std::atomic<bool> closed_ = false;
   // By kind, and by whether this rank is the root; none if there are more ranks than the collective allows.
   std::array<std::array<std::optional<Signature>, 2>, model::kCollectiveNames.size()> signatures_;
-  mutable std::mutex mutex_;  // of the next six
+  mutable CallLock lock_;  // of the next six
   select::Selection selection_;
   std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Prepared>
       ready_;                                                   // also by root, mode

@@ -13,8 +13,10 @@ namespace gc3::comm {
 using select::CallShape;
 
 Result<std::shared_ptr<direct::ProcessJob>> Communicator::prepare(const ir::direct::Program& program, Ready messages) {
+  GC3_CHECK(usable());
   GC3_ASSIGN(auto made, direct::ProcessJob::create(program, *core_, std::move(messages)));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   return keep(std::move(made));
 }
 
@@ -70,7 +72,8 @@ Result<std::shared_ptr<std::uint8_t>> Communicator::new_output(CollectiveKind ki
   const CallShape shape = here({.kind = kind, .size = block * asks->largest_blocks, .root = root});
   bool one_sided = false;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock<std::mutex> lock;
+    GC3_CHECK(lock_.take(lock));
     const select::Row* const row = selection_.find(shape);
     one_sided = row != nullptr && row->recipe->lower && !placement().several();
   }

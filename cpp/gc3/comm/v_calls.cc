@@ -22,7 +22,8 @@ Result<Collective> Communicator::v_collective(CollectiveKind kind, std::uint32_t
 
 Result<Communicator::Found> Communicator::find(const VCall& call) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock<std::mutex> lock;
+    GC3_CHECK(lock_.take(lock));
     for (const Checked& known : checked_) {
       if (known.found.program != nullptr && known.call.is_like(call)) return known.found;
     }
@@ -31,7 +32,8 @@ Result<Communicator::Found> Communicator::find(const VCall& call) {
   GC3_CHECK(check_counts(collective, call.type, call.counts));
   GC3_ASSIGN(const bool is_in_place, in_place(collective, rank(), call));
   GC3_ASSIGN(const Found found, find(collective, call, is_in_place));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock<std::mutex> lock;
+  GC3_CHECK(lock_.take(lock));
   Checked& oldest = checked_[next_checked_++ % checked_.size()];
   oldest.call = call;
   oldest.found = found;

@@ -18,6 +18,7 @@ from gc3 import __version__, errors
 from gc3.cli import interrupt, output
 from gc3.cli.command import Command, Context
 from gc3.support import knobs
+from gc3.support.starting import refused
 
 FAILED = 1
 _NARROW = 52  # columns
@@ -157,6 +158,8 @@ def _as_error(problem: Exception) -> errors.Gc3Error:
         return problem
     if isinstance(problem, MemoryError):
         return errors.error("OutOfMemory", str(problem))
+    if isinstance(problem, RuntimeError) and "start new thread" in str(problem):
+        return refused("a thread", problem)
     return errors.error("Internal", f"{type(problem).__name__}: {problem}", notes=["--debug shows where"])
 
 

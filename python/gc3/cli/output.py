@@ -228,12 +228,14 @@ def never_silent(what: str | Callable[[], str]) -> Generator[None, None, None]:
             told, wait = now, min(2 * wait, _RARELY)
 
     teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    with suppress(RuntimeError):  # without a thread the command works, too
+        teller.start()
     try:
         yield
     finally:
         ended.set()
-        teller.join()
+        if teller.ident is not None:
+            teller.join()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import os
 import sys
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +28,7 @@ from gc3.runtime.direct import DirectProgram
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.runtime.program import Program, check_program, verify
 from gc3.support.public import of_all_ranks, users_line
+from gc3.support.starting import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -475,7 +475,7 @@ def seconds(timeout: Any) -> float:
 
 def _close_in(joined: _core.Joined, process: int, learning: Learning | None) -> None:
     if os.getpid() == process and joined.inside:  # `done` has released it, whose thread cannot wait for itself
-        threading.Thread(target=_close_in, args=(joined, process, learning), daemon=False).start()
+        start_thread("a thread that closes a communicator", _close_in, joined, process, learning)
     elif os.getpid() == process:
         # After an exception, this program will not make the calls for which other ranks wait.
         joined.close(at_once=getattr(sys, "last_value", None) is not None)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 
 from gc3 import errors
+from gc3.support.starting import starting
 
 _MOST = 4096  # bytes of an answer
 
@@ -118,7 +119,8 @@ def _within(timeout: float, call: Callable[[], int]) -> int | None:
     """Makes a call that has no time-out of its own; None: it has not returned in time."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(call()), daemon=True)
-    thread.start()
+    with starting("a thread for a call of the launcher's PMIx"):
+        thread.start()
     thread.join(timeout)
     return codes[0] if codes else None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gc3 import errors
 from gc3.comm.objects import pickled, unpickled
 from gc3.support.public import misfit
+from gc3.support.starting import starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -124,7 +125,7 @@ class _Processes:
 
     def start(self, task: Task) -> None:
         ours, theirs = Pipe()
-        with theirs:
+        with theirs, starting(f"the process of rank {task.rank}"):
             # In a separate session: only this process handles Ctrl-C, and ends the ranks.
             process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "gc3.comm.spawned", str(theirs.fileno())],

@@ -26,6 +26,7 @@ from gc3.runtime.buffers import Given, bind, operation
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.runtime.program import Program
 from gc3.support import knobs
+from gc3.support.starting import starting
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -110,9 +111,10 @@ class Ranks:
                     command = [sys.executable, "-m", "gc3.comm.tool_worker", str(theirs.fileno())]
                     # In a separate session: only this process handles Ctrl-C, and ends the ranks, also while they
                     # start.
-                    started = subprocess.Popen(  # noqa: S603
-                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-                    )
+                    with starting(f"the process of rank {rank}"):
+                        started = subprocess.Popen(  # noqa: S603
+                            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                        )
                     self._processes.append(started)
                 self._pipes.append(ours)
                 slots, slot_bytes = options.slots or set_up.slots, options.slot_bytes or set_up.slot_bytes

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from gc3 import _core
+from gc3.support.starting import starting
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -37,8 +38,10 @@ def at_once(work: Callable[[Item], Found], items: Iterable[Item]) -> Generator[F
             return work(item)
 
     with ThreadPoolExecutor(workers) as pool:
-        under_way = [pool.submit(work_until_stopped, item) for item in items]
+        under_way: list[Future[Found]] = []
         try:
+            with starting("a thread for work on several cores"):
+                under_way += (pool.submit(work_until_stopped, item) for item in items)
             while under_way:
                 found = under_way[0].result()
                 del under_way[0]

@@ -130,6 +130,15 @@ def _caller() -> types.FrameType | None:
     return frame and frame.f_back and frame.f_back.f_back
 
 
+def out_of_memory() -> errors.Gc3Error:
+    """Returns the error of an allocation of the core that has failed: which function asked for it, at whose line."""
+    frame = inspect.currentframe()
+    asked = frame.f_back if frame is not None else None
+    file, line = users_line()
+    what = f"{asked.f_globals.get('__name__')}.{asked.f_code.co_name}" if _is_ours(asked) and asked else "a call of gc3"
+    return errors.error("OutOfMemory", f"an allocation in {what} has failed", file=file, line=line)
+
+
 def users_line() -> tuple[str, int]:
     """Returns the file and line of the user's program that have led here; "" and 0 if there are none."""
     frame = inspect.currentframe()

@@ -8,11 +8,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from gc3 import errors
+from gc3.support.starting import starting
 from gc3.topologies import nvidia_smi
 from gc3.topologies.build import Builder
 from gc3.topologies.machine import assemble
@@ -114,16 +116,25 @@ def _copy_rate(threads: int) -> float:
         source.fill(1)
         np.copyto(target, source)
         for trial in times:
-            ready.wait()
+            with suppress(threading.BrokenBarrierError):  # not all have been started
+                ready.wait()
             begin = time.perf_counter()
             for _ in range(_COPIES):
                 np.copyto(target, source)
             trial[place] = (begin, time.perf_counter())
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    begun: list[threading.Thread] = []
+    try:
+        with starting("a thread that copies on a core"):
+            for worker in workers:
+                worker.start()
+                begun.append(worker)
+    except errors.UserError:
+        ready.abort()
+        raise
+    finally:
+        for worker in begun:
+            worker.join()
     seconds = min(max(end for _, end in trial) - min(begin for begin, _ in trial) for trial in times)
     return threads * _COPIES * _COPY_BYTES / seconds

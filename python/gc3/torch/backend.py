@@ -15,6 +15,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed import DistBackendError
 
 from gc3 import _core
+from gc3.support.starting import starting
 from gc3.torch import native
 from gc3.torch.joining import join
 from gc3.torch.lane import Lane
@@ -263,7 +264,12 @@ class Gc3Backend(Operations, c10d.Backend):
 
         thread = threading.Thread(target=follow, daemon=True, name="gc3 message")
         self._followers.add(thread)
-        thread.start()
+        try:
+            with told, starting("a thread that waits for a message"):
+                thread.start()
+        except DistBackendError:
+            self._followers.discard(thread)
+            raise
 
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> torch.distributed.Work:
         """Refuses: PyTorch does not ask a backend in Python from whom a message came, so the caller could not know."""
@@ -290,7 +296,8 @@ class Gc3Backend(Operations, c10d.Backend):
             raise fork_error()
         if self._lane.stopped:
             raise destroyed_error()
-        return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
+        with told:
+            return Started(self._lane, self._lane.put(lambda: self._run(name, run)), outputs, self.abort)
 
     def _run(self, name: str, run: Callable[[], None]) -> None:
         with told:

@@ -8,6 +8,8 @@ import threading
 from concurrent import futures
 from typing import TYPE_CHECKING
 
+from gc3.support.starting import starting
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,11 +55,13 @@ class Lane:
 
     def put(self, run: Callable[[], None]) -> futures.Future[None]:
         """Returns what is done once the call has ended."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, daemon=True, name="gc3 calls")
+            with starting("the thread of a process group's calls"):
+                thread.start()
+            self._thread = thread
         self._last = task = _Task(run)
         self._tasks.put(task)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, daemon=True, name="gc3 calls")
-            self._thread.start()
         return task.future
 
     def help(self, until: futures.Future[None]) -> None:

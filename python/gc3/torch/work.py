@@ -12,6 +12,7 @@ import torch
 from torch.distributed import DistBackendError
 
 from gc3 import _core, errors
+from gc3.support.starting import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,11 @@ def as_torch(problem: errors.Gc3Error) -> DistBackendError:
 def fork_error() -> DistBackendError:
     """Returns the error of a call in a fork, which does not have the threads of the process group."""
     return as_torch(errors.error("UsedAfterFork", "the process group belongs to the process that has made it"))
+
+
+def thread_error() -> DistBackendError:
+    """Returns the error of a call that needs a thread, and the system starts none."""
+    return as_torch(refused("a thread of the process group", RuntimeError("can't start new thread")))
 
 
 def destroyed_error() -> DistBackendError:

@@ -201,7 +201,7 @@ TEST_CASE("a group without a name waits for a rank whose started call, or whose 
       return met.ok() ? Status() : Status(met.error());
     };
     if (world.rank() == 1) {
-      started = progress.start(barrier);
+      started = progress.start(barrier).value();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));  // in which rank 0 would find a difference
     }
     if (!world.subgroup({0, 1}, "", {}, {}).ok()) return false;

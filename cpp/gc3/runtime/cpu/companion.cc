@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
 #include "gc3/base/guarded.h"
@@ -53,15 +52,11 @@ void Companion::serve() {
 
 bool Companion::begin() {
   const SignalsBlocked blocked;
-  try {
-    thread_.start([this] {
-      serve();
-      return Status();
-    });
-  } catch (const std::system_error&) {
-    return false;
-  }
-  return true;
+  const auto serving = thread_.start([this] {
+    serve();
+    return Status();
+  });
+  return serving.ok();
 }
 
 Companion::During::During(Companion& companion, const Work& work) : companion_(companion) {

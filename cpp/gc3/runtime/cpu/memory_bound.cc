@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/threads.h"
 #include "gc3/runtime/cpu/kernels.h"
 
 #if defined(__SSE2__)
@@ -79,11 +80,12 @@ MemoryBound::~MemoryBound() {
   if (memory_ != nullptr) munmap(memory_, memory_bytes(traffic_));
 }
 
-double MemoryBound::seconds(std::uint32_t repetitions) const {
+Result<double> MemoryBound::seconds(std::uint32_t repetitions) const {
   // Each repetition is run with ordinary and with streaming stores; an extra one before them brings the caches into the
   // state of a run.
   const std::uint32_t runs = 2 * repetitions + 1;
   std::atomic<std::uint32_t> arrived{0};
+  std::atomic<bool> incomplete{false};  // not all threads could be started
   std::vector<std::vector<Clock::time_point>> times(threads_, std::vector<Clock::time_point>(2 * std::size_t{runs}));
   cpu_set_t allowed;
   const bool can_pin = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
@@ -92,15 +94,28 @@ double MemoryBound::seconds(std::uint32_t repetitions) const {
     if (can_pin) stay_on(allowed, self);
     for (std::uint32_t run = 0; run < runs; ++run) {
       arrived.fetch_add(1, std::memory_order_acq_rel);
-      while (arrived.load(std::memory_order_acquire) < threads_ * (run + 1)) std::this_thread::yield();
+      while (arrived.load(std::memory_order_acquire) < threads_ * (run + 1)) {
+        if (incomplete.load(std::memory_order_relaxed)) return;  // relaxed: nothing is read after it
+        std::this_thread::yield();
+      }
       times[self][2 * std::size_t{run}] = Clock::now();
       share(self, run > repetitions);
       times[self][2 * std::size_t{run} + 1] = Clock::now();
     }
   };
   std::vector<std::thread> threads;
-  for (std::uint32_t t = 0; t < threads_; ++t) threads.emplace_back(work, t);
+  Status all;
+  for (std::uint32_t t = 0; t < threads_ && all.ok(); ++t) {
+    auto started = start_thread("a thread for the bound of the memory", [&work, t] { work(t); });
+    if (started.ok()) {
+      threads.push_back(std::move(started).value());
+    } else {
+      all = started.error();
+      incomplete.store(true, std::memory_order_relaxed);
+    }
+  }
   for (std::thread& thread : threads) thread.join();
+  GC3_CHECK(all);
   Clock::duration best = Clock::duration::max();
   for (std::size_t run = 1; run < runs; ++run) {
     Clock::time_point start = Clock::time_point::max();

@@ -26,7 +26,7 @@ class MemoryBound {
   MemoryBound& operator=(MemoryBound&&) = delete;
 
   // Seconds of the fastest of `repetitions`, with streaming or with ordinary stores.
-  double seconds(std::uint32_t repetitions) const;
+  Result<double> seconds(std::uint32_t repetitions) const;
 
  private:
   MemoryBound(const Traffic& traffic, std::uint32_t threads, float* memory);

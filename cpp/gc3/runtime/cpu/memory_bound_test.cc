@@ -10,7 +10,7 @@ TEST_CASE("traffic of every shape is timed") {
   for (const gc3::cpu::Traffic& traffic : {gc3::cpu::Traffic{1, 1, 1 << 20}, {3, 3, 100'000}, {1, 7, 4}, {4, 1, 0}}) {
     auto bound = MemoryBound::create(traffic, 2);
     REQUIRE(bound.ok());
-    const double seconds = bound.value().seconds(2);
+    const double seconds = bound.value().seconds(2).value();
     CHECK(seconds > 0);
     // 100 GB/s for each of a thousand cores: no memory is that fast.
     CHECK(seconds > static_cast<double>(traffic.bytes) * (traffic.sources + traffic.targets) / 1e14);

@@ -53,7 +53,9 @@ class Computes {
 
 Result<Membership::Turn> Membership::enter(std::optional<double> timeout_s) {
   GC3_CHECK(check_thread());
-  Turn turn(*this);
+  std::unique_lock lock(mutex, std::defer_lock);
+  GC3_CHECK(take(lock));
+  Turn turn(*this, std::move(lock));
   if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
   GC3_CHECK(core::check_timeout(timeout_s));
   group->limit_calls(timeout_s);
@@ -65,8 +67,19 @@ Status Membership::check_thread() const {
   return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
 }
 
+Status Membership::take(std::unique_lock<std::mutex>& lock) const {
+  if (lock.try_lock()) return {};
+  if (getpid() != process) {
+    return Diagnostic(ErrorCode::UsedAfterFork, "the communicator belongs to process " + std::to_string(process));
+  }
+  lock.lock();
+  return {};
+}
+
 std::unique_lock<std::mutex> Membership::look() {
-  return check_thread().ok() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+  std::unique_lock lock(mutex, std::defer_lock);
+  if (check_thread().ok()) static_cast<void>(take(lock));
+  return lock;
 }
 
 Status Membership::barrier(const core::Interrupted& interrupted) const {

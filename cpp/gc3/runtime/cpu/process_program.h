@@ -1,6 +1,9 @@
 // The engine of a rank that is a process: the threadblocks of this rank, over the FIFOs of a communicator.
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +13,7 @@
 #include <span>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -55,7 +59,7 @@ struct Membership {
   // Of a call: lasts as long as the call.
   class Turn {
    public:
-    explicit Turn(Membership& members) : lock_(members.mutex), caller_(&members.caller) {
+    Turn(Membership& members, std::unique_lock<std::mutex> lock) : lock_(std::move(lock)), caller_(&members.caller) {
       set(std::this_thread::get_id());
     }
     ~Turn() {
@@ -77,7 +81,8 @@ struct Membership {
   std::unique_ptr<HostLinks> links;                                      // null if all ranks are on one host
   std::unique_ptr<Companion> companion = std::make_unique<Companion>();  // of a call that computes
   std::unique_ptr<FifoPool> fifos;
-  core::SingleCopy single_copy;     // never changes, so that it can be read without the mutex
+  core::SingleCopy single_copy;  // never changes, so that it can be read without the mutex
+  const pid_t process = getpid();
   ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
 
   // Begins a call, which lasts as long as the result; fails if the communicator is closed, or in a call of this thread.
@@ -85,6 +90,8 @@ struct Membership {
   Result<Turn> enter(std::optional<double> timeout_s = {});
   // An error within a call of this thread, as in a signal handler of Python: what waits for the call would never end.
   Status check_thread() const;
+  // Takes the mutex; an error in a fork, where a thread that does not exist may have it.
+  Status take(std::unique_lock<std::mutex>& lock) const;
   // The mutex, for what only looks; within a call of this thread, which holds it, nothing.
   std::unique_lock<std::mutex> look();
   // Within a call.

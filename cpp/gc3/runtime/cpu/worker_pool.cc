@@ -4,11 +4,11 @@
 
 #include <chrono>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/guarded.h"
+#include "gc3/base/threads.h"
 #include "gc3/runtime/core/sharing/cores.h"
 #include "gc3/runtime/cpu/idle.h"
 
@@ -19,16 +19,13 @@ Result<std::unique_ptr<WorkerPool>> WorkerPool::create(std::uint32_t workers, bo
   std::unique_ptr<WorkerPool> pool(new WorkerPool());
   pool->process_ = ::getpid();
   for (std::uint32_t w = 0; w < workers; ++w) {
-    try {
-      pool->threads_.emplace_back(
-          [p = pool.get(), w, pin, share = cores.share_of({w, workers}), spins = spins_for(w + 1)] {
-            if (pin) share.keep_here();
-            p->work(w, spins);
-          });
-    } catch (const std::system_error& e) {
-      return Diagnostic(ErrorCode::OutOfMemory,
-                        "worker thread " + std::to_string(w) + " of " + std::to_string(workers) + ": " + e.what());
-    }
+    const auto work = [p = pool.get(), w, pin, share = cores.share_of({w, workers}), spins = spins_for(w + 1)] {
+      if (pin) share.keep_here();
+      p->work(w, spins);
+    };
+    GC3_ASSIGN(std::thread started,
+               start_thread("worker thread " + std::to_string(w) + " of " + std::to_string(workers), work));
+    pool->threads_.push_back(std::move(started));
   }
   return pool;
 }

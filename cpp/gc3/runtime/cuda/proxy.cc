@@ -11,6 +11,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/guarded.h"
+#include "gc3/base/threads.h"
 
 namespace gc3::cuda {
 namespace {
@@ -128,7 +129,9 @@ Result<std::map<std::uint32_t, PinnedFifo>> Proxy::open(const std::shared_ptr<De
     end.fifo = fifos[link.connection];
     end.geometry = geometry;
   }
-  if (!thread_.joinable() && !problem()) thread_ = std::thread([this] { work(); });
+  if (!thread_.joinable() && !problem()) {
+    GC3_ASSIGN(thread_, start_thread("the thread of messages between devices of several hosts", [this] { work(); }));
+  }
   return fifos;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gc3/base/threads.h"
 #include "gc3/runtime/p2p/limits.h"
 
 namespace gc3::p2p {
@@ -110,6 +111,9 @@ Status Messenger::open(std::uint32_t to) {
   Outgoing& out = out_[to];
   if (out.pipe.is_open()) return {};
   if (apart(to)) {
+    if (!carrier_.joinable()) {
+      GC3_ASSIGN(carrier_, start_thread("the thread of messages to other hosts", [this] { carry(); }));
+    }
     GC3_ASSIGN(out.pipe, hosts_->open(to));
     out.eager = kMostEager;
     return {};

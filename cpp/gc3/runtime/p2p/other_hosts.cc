@@ -86,9 +86,7 @@ void Messenger::carry_on() {
   for (std::uint32_t r = 0; r < group_.size(); ++r) {
     if (apart(r)) hosts_->push(r);
   }
-  if (!has_unsent() || closing_) return;
-  if (!carrier_.joinable()) carrier_ = std::thread([this] { carry(); });
-  unsent_changed_.notify_one();
+  if (has_unsent() && !closing_) unsent_changed_.notify_one();
 }
 
 void Messenger::carry() {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "gc3/base/threads.h"
 #include "gc3/runtime/p2p/inside.h"
 
 namespace gc3::p2p {
@@ -20,6 +21,9 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
                                                   std::function<void(const Request&)> notify) {
   GC3_ASSIGN(const auto lock, enter());
   GC3_CHECK(check(operation));
+  if (notify && !lane_.joinable()) {
+    GC3_ASSIGN(lane_, start_thread("the thread that tells of messages", [this] { serve(); }));
+  }
   auto request = std::make_shared<Request>(operation);
   GC3_CHECK(begin(*request));
   if (!request->is_done()) advance(request.get());
@@ -34,7 +38,6 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
     request->since = core::WaitClock();
     request->notify = std::move(notify);
     to_notify_.push_back(request);
-    if (!lane_.joinable()) lane_ = std::thread([this] { serve(); });
     to_notify_changed_.notify_one();
   }
   return request;

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gc3 import errors
+from gc3.support.starting import starting
 
 _WORKER = Path(__file__).with_name("worker.py")
 _GRACE = 0.3  # seconds beyond its limit after which a solver is killed
@@ -241,7 +242,7 @@ class Solvers:
             self.close()
             # A separate session: Ctrl-C on a terminal must reach only this process, because some solvers handle it
             # themselves.
-            with _undisturbed():
+            with _undisturbed(), starting("the process of a solver"):
                 self._process = subprocess.Popen(  # noqa: S603 - this Python, our own file
                     [sys.executable, str(_WORKER), str(os.getpid())],
                     stdin=subprocess.PIPE,

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
@@ -391,7 +392,7 @@ class Backend : public c10d::Backend {
       if (lane_->run_now(now)) return work;
     }
     if (lane_->is_fork()) raise("fork_error");
-    const bool taken = lane_->put([work, run = std::move(run)](bool here) {
+    auto task = [work, run = std::move(run)](bool here) {
       std::exception_ptr problem;
       std::exception_ptr interrupt;
       try {
@@ -408,7 +409,13 @@ class Backend : public c10d::Backend {
       }
       work->end(problem);
       return interrupt;
-    });
+    };
+    bool taken = false;
+    try {
+      taken = lane_->put(std::move(task));
+    } catch (const std::system_error&) {
+      raise("thread_error");
+    }
     if (!taken) raise("destroyed_error");
     return work;
   }

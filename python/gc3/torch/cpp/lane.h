@@ -67,13 +67,13 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Whether this process is a fork, which has neither the thread nor what other threads would do with the locks.
   bool is_fork() const { return getpid() != process_; }
 
-  // Not in a fork. False: it is stopped.
+  // Not in a fork. False: it is stopped. std::system_error if the system gives no thread.
   bool put(Task task) {
     {
       const std::lock_guard lock(mutex_);
       if (stopped_) return false;
-      tasks_.push_back(std::move(task));
       if (!thread_.joinable()) thread_ = std::thread([self = shared_from_this()] { self->serve(); });
+      tasks_.push_back(std::move(task));
     }
     changed_.notify_all();
     return true;

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
@@ -105,15 +106,19 @@ class Caller {
   template <class Run>
   void follow(Run run) {
     const auto all = followers_;
-    const std::lock_guard lock(all->mutex);  // so that the thread is counted before it ends
-    std::thread([all, run = std::optional<Run>(std::move(run))]() mutable {
-      (*run)();
-      run.reset();
-      const std::lock_guard inner(all->mutex);
-      --all->running;
-      all->changed.notify_all();
-    }).detach();
-    ++all->running;
+    try {
+      const std::lock_guard lock(all->mutex);  // so that the thread is counted before it ends
+      std::thread([all, run = std::optional<Run>(std::move(run))]() mutable {
+        (*run)();
+        run.reset();
+        const std::lock_guard inner(all->mutex);
+        --all->running;
+        all->changed.notify_all();
+      }).detach();
+      ++all->running;
+    } catch (const std::system_error&) {
+      raise("thread_error");
+    }
   }
   void settle() {
     std::unique_lock lock(followers_->mutex);

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/signals.h"
+#include "gc3/base/threads.h"
 #include "gc3/runtime/core/hosts/job.h"
 #include "gc3/runtime/core/hosts/mirror_parts.h"
 #include "gc3/runtime/core/meeting/handshake.h"
@@ -53,11 +53,8 @@ Result<std::unique_ptr<Mirror>> Mirror::start(Job& job, std::vector<Frames> line
   }
   job.board().set_waker(name);
   const SignalsBlocked blocked;
-  try {
-    mirror->thread_ = std::thread([&mirror = *mirror] { mirror.serve(); });
-  } catch (const std::system_error&) {
-    return Diagnostic(ErrorCode::SystemRefused, "no thread for the connections to other hosts");
-  }
+  GC3_ASSIGN(mirror->thread_,
+             start_thread("the thread of the connections to other hosts", [&mirror = *mirror] { mirror.serve(); }));
   return mirror;
 }
 

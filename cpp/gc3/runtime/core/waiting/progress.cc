@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gc3/base/guarded.h"
+#include "gc3/base/threads.h"
 
 namespace gc3::core {
 namespace {
@@ -22,8 +23,9 @@ struct Progress::Queue {
     std::promise<Status> done;
   };
 
-  explicit Queue(Progress& progress) : of(progress), thread([this] { serve(); }) {}
+  explicit Queue(Progress& progress) : of(progress) {}
   ~Queue() {
+    if (!thread.joinable()) return;
     {
       const std::lock_guard lock(mutex);
       stopping = true;
@@ -69,11 +71,15 @@ Progress::~Progress() {
 bool Progress::inside() { return here != nullptr; }
 bool Progress::runs_here() const { return here == this; }
 
-std::shared_future<Status> Progress::start(Call call) {
+Result<std::shared_future<Status>> Progress::start(Call call) {
   Queue::Started started{std::move(call), {}};
   std::shared_future<Status> done = started.done.get_future().share();
   const std::lock_guard lock(mutex_);
-  if (queue_ == nullptr) queue_ = std::make_unique<Queue>(*this);
+  if (queue_ == nullptr) {
+    auto made = std::make_unique<Queue>(*this);
+    GC3_ASSIGN(made->thread, start_thread("the thread of started calls", [queue = made.get()] { queue->serve(); }));
+    queue_ = std::move(made);
+  }
   left_.fetch_add(1, std::memory_order_relaxed);  // the lock of the queue orders it before the call
   {
     const std::lock_guard queue_lock(queue_->mutex);

@@ -22,8 +22,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // std::system_error if the system gives no thread. What a call throws is its failure.
-  std::shared_future<Status> start(Call call);
+  // Fails if the system gives no thread. What a call throws is its failure.
+  Result<std::shared_future<Status>> start(Call call);
   // Whether this thread runs a started call; of these.
   static bool inside();
   bool runs_here() const;
