@@ -203,7 +203,7 @@ using NamedOrGiven = std::variant<std::string, model::Collective>;
 
 ir::ProgramFile load_file(const std::string& path, const NamedOrGiven& collective, std::optional<bool> in_place,
                           std::optional<std::string_view> runtime) {
-  ir::XmlReadOptions options{.in_place = in_place, .runtime = target_of(runtime)};
+  ir::XmlReadOptions options{.in_place = in_place, .runtime = target_of(runtime), .keep_classes = true};
   if (const auto* name = std::get_if<std::string>(&collective)) options.coll = *name;
   if (const auto* given = std::get_if<model::Collective>(&collective)) options.collective = *given;
   return unwrap(long_work([&] { return ir::load_any(path, options); }));
@@ -353,6 +353,7 @@ void bind_ir(nb::module_& m) {
   nb::class_<ir::ProgramFile>(m, "ProgramFile",
                               "A program that was read from a file, and the calls for which the file allows it.")
       .def_ro("program", &ir::ProgramFile::program)
+      .def_ro("classes", &ir::ProgramFile::classes, "Instead of it, if the file has one rank that stands for all.")
       .def_ro("in_place", &ir::ProgramFile::in_place)
       .def_ro("out_of_place", &ir::ProgramFile::out_of_place)
       .def_ro("min_bytes", &ir::ProgramFile::min_bytes)

@@ -3,13 +3,18 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "convert.h"
 #include "gc3/base/ids.h"
 #include "gc3/compiler/pipeline.h"
 #include "gc3/ir/classes.h"
+#include "gc3/ir/image.h"
+#include "gc3/ir/text.h"
 #include "gc3/verify/classes.h"
 #include "limited_api.h"
 #include "relative.h"
@@ -230,7 +235,42 @@ void bind_relative(nb::module_& m) {
       .def_ro("representative", &ir::ClassProgram::representative, "The steps of rank 0 alone.")
       .def(
           "expand", [](const ir::ClassProgram& p) { return unwrap(long_work([&] { return ir::expand(p); })); },
-          "The program of all ranks.");
+          "The program of all ranks.")
+      .def(
+          "expand_rank",
+          [](const ir::ClassProgram& p, std::uint32_t rank) {
+            if (rank >= p.ranks()) {
+              throw DiagnosticError(
+                  {ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of " + std::to_string(p.ranks())});
+            }
+            return unwrap(ir::expand(p, std::array{rank}));
+          },
+          "rank"_a, "The steps of this rank alone.")
+      .def(
+          "to_text", [](const ir::ClassProgram& p) { return ir::to_text(p); }, "The text form.")
+      .def(
+          "to_bytes",
+          [](const ir::ClassProgram& p, bool source) {
+            const std::vector<std::byte> image = ir::write_image(p, source);
+            return nb::bytes(image.data(), image.size());
+          },
+          "source"_a = true, "The binary image, with the lines of the user's code or without.")
+      .def_static(
+          "from_bytes",
+          [](const nb::bytes& image) {
+            return unwrap(ir::read_classes({static_cast<const std::byte*>(image.data()), image.size()}));
+          },
+          "image"_a, "The program of an image.")
+      .def(
+          "save", [](const ir::ClassProgram& p, const std::string& path) { unwrap(ir::save(p, path)); }, "path"_a,
+          "Writes the binary image.")
+      .def(
+          "save_text",
+          [](const ir::ClassProgram& p, const std::string& path) {
+            const std::string text = ir::to_text(p);
+            unwrap(ir::write_file(path, std::as_bytes(std::span(text))));
+          },
+          "path"_a, "Writes the text form.");
   m.def(
       "compile_classes",
       [](const compiler::Trace& trace, std::uint32_t instances, std::uint32_t slots, std::uint32_t max_threadblocks,

@@ -630,6 +630,10 @@ class ProgramFile:
     def program(self) -> Program: ...
 
     @property
+    def classes(self) -> ClassProgram | None:
+        """Instead of it, if the file has one rank that stands for all."""
+
+    @property
     def in_place(self) -> bool: ...
 
     @property
@@ -921,6 +925,25 @@ class ClassProgram:
 
     def expand(self) -> Program:
         """The program of all ranks."""
+
+    def expand_rank(self, rank: int) -> Program:
+        """The steps of this rank alone."""
+
+    def to_text(self) -> str:
+        """The text form."""
+
+    def to_bytes(self, source: bool = True) -> bytes:
+        """The binary image, with the lines of the user's code or without."""
+
+    @staticmethod
+    def from_bytes(image: bytes) -> ClassProgram:
+        """The program of an image."""
+
+    def save(self, path: str) -> None:
+        """Writes the binary image."""
+
+    def save_text(self, path: str) -> None:
+        """Writes the text form."""
 
 def compile_classes(trace: Trace, instances: int = 1, slots: int = 2, max_threadblocks: int = 0, fuse: bool = True, order: Sequence[int] = [], window: int = 0, scratch: int | None = None) -> ClassProgram | None:
     """

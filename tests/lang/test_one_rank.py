@@ -4,144 +4,22 @@
 from __future__ import annotations
 
 import builtins
+import pickle
 import re
 from collections import Counter
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import gc3
 from gc3 import _core, algorithms
-from gc3.lang import Algorithm, algorithm, chunk, compile, dump, me, parallelize
-
-
-def _reduce_scatter(at: Callable[[int], Any], place: Callable[[int], Any], R: int, count: int = 1, **how: Any) -> None:
-    """A ring of R ranks, in which at(1) is the next; place(s) is where the data of the rank s further on ends."""
-    for s in range(1, R):
-        mine = chunk(at(0), "in", place(-s), count)
-        chunk(at(1), "in", place(-s), count).reduce(mine, **how)
-
-
-def _all_gather(
-    at: Callable[[int], Any],
-    place: Callable[[int], Any],
-    R: int,
-    count: int = 1,
-    *,
-    buffer: str = "in",
-    **how: Any,
-) -> None:
-    for s in range(R - 1):
-        chunk(at(0), buffer, place(-s), count).copy(at(1), **how)
-
-
-@algorithm("allreduce", chunks=lambda R: R, in_place=True)
-def ring_allreduce(R: int) -> None:
-    (rank,) = me(R)
-    tb: dict[str, Any] = {"ch": 0, "sendtb": 0, "recvtb": 0}
-    _reduce_scatter(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **tb)
-    _all_gather(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **tb)
-
-
-@algorithm("allgather", in_place=True)
-def ring_allgather(R: int) -> None:
-    (rank,) = me(R)
-    _all_gather(lambda d: (rank + d,), lambda d: rank + d, R, buffer="out", ch=0)
-
-
-@algorithm("reducescatter", in_place=True)
-def ring_reducescatter(R: int) -> None:
-    (rank,) = me(R)
-    _reduce_scatter(lambda d: (rank + d,), lambda d: rank + d, R, ch=0)
-
-
-@algorithm("allreduce", chunks=lambda N, G: N * G, in_place=True)
-def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
-    node, gpu = me(N, G)
-    channels: list[dict[str, Any]] = [{"ch": k} if parallel else {} for k in range(3)]
-    first, across, last = channels
-    with parallelize(max(parallel, 1)):
-        _reduce_scatter(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **first)
-    _reduce_scatter(lambda d: (node + d, gpu), lambda d: gpu * N + (node + d), N, **across)
-    _all_gather(lambda d: (node + d, gpu), lambda d: gpu * N + (node + d), N, **across)
-    with parallelize(max(parallel, 1)):
-        _all_gather(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **last)
-
-
-@algorithm("reducescatter", in_place=True)
-def hierarchical_reducescatter(N: int, G: int) -> None:
-    node, gpu = me(N, G)
-    for a in range(N):
-        _reduce_scatter(lambda d: (node, gpu + d), lambda d, a=a: (node + a) * G + (gpu + d), G)
-    _reduce_scatter(lambda d: (node + d, gpu), lambda d: (node + d) * G + gpu, N)
-
-
-@algorithm("alltoall")
-def two_step_alltoall(N: int, G: int) -> None:
-    node, gpu = me(N, G)
-    for a in range(N):
-        for b in range(G):
-            c = chunk((node, gpu), "in", (node + a, gpu + b))
-            if a == 0:
-                c.copy((node, gpu + b), "out", (node, gpu))
-            else:
-                c.copy((node, gpu + b), "sc", (node + a, gpu))
-        if a:
-            chunk((node, gpu), "sc", (node + a) * G, sz=G).copy((node + a, gpu), "out", node * G)
-
-
-@algorithm("allreduce", chunks=lambda R, chunks: R * chunks, in_place=True)
-def allpairs_allreduce(R: int, chunks: int = 1) -> None:
-    (rank,) = me(R)
-    for d in range(1, R):
-        chunk(rank + d, "in", rank * chunks, chunks).copy(rank, "sc", (rank + d) * chunks)
-    for index in range(chunks):
-        c = chunk(rank, "in", rank * chunks + index)
-        for d in range(1, R):
-            c = c.reduce(chunk(rank, "sc", (rank + d) * chunks + index))
-    for d in range(1, R):
-        chunk(rank, "in", rank * chunks, chunks).copy(rank + d)
-
-
-@algorithm("allreduce", chunks=lambda R: R, in_place=True)
-def recursive_halving_doubling_allreduce(R: int) -> None:
-    bits = me(*[2] * (R.bit_length() - 1))  # the highest first
-    weights = [R >> (k + 1) for k in range(len(bits))]
-
-    def beside(k: int) -> Any:
-        return (*bits[:k], bits[k] + 1, *bits[k + 1 :])
-
-    def kept(k: int) -> Any:
-        out = bits[0] * weights[0]
-        for bit, weight in zip(bits[1 : k + 1], weights[1 : k + 1], strict=True):
-            out = out + bit * weight
-        return out
-
-    for k in range(len(bits)):
-        theirs = chunk(beside(k), "in", kept(k), weights[k])
-        chunk(bits, "in", kept(k), weights[k]).reduce(theirs)
-    for k in reversed(range(len(bits))):
-        chunk(bits, "in", kept(k), weights[k]).copy(beside(k))
-
-
-FORMS: list[tuple[Algorithm, dict[str, Any]]] = [
-    (ring_allreduce, {"R": 5}),
-    (ring_allreduce, {"R": 2}),
-    (ring_allgather, {"R": 4}),
-    (ring_reducescatter, {"R": 6}),
-    (hierarchical_allreduce, {"N": 4, "G": 2}),
-    (hierarchical_allreduce, {"N": 3, "G": 3}),
-    (hierarchical_allreduce, {"N": 1, "G": 4}),
-    (hierarchical_allreduce, {"N": 4, "G": 1}),
-    (hierarchical_allreduce, {"N": 3, "G": 2, "parallel": 3}),
-    (hierarchical_reducescatter, {"N": 3, "G": 2}),
-    (two_step_alltoall, {"N": 3, "G": 2}),
-    (two_step_alltoall, {"N": 2, "G": 4}),
-    (allpairs_allreduce, {"R": 4}),
-    (allpairs_allreduce, {"R": 3, "chunks": 2}),
-    (recursive_halving_doubling_allreduce, {"R": 8}),
-]
+from gc3.cli.main import main
+from gc3.lang import Algorithm, algorithm, chunk, compile, dump, me
+from gc3.runtime.classes import ClassProgram
+from gc3.runtime.program import Program
+from one_rank_programs import FORMS, hierarchical_allreduce, two_step_alltoall
 
 
 def _operations(source: Algorithm, parameters: dict[str, Any], **how: Any) -> Counter[str]:
@@ -273,3 +151,66 @@ def test_a_class_program_runs_as_that_of_all_ranks() -> None:
     made = compile(two_step_alltoall, N=2, G=2)
     out = made.run([[10 * r + i for i in range(4)] for r in range(4)])
     assert [list(o) for o in out if o is not None] == [[10 * i + r for i in range(4)] for r in range(4)]
+
+
+def _same(a: Program, b: Program) -> None:
+    assert a == b
+    assert hash(a) == hash(b)
+    assert a.text == b.text
+    assert a.verify() == b.verify()
+
+
+@pytest.mark.parametrize("ending", ["gc3", "txt"])
+def test_a_file_has_one_rank_and_is_proven_and_shown(tmp_path: Path, ending: str) -> None:
+    made = compile(two_step_alltoall, N=3, G=2)
+    path = tmp_path / f"a.{ending}"
+    made.save(path)
+    found = Program.load(path)
+    assert isinstance(found, ClassProgram)
+    assert found.use is not None
+    assert not found.use.in_place
+    _same(made, found)
+    _same(made, pickle.loads(pickle.dumps(made)))  # noqa: S301  made here
+    whole = Program(_core.compile(two_step_alltoall.write(N=3, G=2).trace(), slots=2))
+    assert found.threadblocks(4)[0].rank == 4
+    for rank in range(6):
+        assert found.threadblocks(rank) == Program(found.core).threadblocks(rank)
+    assert whole.verify().transfers == found.verify().transfers
+    said = CliRunner().invoke(main, ["verify", str(path)], catch_exceptions=False)
+    assert said.exit_code == 0
+    assert "6 ranks in 1 class" in said.output
+    shown = CliRunner().invoke(main, ["show", str(path), "--rank", "5"], catch_exceptions=False)
+    assert shown.output.splitlines()[1] == "rank 5 scratch 6"
+    with pytest.raises(gc3.UserError, match="GC3-L007"):
+        found.threadblocks(6)
+
+
+def test_a_file_whose_symmetry_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    compile(hierarchical_allreduce, N=3, G=2).save(path)
+    text = path.read_text()
+    assert "\nsymmetry 3 2\nregion in[0] 0:1 1:3\n" in text
+    for wrong, said in (
+        (("symmetry 3 2", "symmetry 3 3"), "a machine of 9 ranks"),
+        (("symmetry 3 2", "symmetry 0"), "the numbers of values"),
+        (("in[0] 0:1 1:3", "in[0] 7:1 1:3"), "overlap"),
+        (("in[0] 0:1 1:3", "in[0] 0:2 1:3"), "overlap"),
+        (("in[0] 0:1 1:3", "in[0]"), "do not map what allreduce requires"),
+        (("region sc[0]", "region sc[0] 0:0"), "do not permute the chunks of scratch"),
+        (("region sc[0]", "region sc[1]"), "do not permute"),
+        (("\nrank 0", "\nrank 0\n\nrank 1"), "has one rank"),
+    ):
+        path.write_text(text.replace(*wrong, 1))
+        with pytest.raises(gc3.UserError, match=re.escape(said)):
+            Program.load(path)
+    path.write_text(text.replace("send 1", "send 2", 1))
+    with pytest.raises(gc3.UserError, match="GC3-V"):
+        Program.load(path).verify()
+
+
+def test_the_file_of_65536_ranks_is_small(tmp_path: Path) -> None:
+    path = tmp_path / "h.gc3"
+    made = compile(hierarchical_allreduce, N=8192, G=8)
+    made.save(path)
+    assert path.stat().st_size < 1_000_000
+    assert Program.load(path) == made

@@ -167,13 +167,28 @@ Status check_copies(const Program& program) {
                                                 in_brackets(info(found->opcode).name, program.source, at));
 }
 
-Result<Connections> checked_connections(const Program& program) {
+namespace {
+
+// `match`: finds the connections of a program whose structure is right. `one`: it, or the rank that stands for all.
+template <class Checked, class Match>
+Result<Connections> checked(const Checked& program, const Program& one, const Match& match) {
   Findings findings(1);
   if (!check_structure(program, 1, findings) || findings.full()) return findings.take().front();
-  Connections found = match_transfers(ProgramIndex(program), findings);
+  Connections found = match(ProgramIndex(one), findings);
   if (findings.full()) return findings.take().front();
-  GC3_CHECK(check_copies(program));
+  GC3_CHECK(check_copies(one));
   return found;
+}
+
+}  // namespace
+
+Result<Connections> checked_connections(const Program& program) {
+  return checked(program, program, [](const ProgramIndex& index, Findings& f) { return match_transfers(index, f); });
+}
+
+Result<Connections> checked_connections(const ClassProgram& program) {
+  return checked(program, program.representative,
+                 [&](const ProgramIndex& index, Findings& f) { return match_transfers(program, index, f); });
 }
 
 }  // namespace gc3::ir

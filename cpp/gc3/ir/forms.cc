@@ -55,15 +55,22 @@ Result<ProgramFile> read_any(std::span<const std::byte> bytes, const std::string
                                                   std::string(options.runtime->title) + " cannot read it");
   }
   const bool is_text = visible(text).starts_with('#') || visible(text).starts_with("program");
-  Result<Program> program = is_text ? parse_text(text, origin) : read_image(bytes);
-  if (!program.ok()) {
-    if (!is_text) program.error().message = "'" + origin + "'" + ": " + program.error().message;
-    return std::move(program.error());
+  Result<ClassProgram> read = is_text ? parse_classes(text, origin) : read_classes(bytes);
+  if (!read.ok()) {
+    if (!is_text) read.error().message = "'" + origin + "'" + ": " + read.error().message;
+    return std::move(read.error());
   }
-  const model::Collective& collective = program.value().collective;
+  const model::Collective& collective = read.value().representative.collective;
   GC3_CHECK(check_options(collective, options, origin));
-  const bool in_place = collective.in_place();
-  return ProgramFile{std::move(program).value(), in_place, !in_place, 0, 0};
+  ProgramFile file;
+  file.in_place = collective.in_place();
+  file.out_of_place = !file.in_place;
+  if (options.keep_classes && read.value().symmetry.exists()) {
+    file.classes = std::move(read).value();
+  } else {
+    GC3_ASSIGN(file.program, of_all_ranks(std::move(read).value()));
+  }
+  return file;
 }
 
 Result<ProgramFile> load_any(const std::string& path, const XmlReadOptions& options) {

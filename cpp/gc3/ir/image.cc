@@ -28,7 +28,7 @@ constexpr std::array<char, 8> kMagic = {'\x89', 'G', 'C', '3', '\r', '\n', '\x1a
 
 // The file is the header, the name, the custom collective if there is one, the arrays of the program, from version 3 on
 // the switch groups of each instruction, and the table of source lines if there is one; in version 4, then what the
-// program computes, as lines of the text form. The counts
+// program computes, in version 5 its symmetry, as lines of the text form; version 5 has one rank's steps. The counts
 // determine where each array begins, so no part of a file can point outside it or share data with another part.
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -37,7 +37,7 @@ struct Header {
   std::uint64_t checksum = 0;      // of everything after it
   std::uint64_t file_bytes = 0;
   std::uint32_t name_bytes = 0;
-  std::uint32_t ranks = 0;
+  std::uint32_t ranks = 0;  // of the collective
   std::uint32_t threadblocks = 0;
   std::uint32_t instructions = 0;
   std::uint32_t dependencies = 0;
@@ -57,6 +57,10 @@ struct Header {
 static_assert(sizeof(Header) == 96 && std::is_trivially_copyable_v<Header>);
 constexpr std::size_t kChecksummedFrom = 24;
 static_assert(offsetof(Header, file_bytes) == kChecksummedFrom);
+
+bool of_classes(const Header& h) { return h.version == kImageVersionOfClasses; }
+bool has_groups(const Header& h) { return h.version >= kImageVersionWithGroups && !of_classes(h); }
+std::uint32_t described(const Header& h) { return of_classes(h) ? 1 : h.ranks; }
 
 struct RankRecord {
   std::uint32_t tb_count;
@@ -158,10 +162,10 @@ std::optional<std::uint64_t> expected_bytes(const Header& h, std::uint64_t avail
     size += std::uint64_t{h.ranks} * (4 + 4 + sizeof(AliasRecord));
     size += h.custom_begins * 8 + h.custom_terms * sizeof(model::InputChunk);
   }
-  size += std::uint64_t{h.ranks} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
+  size += std::uint64_t{described(h)} * sizeof(RankRecord) + std::uint64_t{h.threadblocks} * sizeof(ThreadblockRecord);
   size +=
       std::uint64_t{h.instructions} * sizeof(InstructionRecord) + std::uint64_t{h.dependencies} * sizeof(Dependency);
-  if (h.version >= kImageVersionWithGroups) size += std::uint64_t{h.instructions} * sizeof(Switched);
+  if (has_groups(h)) size += std::uint64_t{h.instructions} * sizeof(Switched);
   return size + h.source_bytes;
 }
 
@@ -175,10 +179,10 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (bytes.size() < sizeof(Header)) return corrupt("the file ends within its header");
   std::memcpy(&h, bytes.data(), sizeof(Header));
-  if (h.version < kImageVersion || h.version > kImageVersionWithCompute) {
+  if (h.version < kImageVersion || h.version > kImageVersionOfClasses) {
     return Diagnostic(ErrorCode::BadVersion, "the file has version " + std::to_string(h.version) +
                                                  ", this gc3 reads versions " + std::to_string(kImageVersion) + " to " +
-                                                 std::to_string(kImageVersionWithCompute));
+                                                 std::to_string(kImageVersionOfClasses));
   }
   if (h.file_bytes != bytes.size()) {
     return corrupt("the file has " + std::to_string(bytes.size()) + " bytes, its header says " +
@@ -186,7 +190,7 @@ Result<Header> read_header(Bytes bytes) {
   }
   if (h.checksum != checksum(bytes.subspan(kChecksummedFrom))) return corrupt("the checksum is wrong");
   const std::optional<std::uint64_t> expected = expected_bytes(h, bytes.size());
-  if (!expected || *expected > bytes.size() || (h.version != kImageVersionWithCompute && *expected != bytes.size())) {
+  if (!expected || *expected > bytes.size() || (h.version < kImageVersionWithCompute && *expected != bytes.size())) {
     return corrupt("the counts do not match the size of the file");
   }
   if (h.reserved_byte != 0 ||
@@ -231,7 +235,8 @@ Result<model::Collective> read_collective(const Header& h, Reader& in, model::Cu
   };
   Result<model::Collective> whole = make();
   if (!whole.ok()) return corrupt("its collective is invalid: " + whole.error().message);
-  if (!whole.value().can_split(h.split)) return corrupt("its collective has too many chunks");
+  if (of_classes(h) ? h.split != 1 : !whole.value().can_split(h.split))
+    return corrupt("its collective has too many chunks");
   if (h.split == 1) return whole;
   return whole.value().split_chunks(h.split);
 }
@@ -251,10 +256,10 @@ const char* fault(const InstructionRecord& r) {
 }
 
 Status read_ranks(const Header& h, Reader& in, Program& p) {
-  p.ranks.reserve(h.ranks);
+  p.ranks.reserve(described(h));
   std::uint64_t threadblocks = 0;
   std::uint64_t scratch = 0;
-  for (std::uint32_t r = 0; r < h.ranks; ++r) {
+  for (std::uint32_t r = 0; r < described(h); ++r) {
     const auto record = in.take<RankRecord>();
     p.ranks.push_back({static_cast<std::uint32_t>(threadblocks), record.tb_count, record.scratch_chunks});
     threadblocks += record.tb_count;
@@ -317,8 +322,6 @@ Status read_switched(const Header& h, Reader& in, Program& p) {
 }
 
 // The counts of files and lines, the length of each file's name, the names, the lines, and a line per instruction.
-constexpr std::uint64_t kMaxSourceBytes = kMaxFileBytes;
-
 std::uint64_t source_bytes(const Source& source) {
   std::uint64_t names = 0;
   for (const std::string& file : source.files) names += file.size();
@@ -386,22 +389,21 @@ Header header_of(const Program& p) {
   return h;
 }
 
-}  // namespace
-
-std::vector<std::byte> write_image(const Program& program, bool with_source) {
+// `tail`: the lines of the text form, for a version that has some.
+std::vector<std::byte> write(const Program& program, bool with_source, std::uint32_t least_version,
+                             const std::string& tail) {
   Header header = header_of(program);
-  if (!program.switched.empty()) header.version = kImageVersionWithGroups;
-  const std::string computes = program.has_tensors() ? compute_text(program) : "";
-  if (program.has_tensors()) header.version = kImageVersionWithCompute;
+  header.version = least_version;
+  if (least_version == kImageVersionOfClasses) header.ranks = program.collective.ranks();
   if (with_source && program.source.known()) {
     // Too many lines for the field of the header are left out: they are not needed to run.
     const std::uint64_t bytes = source_bytes(program.source);
-    if (bytes <= kMaxSourceBytes) {
+    if (bytes <= kMaxFileBytes) {
       header.version = std::max(header.version, kImageVersionWithSource);
       header.source_bytes = static_cast<std::uint32_t>(bytes);
     }
   }
-  Writer out(*expected_bytes(header, UINT64_MAX) + computes.size());
+  Writer out(*expected_bytes(header, UINT64_MAX) + tail.size());
   out.put(header);
   out.put_array(std::span(std::as_const(program.name)));
   if (const model::CustomCollective* data = program.collective.custom_data()) {
@@ -428,7 +430,7 @@ std::vector<std::byte> write_image(const Program& program, bool with_source) {
     out.put_array(std::span(none));
   }
   if (header.source_bytes != 0) write_source(program.source, out);
-  out.put_array(std::span(std::as_const(computes)));
+  out.put_array(std::span(tail));
   std::vector<std::byte> bytes = std::move(out.bytes());
   header.file_bytes = bytes.size();
   std::memcpy(bytes.data(), &header, sizeof(Header));
@@ -437,24 +439,37 @@ std::vector<std::byte> write_image(const Program& program, bool with_source) {
   return bytes;
 }
 
-Result<Program> read_image(std::span<const std::byte> bytes) {
+}  // namespace
+
+std::vector<std::byte> write_image(const Program& program, bool with_source) {
+  if (program.has_tensors()) return write(program, with_source, kImageVersionWithCompute, compute_text(program));
+  return write(program, with_source, program.switched.empty() ? kImageVersion : kImageVersionWithGroups, "");
+}
+
+std::vector<std::byte> write_image(const ClassProgram& program, bool with_source) {
+  Printer symmetry;
+  print_symmetry(symmetry, program);
+  return write(program.representative, with_source, kImageVersionOfClasses, symmetry.str());
+}
+
+Result<ClassProgram> read_classes(std::span<const std::byte> bytes) {
   GC3_ASSIGN(const Header header, read_header(bytes));
   Reader in(bytes.subspan(sizeof(Header)));
-  Program p;
+  ClassProgram found;
+  Program& p = found.representative;
   p.name = in.take_string(header.name_bytes);
   if (!is_utf8(p.name)) return corrupt("its name is not UTF-8");
   model::CustomCollective named;
-  std::string_view computes;
+  const Bytes rest = bytes.subspan(*expected_bytes(header, bytes.size()));
+  const std::string_view tail = {reinterpret_cast<const char*>(rest.data()), rest.size()};
   if (header.version == kImageVersionWithCompute) {
-    const Bytes rest = bytes.subspan(*expected_bytes(header, bytes.size()));
-    computes = {reinterpret_cast<const char*>(rest.data()), rest.size()};
-    const Status read = parse_compute(computes, named, p.compute);
+    const Status read = parse_compute(tail, named, p.compute);
     if (!read.ok() || named.tensors.empty()) {
       return corrupt("what it computes is malformed" + (read.ok() ? "" : ": " + read.error().message));
     }
   }
   GC3_ASSIGN(p.collective, read_collective(header, in, std::move(named)));
-  if (p.has_tensors() && compute_text(p) != computes) return corrupt("what it computes is not in its usual form");
+  if (p.has_tensors() && compute_text(p) != tail) return corrupt("what it computes is not in its usual form");
   p.protocol = static_cast<model::Protocol>(header.protocol);
   p.instances = header.instances;
   p.slots = header.slots;
@@ -462,12 +477,18 @@ Result<Program> read_image(std::span<const std::byte> bytes) {
   GC3_CHECK(read_threadblocks(header, in, p));
   GC3_CHECK(read_instructions(header, in, p));
   p.dependencies = in.take_array<Dependency>(header.dependencies);
-  if (header.version >= kImageVersionWithGroups) GC3_CHECK(read_switched(header, in, p));
+  if (has_groups(header)) GC3_CHECK(read_switched(header, in, p));
   if (header.source_bytes != 0) GC3_CHECK(read_source(header, in, p.source));
-  return p;
+  if (of_classes(header)) {
+    if (const Status read = parse_symmetry(tail, found); !read.ok()) return corrupt(read.error().message);
+  }
+  return found;
 }
 
-Status save(const Program& program, const std::string& path) { return write_file(path, write_image(program)); }
+Result<Program> read_image(std::span<const std::byte> bytes) {
+  GC3_ASSIGN(ClassProgram found, read_classes(bytes));
+  return of_all_ranks(std::move(found));
+}
 
 Result<Program> load(const std::string& path) {
   GC3_ASSIGN(const std::vector<std::byte> bytes, read_file(path));

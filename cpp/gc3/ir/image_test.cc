@@ -63,7 +63,7 @@ TEST_CASE("image: each kind of damage has its code") {
   CHECK(code_of({}) == ErrorCode::NotAProgram);
   CHECK(code_of(Bytes(200, std::byte{'<'})) == ErrorCode::NotAProgram);
   Bytes other_version = good;
-  poke(other_version, kVersionAt, kImageVersionWithCompute + 1);
+  poke(other_version, kVersionAt, kImageVersionOfClasses + 1);
   CHECK(code_of(other_version) == ErrorCode::BadVersion);
   for (std::size_t n = 1; n < good.size(); ++n) {
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n));

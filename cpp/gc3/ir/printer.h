@@ -45,6 +45,11 @@ void print_operands(Printer& out, const Program& program, const Application& app
 // All of it, as an image contains it.
 std::string compute_text(const Program& program);
 
+struct ClassProgram;
+
+// The translations of a program of which one rank stands for all, and the regions of its buffers.
+void print_symmetry(Printer& out, const ClassProgram& program);
+
 // The first lines of a text form: `word`, the name and the collective.
 void print_title(Printer& out, std::string_view word, std::string_view name, const model::Collective& collective);
 

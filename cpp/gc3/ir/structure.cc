@@ -303,7 +303,7 @@ bool check_structure(const Program& program, std::uint32_t slots, Findings& find
 }
 
 bool check_structure(const ClassProgram& program, std::uint32_t slots, Findings& findings) {
-  return Structure(program.representative, 1, slots, findings).run();
+  return check_action(program, findings) && Structure(program.representative, 1, slots, findings).run();
 }
 
 }  // namespace gc3::ir

@@ -15,12 +15,15 @@ class TextParser : private TextReader {
  public:
   using TextReader::TextReader;
 
-  Result<Program> parse() {
+  Result<ClassProgram> parse() {
     GC3_CHECK(parse_title("program", builder_.program().name));
     GC3_CHECK(parse_collective(builder_.program().collective));
     GC3_CHECK(parse_protocol(line_));
     next();
     GC3_CHECK(parse_lengths(builder_.program().compute.lengths));
+    ClassProgram found;
+    const Line start = line_;
+    GC3_CHECK(parse_symmetry(found));
     Breath breathe;
     for (; !line_.at_end(); next()) {
       breathe();
@@ -32,9 +35,14 @@ class TextParser : private TextReader {
         GC3_CHECK(parse_step(line_));
       }
     }
-    Program& p = builder_.program();
-    GC3_CHECK(check_rank_count(p.ranks.size(), p.collective));
-    return std::move(p);
+    found.representative = std::move(builder_.program());
+    if (!found.symmetry.exists()) {
+      GC3_CHECK(check_rank_count(found.representative.ranks.size(), found.representative.collective));
+      return found;
+    }
+    Findings findings(1);
+    if (!check_action(found, findings)) return start.problem(findings.take().front().message);
+    return found;
   }
 
  private:
@@ -139,8 +147,13 @@ class TextParser : private TextReader {
 
 }  // namespace
 
-Result<Program> parse_text(std::string_view text, const std::string& origin) {
+Result<ClassProgram> parse_classes(std::string_view text, const std::string& origin) {
   return TextParser(text, origin).parse();
+}
+
+Result<Program> parse_text(std::string_view text, const std::string& origin) {
+  GC3_ASSIGN(ClassProgram found, parse_classes(text, origin));
+  return of_all_ranks(std::move(found));
 }
 
 }  // namespace gc3::ir

@@ -7,6 +7,11 @@
 #include "gc3/ir/text.h"
 
 namespace gc3::ir {
+namespace {
+
+const std::string kTooManyChunks = "the collective has too many chunks";
+
+}  // namespace
 
 Status Line::quoted(std::string& value) {
   if (rest_.empty() || rest_.front() != '"') return expected("a name in double quotes");
@@ -95,7 +100,7 @@ Status TextReader::parse_collective(model::Collective& collective) {
                                        ? model::Collective::custom(std::move(data), ranks, chunks / split, in_place)
                                        : model::Collective::builtin(*kind, ranks, chunks / split, root, in_place);
   if (!made.ok()) return start.problem("invalid collective: " + made.error().message);
-  if (!made.value().can_split(split)) return start.problem("the collective has too many chunks");
+  if (split != 1 && !made.value().can_split(split)) return start.problem(kTooManyChunks);
   collective = split == 1 ? std::move(made).value() : made.value().split_chunks(split);
   return {};
 }
@@ -117,7 +122,7 @@ Status TextReader::parse_custom(model::CustomCollective& data) {
     GC3_CHECK(line_.expect_end());
     // `begin` has an entry per chunk even if no line follows, so the bound must be checked first.
     if (out > model::kMaxBufferChunks || data.begin.size() + out > model::kMaxTotalChunks) {
-      return line_.problem("the collective has too many chunks");
+      return line_.problem(kTooManyChunks);
     }
     data.input_chunks.push_back(in);
     data.output_chunks.push_back(out);
@@ -195,6 +200,7 @@ Status TextReader::parse_count(Line& line, std::uint32_t& count) {
 }
 
 Status TextReader::check_rank_count(std::size_t described, const model::Collective& collective) const {
+  if (!collective.can_split(1)) return line_.problem(kTooManyChunks);
   if (described == collective.ranks()) return {};
   return line_.problem("the collective has " + std::to_string(collective.ranks()) + " ranks, the text describes " +
                        std::to_string(described));

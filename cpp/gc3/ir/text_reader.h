@@ -79,6 +79,10 @@ class Line {
   const std::string* origin_;
 };
 
+struct ClassProgram;
+
+// Reads what print_symmetry wrote.
+Status parse_symmetry(std::string_view text, ClassProgram& program);
 // Reads what compute_text wrote.
 Status parse_compute(std::string_view text, model::CustomCollective& data, Compute& compute);
 
@@ -107,6 +111,8 @@ class TextReader {
   // What follows "apply".
   static Status parse_operands(Line& line, const std::vector<std::string>& operations, Compute& compute,
                                Instruction& step);
+  // The lines of the symmetry, which may be none; leave the line after them.
+  Status parse_symmetry(ClassProgram& program);
   Status check_rank_count(std::size_t described, const model::Collective& collective) const;
 
   std::string_view text_;

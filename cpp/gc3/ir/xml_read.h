@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "gc3/base/result.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
 #include "gc3/ir/xml_targets.h"
 
@@ -27,6 +28,7 @@ struct XmlReadOptions {
   // The runtime that is to execute the file: what that runtime refuses is an error, and the program is what it
   // executes, without gc3's own attributes. nullptr: the meaning that the format defines.
   const XmlTarget* runtime = nullptr;
+  bool keep_classes = false;  // not to make the program of all ranks of one, in another form, that stands for them
 };
 
 // A program read from a file, and the calls that the file allows it for.
@@ -37,6 +39,7 @@ struct ProgramFile {
   bool out_of_place = true;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = 0;
+  std::optional<ClassProgram> classes = {};  // instead of `program`, if it was asked for
 };
 
 // FIFO slots per connection in the runtimes that read the format, in instructions.

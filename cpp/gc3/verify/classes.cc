@@ -155,42 +155,6 @@ class Boxes {
   bool irregular_ = false;
 };
 
-void malformed(Findings& findings, std::string why) { findings.add({ErrorCode::BadStructure, std::move(why)}); }
-
-// Whether the action on the collective and on the chunks that steps name is one.
-bool check_action(const ir::ClassProgram& program, Findings& findings) {
-  const ir::Program& one = program.representative;
-  if (program.regions.empty() || one.ranks.size() != 1 || one.has_tensors() || !one.switched.empty()) {
-    malformed(findings, "a program of one class has one rank, plain messages and regions");
-    return false;
-  }
-  const auto axes_of = [&](model::Buffer b) { return program.region(b, 0).axes; };
-  if (Status s = program.symmetry.check(one.collective, axes_of(model::Buffer::input), axes_of(model::Buffer::output));
-      !s.ok()) {
-    malformed(findings, s.error().message);
-    return false;
-  }
-  const model::Symmetry& g = program.symmetry;
-  for (std::size_t k = 0; k < program.regions.size(); ++k) {
-    const ir::Region& region = program.regions[k];
-    const bool last = k + 1 == program.regions.size() || program.regions[k + 1].buffer != region.buffer;
-    const std::uint64_t size = region.buffer == model::Buffer::input    ? one.collective.input_chunks(0)
-                               : region.buffer == model::Buffer::output ? one.collective.output_chunks(0)
-                                                                        : one.ranks.front().scratch_chunks;
-    const std::uint64_t end = last ? size : program.regions[k + 1].begin;
-    std::uint64_t below = 1;
-    bool fits = region.begin <= end;
-    for (const model::Axis& axis : region.axes) {
-      fits = fits && axis.coordinate < g.shape().size() && axis.factor != 0 && axis.factor % below == 0;
-      if (fits) below = g.span(axis);
-    }
-    if (fits && (end - region.begin) % below == 0) continue;
-    malformed(findings, "translations do not permute the chunks of " + std::string(model::name_of(region.buffer)));
-    return false;
-  }
-  return true;
-}
-
 bool check_operands(const ir::ClassProgram& program, const ProgramIndex& index, Findings& findings) {
   const ir::Program& one = program.representative;
   for (std::uint32_t t = 0; t < one.threadblocks.size(); ++t) {
@@ -205,7 +169,8 @@ bool check_operands(const ir::ClassProgram& program, const ProgramIndex& index, 
       if (!op.moves()) continue;
       if ((op.reads_local && !keeps(i.src_buffer, i.src_chunk)) ||
           (op.writes_local && !keeps(i.dst_buffer, i.dst_chunk))) {
-        malformed(findings, index.describe({t, s}) + " names chunks that are not side by side on all ranks");
+        findings.add(
+            {ErrorCode::BadStructure, index.describe({t, s}) + " names chunks that are not side by side on all ranks"});
       } else if (op.reads_local && op.writes_local &&
                  turning(program, i.src_buffer, i.src_chunk, i.count) !=
                      turning(program, i.dst_buffer, i.dst_chunk, i.count)) {
@@ -258,7 +223,6 @@ Report verify_representative(const ir::ClassProgram& program, const Options& opt
   report.slots = options.slots != 0 ? options.slots : one.slots;
   Findings findings(options.max_diagnostics);
   const auto prove = [&] {
-    if (!check_action(program, findings)) return;
     if (!ir::check_structure(program, options.slots, findings) || findings.full()) return;
     if (!check_limits(one, options, findings) || !findings.empty()) return;
     const ProgramIndex index(one);

@@ -16,7 +16,7 @@ from gc3.cli.machine import machine_option
 from gc3.lang.build import STAGES
 from gc3.report import flow, svg
 from gc3.report.style import short_size
-from gc3.runtime.classes import ClassProgram
+from gc3.runtime.program import Program
 from gc3.sim import run_timeline
 from gc3.sim.predict import Simulation, platform
 from gc3.support.words import counted
@@ -108,22 +108,21 @@ def show(given: _Given) -> int:
     program = target.compiled(name, how)
     _check_rank(rank, program.ranks)
     if given.as_json:
-        one = isinstance(program, ClassProgram) and rank is None  # the rank that stands for all
-        whole = cast("Any", cast("ClassProgram", program).classes.representative if one else program.core).as_dict()
-        schedules = whole["ranks"]
+        shown, own = (program.described, 0) if rank is None else program.of_rank(rank)
+        whole = cast("Any", shown).as_dict()
+        schedules: list[Any] = whole["ranks"] if rank is None else whole["ranks"][own : own + 1]
         lines = [{"file": file, "line": line, "caller": caller} for file, line, caller in whole.get("lines", ())]
-        chosen = range(len(schedules)) if rank is None else (rank,)
         output.emit(
             {
                 "program": program.info(),
                 "use": report.use_data(program),
                 "lines": lines,
-                "ranks": [{"rank": r, **schedules[r]} for r in chosen],
+                "ranks": [{"rank": r, **steps} for r, steps in enumerate(schedules, rank or 0)],
             }
         )
     else:
         click.echo(report.describe(program))
-        click.echo(program.text if rank is None else rank_text(program.core.to_text(), rank), nl=False)
+        click.echo(program.text if rank is None else _rank_text(program, rank), nl=False)
     return 0
 
 
@@ -196,6 +195,11 @@ def _show_source(given: _Given) -> None:
 def _check_rank(rank: int | None, ranks: int) -> None:
     if rank is not None and rank >= ranks:
         raise click.UsageError(f"rank {rank} of {counted(ranks, 'rank')}, which start at 0")
+
+
+def _rank_text(program: Program, rank: int) -> str:
+    part, own = program.of_rank(rank)
+    return rank_text(part.to_text(), own).replace(f"rank {own}", f"rank {rank}", 1)
 
 
 def rank_text(text: str, rank: int) -> str:

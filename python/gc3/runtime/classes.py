@@ -7,7 +7,7 @@ from typing import Any
 
 from gc3 import _core, errors
 from gc3.runtime import scratch
-from gc3.runtime.program import Program
+from gc3.runtime.program import Program, Use
 
 
 class ClassProgram(Program):
@@ -16,21 +16,25 @@ class ClassProgram(Program):
     Whatever needs the steps of all ranks makes them when it first asks for them, if they are not too many.
     """
 
-    def __init__(self, classes: _core.ClassProgram) -> None:
-        """Takes the program as the core has it."""
-        own: dict[str, Any] = {"classes": classes, "use": None, "declared": {}, "_engines": {}, "_proven": set[int]()}
+    def __init__(self, classes: _core.ClassProgram, use: Use | None = None) -> None:
+        """Takes the program as the core has it, and the calls that its file allows it for."""
+        own: dict[str, Any] = {"classes": classes, "use": use, "declared": {}, "_engines": {}, "_proven": set[int]()}
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
     classes: _core.ClassProgram
 
-    @cached_property
+    @property
     def core(self) -> _core.Program:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
         """The program of all ranks.
 
         Raises:
             gc3.UserError: It would be too large.
         """
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> _core.Program:
         return self.classes.expand()
 
     @property
@@ -42,9 +46,23 @@ class ClassProgram(Program):
             return False
 
     @property
-    def _described(self) -> _core.Program:
+    def described(self) -> _core.Program:
         """Rank 0, whose steps stand for those of all ranks: another one has its number added."""
         return self.classes.representative
+
+    @property
+    def stored(self) -> _core.ClassProgram:
+        """What its files contain: one rank."""
+        return self.classes
+
+    @property
+    def text(self) -> str:
+        """The text form, for people."""
+        return self.classes.to_text()
+
+    def of_rank(self, rank: int) -> tuple[_core.Program, int]:
+        """The steps of this rank alone."""
+        return self.classes.expand_rank(rank), 0
 
     @property
     def protocol(self) -> str:
@@ -77,6 +95,18 @@ class ClassProgram(Program):
             "dependencies": ranks * one.dependency_count,
         }
 
+    def __eq__(self, other: object) -> bool:
+        """Programs are equal if they do the same, wherever they were written."""
+        if isinstance(other, ClassProgram):
+            return self.classes.to_bytes(source=False) == other.classes.to_bytes(source=False)
+        return super().__eq__(other)
+
+    __hash__ = Program.__hash__
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is pickled and copied as the program of all ranks."""
-        return Program, (self.core, None)
+        """It is pickled and copied as its image."""
+        return _of_image, (self.classes.to_bytes(), self.use)
+
+
+def _of_image(image: bytes, use: Use | None) -> ClassProgram:
+    return ClassProgram(_core.ClassProgram.from_bytes(image), use)

@@ -25,19 +25,19 @@ class Executable(ABC, Generic[Core]):
     core: Core
 
     @property
-    def _described(self) -> _core.Program | _core.DirectProgram:
+    def described(self) -> Core:
         """What is shown of it: of a program of which one rank stands for all, that rank."""
         return self.core
 
     @property
     def name(self) -> str:
         """Name of the algorithm it was compiled from."""
-        return errors.shown(self._described.name)
+        return errors.shown(self.described.name)
 
     @property
     def collective(self) -> _core.Collective:
         """The collective that the program implements."""
-        return self._described.collective
+        return self.described.collective
 
     @property
     def ranks(self) -> int:
@@ -52,7 +52,7 @@ class Executable(ABC, Generic[Core]):
     @property
     def text(self) -> str:
         """The text form, for people."""
-        return self._described.to_text()
+        return self.described.to_text()
 
     @abstractmethod
     def engine(self, options: EngineOptions) -> Any:

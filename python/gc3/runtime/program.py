@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from gc3 import _core, collectives, datatypes, errors
@@ -122,7 +123,10 @@ class Program(Executable["_core.Program"]):
             gc3.UserError: It cannot be read, or the runtime refuses it.
         """
         file = _core.load_file(_name(path, "FileUnreadable"), collective, in_place, runtime)
-        return Program(file.program, Use(file.in_place, file.out_of_place, file.min_bytes, file.max_bytes))
+        use = Use(file.in_place, file.out_of_place, file.min_bytes, file.max_bytes)
+        if file.classes is not None:
+            return import_module("gc3.runtime.classes").ClassProgram(file.classes, use)  # it is a Program
+        return Program(file.program, use)
 
     def save(
         self,
@@ -159,13 +163,18 @@ class Program(Executable["_core.Program"]):
 
                 mscclpp.save(self.core, name)
             else:
-                self.core.save_text(name) if ending == ".txt" else self.core.save(name)
+                self.stored.save_text(name) if ending == ".txt" else self.stored.save(name)
             return
         if 0 < max_bytes < min_bytes:
             raise errors.error("BadArgument", f"'{name}' would be for no size: {min_bytes} B to {max_bytes} B")
         if target is not None:
             for_target.prove(self.core, target, dialect or dialect_of(target), min_bytes, max_bytes)
         self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
+
+    @property
+    def stored(self) -> _core.Program | _core.ClassProgram:
+        """What its files contain."""
+        return self.core
 
     @property
     def expands(self) -> bool:
@@ -177,17 +186,21 @@ class Program(Executable["_core.Program"]):
         """``Simple``, ``LL`` or ``LL128``."""
         return self.core.protocol
 
+    def of_rank(self, rank: int) -> tuple[_core.Program, int]:
+        """Returns a program with the steps of a rank, which may be of fewer ranks, and the rank's place there."""
+        return self.core, rank
+
     def threadblocks(self, rank: int) -> tuple[schedule.Threadblock, ...]:
         """Returns the threadblocks of a rank with their instructions.
 
         Raises:
             gc3.UserError: There is no such rank.
         """
-        return schedule.threadblocks(self.core, errors.whole(rank, "rank", name="RankOutOfRange"))
+        return schedule.threadblocks(*self.of_rank(errors.whole(rank, "rank", name="RankOutOfRange")), rank)
 
     def __hash__(self) -> int:
         """Consistent with equality."""
-        return hash(self.core.to_bytes(source=False))
+        return hash((self.name, self.collective.name, self.ranks, self.protocol, self.in_place))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A program is pickled and copied as its image. Its engines are not copied, but made again when it runs."""

@@ -114,19 +114,19 @@ class Threadblock:
         return f"<Threadblock {self.index} of rank {self.rank}: {peers}, {len(self.steps)} steps>"
 
 
-def threadblocks(program: _core.Program, rank: int) -> tuple[Threadblock, ...]:
-    """Returns the threadblocks of a rank."""
+def threadblocks(program: _core.Program, place: int, rank: int | None = None) -> tuple[Threadblock, ...]:
+    """Returns the threadblocks of the rank that stands at this place of the program; `rank`: its number."""
     known = lines(program)
     return tuple(
         Threadblock(
-            rank,
+            place if rank is None else rank,
             index,
             given["send_peer"],
             given["recv_peer"],
             given["channel"],
             tuple(_instruction(step, known) for step in given["steps"]),
         )
-        for index, given in enumerate(program.threadblocks_of(rank))
+        for index, given in enumerate(program.threadblocks_of(place))
     )
 
 

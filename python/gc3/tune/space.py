@@ -101,7 +101,7 @@ def check_fits(name: str, ranks: int, *, in_place: bool) -> str:
 
 def digest(programs: Iterable[Program]) -> str:
     """Returns the hash of some programs."""
-    return hashlib.sha256(b"".join(program.core.to_bytes(source=False) for program in programs)).hexdigest()
+    return hashlib.sha256(b"".join(program.stored.to_bytes(source=False) for program in programs)).hexdigest()
 
 
 def fits(spec: Spec, size: int) -> bool:
@@ -196,7 +196,7 @@ def _compiles(spec: Spec, ranks: int, *, in_place: bool, threadblocks: int) -> b
         program = spec.compile(ranks, in_place=in_place)
     except errors.UserError:
         return False  # it needs another number of ranks, or does not support this mode
-    most = max(program.core.threadblocks_per_rank, default=0)
+    most = max(program.described.threadblocks_per_rank, default=0)
     return program.ranks == ranks and not 0 < threadblocks < most
 
 
