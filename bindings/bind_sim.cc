@@ -120,6 +120,11 @@ void bind_inputs(nb::module_& m) {
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
+template <class Program>
+void make_simulator(sim::Simulator* self, const Program& program, const sim::Machine& machine, const Indices& places) {
+  new (self) sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine, places); })));
+}
+
 // With counts, a call whose blocks, or the chunks of whose tensors, have these lengths.
 Result<sim::Call> call_of(const sim::Simulator& simulator, std::uint64_t chunk_bytes, std::uint64_t elem_bytes,
                           const std::vector<std::uint64_t>& counts, const std::vector<double>& applied_s = {}) {
@@ -232,14 +237,19 @@ void bind_sim(nb::module_& m) {
       .def("record_bytes", &record_bytes, "The records as they lie in memory: see gc3/sim/outcome.h.")
       .def("explain", [](const sim::Outcome& o) { return long_work([&] { return sim::explain(o); }); });
   nb::class_<sim::Simulator>(m, "Simulator", "A program on a machine, which can be simulated at any size.")
-      .def(
-          "__init__",
-          [](sim::Simulator* self, const ir::Program& program, const sim::Machine& machine, const Indices& places) {
-            new (self)
-                sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine, places); })));
-          },
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a, "machine"_a, "places"_a = Indices(),
-          "Rank r of the program is rank places[r] of the machine; without places, rank r.")
+      .def("__init__", &make_simulator<ir::Program>, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a,
+           "machine"_a, "places"_a = Indices(),
+           "Rank r of the program is rank places[r] of the machine; without places, rank r.")
+      .def("__init__", &make_simulator<ir::ClassProgram>, nb::keep_alive<1, 3>(), "program"_a, "machine"_a,
+           "places"_a = Indices(), "Simulates one rank of each class of those that are alike on the machine.")
+      .def_prop_ro(
+          "program", [](const sim::Simulator& s) -> const ir::Program& { return s.program(); },
+          nb::rv_policy::reference_internal, "The program of the ranks that are simulated.")
+      .def_prop_ro(
+          "ranks", [](const sim::Simulator& s) { return s.program().ranks.size(); }, "How many ranks are simulated.")
+      .def_prop_ro(
+          "unlike", [](const sim::Simulator& s) { return s.classes() != nullptr ? s.classes()->broken : ""; },
+          "What keeps ranks from being alike on the machine; empty: nothing.")
       .def(
           "run",
           [](const sim::Simulator& simulator, std::uint64_t chunk_bytes, const sim::ProtocolTiming& protocol,
@@ -299,7 +309,13 @@ void bind_sim(nb::module_& m) {
           },
           "tb"_a, "The resources that the sends of a threadblock use.")
       .def(
-          "rank_of", [](const sim::Simulator& s) { return s.wiring().rank_of; }, "The rank of each threadblock.")
+          "rank_of",
+          [](const sim::Simulator& s) {
+            Indices of = s.wiring().rank_of;
+            for (std::uint32_t& r : of) r = s.wiring().number(r);
+            return of;
+          },
+          "The rank of each threadblock.")
       .def(
           "alpha_beta",
           [](const sim::Simulator& s, double round_bytes_per_s) {

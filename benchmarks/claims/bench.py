@@ -9,9 +9,10 @@ from typing import Any
 from gc3 import _core, algorithms, errors, lang
 from gc3.runtime.program import Program
 from gc3.sim import presets, settings
+from gc3.sim.alpha_beta import AlphaBeta
 from gc3.sim.nccl import Nccl
 from gc3.sim.platform import Platform
-from gc3.sim.predict import AlphaBeta, Simulation, platform
+from gc3.sim.predict import Simulation, platform
 from gc3.topologies import load
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -1057,10 +1057,29 @@ class SimOutcome:
 class Simulator:
     """A program on a machine, which can be simulated at any size."""
 
+    @overload
     def __init__(self, program: Program, machine: SimMachine, places: Sequence[int] = []) -> None:
         """
         Rank r of the program is rank places[r] of the machine; without places, rank r.
         """
+
+    @overload
+    def __init__(self, program: ClassProgram, machine: SimMachine, places: Sequence[int] = []) -> None:
+        """
+        Simulates one rank of each class of those that are alike on the machine.
+        """
+
+    @property
+    def program(self) -> Program:
+        """The program of the ranks that are simulated."""
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks are simulated."""
+
+    @property
+    def unlike(self) -> str:
+        """What keeps ranks from being alike on the machine; empty: nothing."""
 
     def run(self, chunk_bytes: int, protocol: SimProtocol, launch_s: float = 0.0, delay_s: Sequence[float] = [], slowdown: Sequence[float] = [], max_min: bool = False, record: bool = False, elem_bytes: int = 4, counts: Sequence[int] = [], copied: Sequence[int] = [], applied_s: Sequence[float] = []) -> SimOutcome:
         """

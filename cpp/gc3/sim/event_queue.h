@@ -16,9 +16,9 @@ struct Event {
   EventKey key = 0;
 
   Event() = default;
-  Event(Time time, std::uint32_t tb) : key(static_cast<EventKey>(time) << 32U | tb) {}
-  Time time() const { return static_cast<Time>(key >> 32U); }
-  std::uint32_t tb() const { return static_cast<std::uint32_t>(key); }
+  Event(Time time, std::uint64_t turn) : key(static_cast<EventKey>(time) << 64U | turn) {}
+  Time time() const { return static_cast<Time>(key >> 64U); }
+  std::uint64_t turn() const { return static_cast<std::uint64_t>(key); }
   bool before(const Event& o) const { return key < o.key; }
 };
 
@@ -80,6 +80,41 @@ class EventQueue {
 
   std::vector<Event> heap_;
   bool hole_ = false;
+};
+
+// Events of one time in rounds: first those that were known before, then those that became known meanwhile.
+class Rounds {
+ public:
+  void reserve(std::size_t events) { queue_.reserve(events); }
+  std::size_t size() const { return queue_.size() + next_.size(); }
+  bool empty() const { return queue_.empty(); }
+  const Event& first() { return queue_.first(); }
+  // The event whose turn it is; `end` says that all that it makes known has been pushed. Without `rounded`, what it
+  // makes known at its own time has its turn among the others.
+  Event begin(bool rounded) {
+    const Event e = queue_.pop();
+    now_ = rounded ? e.time() : -1;
+    return e;
+  }
+  void push(Event e) {
+    if (e.time() == now_) {
+      next_.push_back(e);
+    } else {
+      queue_.push(e);
+    }
+  }
+  void end() {
+    if (!next_.empty() && (queue_.empty() || queue_.first().time() != now_)) {
+      for (const Event e : next_) queue_.push(e);
+      next_.clear();
+    }
+    now_ = -1;
+  }
+
+ private:
+  EventQueue queue_;
+  std::vector<Event> next_;  // the next round of the time `now_`
+  Time now_ = -1;            // of the event whose turn it is; -1: none is, or it is not rounded
 };
 
 }  // namespace gc3::sim

@@ -6,6 +6,9 @@
 //
 // Every slice is one event, its start: once a slice's end is known, so is the start of the slices that wait for it.
 // Only a step with dependents has a second event for its end.
+//
+// The events of one time have their turns in rounds (event_queue.h), and in each threadblock by threadblock, of all
+// ranks, so that ranks that are alike stay alike (classes.cc). Processors that ranks share know no rounds.
 #pragma once
 
 #include <algorithm>
@@ -88,14 +91,17 @@ class Execution {
   bool finished() const { return unfinished_ == 0; }
   Time next_time() { return queue_.first().time(); }
   void step() {
-    const Event e = queue_.pop();
-    if (e.tb() < blocks_.size()) {
-      advance(e.tb(), e.time());
-    } else if (e.tb() == of_core(0) - 1) {
+    const Event e = queue_.begin(cores_.count() == 0);
+    const auto tb = static_cast<std::uint32_t>(e.turn() >> 32U);
+    const auto low = static_cast<std::uint32_t>(e.turn());
+    if (tb != kNone) {
+      advance(program_.ranks[low].first_tb + tb, e.time());
+    } else if (low == 0) {
       static_cast<Engine*>(this)->on_alarm(e.time());
     } else {
-      turn(e.tb() - of_core(0), e.time());
+      turn(low - 1, e.time());
     }
+    queue_.end();
   }
   std::vector<std::uint32_t>& ended() { return ended_; }
   const Outcome& outcome() const { return outcome_; }
@@ -106,12 +112,7 @@ class Execution {
                                                          " slots per connection, " + std::to_string(unfinished_) +
                                                          " threadblocks wait forever");
     const auto describe = [this](std::uint32_t t) {
-      const Block& b = blocks_[t];
-      return " in tile " + std::to_string(b.tile) +
-             (b.phase == Phase::needs_input      ? " waits for a message from "
-              : b.phase == Phase::needs_credit   ? " waits for a free slot of "
-              : b.phase == Phase::needs_receiver ? " waits for the receive of "
-                                                 : " waits for ");
+      return " in tile " + std::to_string(blocks_[t].tile) + waits_text(blocks_[t].phase);
     };
     note_cycle(
         problem, first, blocks_.size(), [this](std::uint32_t t) { return waits_for(t); }, describe,
@@ -195,7 +196,7 @@ class Execution {
       prepare(t);
     } else if (i.has_dependents != 0) {
       b.phase = Phase::publishes;
-      queue_.push({end, t});
+      push(end, t);
     } else if (next_step(b)) {
       prepare(t);
     }
@@ -231,7 +232,7 @@ class Execution {
     if (cores_.count() != 0) move_on(cores_.core_of(rank), until);
   }
   // Calls `on_alarm` at that time, before processors choose their next work.
-  void alarm(Time at) { queue_.push({at, of_core(0) - 1}); }
+  void alarm(Time at) { queue_.push({at, kOthers}); }
   // Records that threadblock `t` has begun an operation; returns the number of the record.
   std::uint32_t remember(std::uint32_t t, const Record& record) {
     if (outcome_.records.size() >= options_.max_records) {
@@ -264,7 +265,7 @@ class Execution {
   const PerByte lend_rate_;
   std::vector<Time> latency_;  // by link class
   Cores cores_;
-  EventQueue queue_;
+  Rounds queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;
   std::vector<Unit> units_;         // capacity_ of each connection
@@ -343,18 +344,17 @@ class Execution {
   // Wakes a threadblock that was waiting; it continues at `at` or later.
   void resume(std::uint32_t t, Time at, Cause cause, std::uint32_t record) {
     Block& b = blocks_[t];
-    delay(b, at, cause, record);
+    b.delay(at, cause, record);
     prepare(t);
   }
-  static void delay(Block& b, Time until, Cause cause, std::uint32_t record) {
-    if (until <= b.at) return;
-    b.at = until;
-    b.wait = cause;
-    b.before = record;
-  }
 
-  // In events, instead of a threadblock's number.
-  std::uint32_t of_core(std::uint32_t core) const { return static_cast<std::uint32_t>(blocks_.size()) + 1 + core; }
+  // The turn of a threadblock is its number in its rank, then its rank. After all of them come the alarm and
+  // processors.
+  static constexpr std::uint64_t kOthers = std::uint64_t{kNone} << 32U;
+  void push(Time at, std::uint32_t t) {
+    const std::uint32_t rank = blocks_[t].rank;
+    queue_.push({at, std::uint64_t{t - program_.ranks[rank].first_tb} << 32U | rank});
+  }
   // A processor has finished its current work.
   void turn(std::uint32_t core, Time now) {
     cores_.set_moving(core, false);
@@ -368,7 +368,7 @@ class Execution {
   }
   void move_on(std::uint32_t core, Time until) {
     cores_.set_moving(core, true);
-    queue_.push({until, of_core(core)});
+    queue_.push({until, kOthers + 1 + core});
   }
   std::size_t unit(std::uint32_t c, std::uint32_t number) const {
     return std::size_t{c} * capacity_ + number % capacity_;
@@ -411,7 +411,7 @@ class Execution {
         if (rendezvous_ != 0 && blocks_[c.send_tb].phase == Phase::needs_receiver) prepare(c.send_tb);
         return;
       }
-      delay(b, taken_unit(b.receiving).first, Cause::input, sender_of(b.receiving));
+      b.delay(taken_unit(b.receiving).first, Cause::input, sender_of(b.receiving));
     }
     if (does.sends) {
       Connection& c = connections_[b.sending];
@@ -420,18 +420,18 @@ class Execution {
         b.phase = Phase::needs_credit;
         return;
       }
-      delay(b, sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));
+      b.delay(sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));
       if (rendezvous_ != 0 && b.slice == 0 && meets(b)) {
         if (!c.receiver_waits || c.next() != c.consumed) {  // it waits for this message, not for one under way
           b.phase = Phase::needs_receiver;
           return;
         }
         const Time hop = latency_[c.link_class], asked = b.at + hop, there = blocks_[c.recv_tb].at;
-        delay(b, std::max(asked, there) + hop, Cause::receiver, readied(there > asked ? c.recv_tb : t));
+        b.delay(std::max(asked, there) + hop, Cause::receiver, readied(there > asked ? c.recv_tb : t));
       }
     }
     b.phase = Phase::due;
-    queue_.push({b.at, t});
+    push(b.at, t);
   }
 
   // The record that a threadblock waited for last, or else that of its previous operation.

@@ -84,14 +84,15 @@ Result<Machine> Machine::create(MachineData data) {
   return m;
 }
 
+const Link* Machine::link(std::uint32_t src, std::uint32_t dst) const {
+  if (links_.empty()) return nullptr;
+  const auto found = links_.find(pair_key(src, dst));
+  return found == links_.end() ? nullptr : &data_.links[found->second];
+}
+
 std::optional<Machine::Route> Machine::route(std::uint32_t src, std::uint32_t dst, std::uint32_t channel) const {
   if (src >= ranks() || dst >= ranks() || src == dst) return std::nullopt;
-  if (!links_.empty()) {
-    if (const auto found = links_.find(pair_key(src, dst)); found != links_.end()) {
-      const Link& link = data_.links[found->second];
-      return Route{link.link_class, link.resources, {}};
-    }
-  }
+  if (const Link* direct = link(src, dst)) return Route{direct->link_class, direct->resources, {}};
   const bool near = data_.node_of[src] == data_.node_of[dst];
   const std::vector<Access>& from = access_[src];
   const std::vector<Access>& to = access_[dst];

@@ -101,19 +101,21 @@ class Machine {
   // The route from `src` to `dst`. If ranks have several ports to a fabric, channel c takes port c modulo their number.
   std::optional<Route> route(std::uint32_t src, std::uint32_t dst, std::uint32_t channel) const;
 
-  const MachineData& data() const { return data_; }
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(data_.node_of.size()); }
-
- private:
   // The ports of a rank to a fabric, in their order.
   struct Access {
     std::uint32_t fabric;
     std::vector<std::uint32_t> ports;
   };
+  const std::vector<Access>& access(std::uint32_t rank) const { return access_[rank]; }  // by rising fabric
+  const Link* link(std::uint32_t src, std::uint32_t dst) const;                          // null: there is none
 
+  const MachineData& data() const { return data_; }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(data_.node_of.size()); }
+
+ private:
   MachineData data_;
   std::unordered_map<std::uint64_t, std::uint32_t> links_;  // (src, dst) -> index
-  std::vector<std::vector<Access>> access_;                 // per rank, by rising fabric
+  std::vector<std::vector<Access>> access_;                 // per rank
 };
 
 }  // namespace gc3::sim

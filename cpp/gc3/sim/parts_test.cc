@@ -64,10 +64,10 @@ TEST_CASE("the queue orders events by time, then by threadblock, for any order o
       if (!expected.empty() && random() % 3 == 0) {
         const auto least =
             std::ranges::min_element(expected, [](const Event& a, const Event& b) { return a.before(b); });
-        CHECK(queue.first().tb() == least->tb());
+        CHECK(queue.first().turn() == least->turn());
         const Event e = queue.pop();
         CHECK(e.time() == least->time());
-        CHECK(e.tb() == least->tb());
+        CHECK(e.turn() == least->turn());
         expected.erase(least);
       } else {
         const Event e(static_cast<Time>(random() % 20), static_cast<std::uint32_t>(random() % 1000));

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
+#include "gc3/sim/classes.h"
 #include "gc3/sim/machine.h"
 #include "gc3/sim/outcome.h"
 #include "gc3/sim/timing.h"
@@ -19,6 +22,11 @@ class Simulator {
   static Result<Simulator> create(const ir::Program& program, const Machine& machine,
                                   const std::vector<std::uint32_t>& places = {});
 
+  // The same of a program of which one rank stands for all: of one rank of each class of those that are alike on the
+  // machine (see classes.h), at the cost of these, if no call makes ranks differ. The program need not outlive it.
+  static Result<Simulator> create(const ir::ClassProgram& program, const Machine& machine,
+                                  const std::vector<std::uint32_t>& places = {});
+
   // The time of a call. A program that cannot finish with this many slots is an error that names the cycle of waits.
   Result<Outcome> run(const Call& call, const Options& options) const;
   // Refuses calls that take too many operations to count, or instructions of too many slices.
@@ -29,8 +37,9 @@ class Simulator {
   std::uint64_t slot_bytes(const Call& call, const ProtocolTiming& protocol) const;
 
   const ir::Program& program() const { return *program_; }
+  const Classes* classes() const { return classes_.get(); }  // null: each rank is simulated
   const Machine& machine() const { return *machine_; }
-  const Wiring& wiring() const { return wiring_; }
+  const Wiring& wiring() const { return classes_ ? classes_->wiring : wiring_; }
 
  private:
   Simulator(const ir::Program& program, const Machine& machine) : program_(&program), machine_(&machine) {}
@@ -38,6 +47,7 @@ class Simulator {
   const ir::Program* program_;
   const Machine* machine_;
   Wiring wiring_;
+  std::shared_ptr<const Classes> classes_;
 };
 
 }  // namespace gc3::sim

@@ -19,6 +19,13 @@ enum class Phase : std::uint8_t {
   finished
 };
 
+inline const char* waits_text(Phase phase) {
+  return phase == Phase::needs_input      ? " waits for a message from "
+         : phase == Phase::needs_credit   ? " waits for a free slot of "
+         : phase == Phase::needs_receiver ? " waits for the receive of "
+                                          : " waits for ";
+}
+
 // A threadblock: one cache line, because large programs have hundreds of thousands of them.
 struct alignas(64) Block {
   Time ready = 0;  // when its turn for the next slice comes
@@ -38,6 +45,12 @@ struct alignas(64) Block {
   Phase phase = Phase::due;
   Cause wait = Cause::launch;  // of the next slice
 
+  void delay(Time until, Cause cause, std::uint32_t record) {
+    if (until <= at) return;
+    at = until;
+    wait = cause;
+    before = record;
+  }
   std::uint64_t steps_done() const { return std::uint64_t{tile} * step_count + step; }
 };
 

@@ -18,9 +18,8 @@ class Builder {
   Builder(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places)
       : program_(program), machine_(machine), places_(places) {}
 
-  Result<Wiring> run() {
-    GC3_CHECK(check_places(places_, program_.name, program_.ranks.size(), machine_));
-    GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
+  Result<Wiring> run(const std::vector<Joined>& joined, std::vector<std::uint32_t> numbers) {
+    out_.numbers = std::move(numbers);
     const std::size_t tbs = program_.threadblocks.size();
     out_.rank_of.resize(tbs);
     out_.sending.assign(tbs, kNone);
@@ -37,11 +36,9 @@ class Builder {
       if (ir::info(i.opcode).sends) out_.max_count = std::max(out_.max_count, i.count);
     }
     for (std::uint32_t r = 0; r < program_.ranks.size() && !machine_.data().memory.empty(); ++r) {
-      out_.memory.push_back(machine_.data().memory[place(r)]);
+      out_.memory.push_back(machine_.data().memory[place(out_.number(r))]);
     }
-    for (const ir::Connection& c : connections.all) {
-      if (c.messages != 0) GC3_CHECK(add(c));
-    }
+    for (const Joined& c : joined) GC3_CHECK(add(c));
     forget_single();
     return std::move(out_);
   }
@@ -49,14 +46,13 @@ class Builder {
  private:
   std::uint32_t place(std::uint32_t rank) const { return places_.empty() ? rank : places_[rank]; }
 
-  Status add(const ir::Connection& c) {
-    const std::uint32_t src = out_.rank_of[c.send_tb];
-    const std::uint32_t dst = out_.rank_of[c.recv_tb];
-    const auto route = machine_.route(place(src), place(dst), program_.threadblocks[c.send_tb].channel);
+  Status add(const Joined& c) {
+    const auto [send_tb, recv_tb, src, dst] = c;
+    const auto route = machine_.route(place(src), place(dst), program_.threadblocks[send_tb].channel);
     if (!route) {
+      const std::uint32_t own = send_tb - program_.ranks[out_.rank_of[send_tb]].first_tb;
       return Diagnostic(ErrorCode::NoPath, "rank " + std::to_string(src) + " sends to rank " + std::to_string(dst) +
-                                               " (threadblock " +
-                                               std::to_string(c.send_tb - program_.ranks[src].first_tb) + ")");
+                                               " (threadblock " + std::to_string(own) + ")");
     }
     const auto id = static_cast<std::uint32_t>(out_.wires.size());
     out_.sending[c.send_tb] = id;
@@ -183,7 +179,19 @@ Status check_places(const std::vector<std::uint32_t>& places, const std::string&
 }
 
 Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places) {
-  return Builder(program, machine, places).run();
+  GC3_CHECK(check_places(places, program.name, program.ranks.size(), machine));
+  GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program));
+  const ir::ProgramIndex index(program);
+  std::vector<Joined> joined;
+  for (const ir::Connection& c : connections.all) {
+    if (c.messages != 0) joined.push_back({c.send_tb, c.recv_tb, index.rank_of(c.send_tb), index.rank_of(c.recv_tb)});
+  }
+  return wire(program, machine, places, joined, {});
+}
+
+Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places,
+                    const std::vector<Joined>& joined, std::vector<std::uint32_t> numbers) {
+  return Builder(program, machine, places).run(joined, std::move(numbers));
 }
 
 std::string step_name(const ir::Program& program, const Wiring& wiring, std::uint32_t tb, std::uint32_t step) {
@@ -193,8 +201,9 @@ std::string step_name(const ir::Program& program, const Wiring& wiring, std::uin
   std::string what(ir::info(i.opcode).xml);
   if (i.opcode == ir::Opcode::apply)
     what += " " + program.collective.custom_data()->operations[program.compute.applications[i.src_chunk].operation];
-  return "rank " + std::to_string(rank) + " threadblock " + std::to_string(tb - program.ranks[rank].first_tb) +
-         " step " + std::to_string(step) + ir::in_brackets(what, program.source, at);
+  return "rank " + std::to_string(wiring.number(rank)) + " threadblock " +
+         std::to_string(tb - program.ranks[rank].first_tb) + " step " + std::to_string(step) +
+         ir::in_brackets(what, program.source, at);
 }
 
 }  // namespace gc3::sim

@@ -44,6 +44,7 @@ struct Wiring {
   std::vector<std::uint32_t> receiving;  // likewise
   std::vector<std::uint32_t> resources;  // of all routes; identical exits from a rank, or entries into it, share them
   std::vector<std::uint32_t> rank_of;    // per threadblock
+  std::vector<std::uint32_t> numbers;    // of the ranks, if they are some of a program's
   std::vector<std::uint8_t> combined;    // per instruction: whether what it sends is reduced or sent on by its receiver
   std::vector<std::uint32_t> memory;     // per rank: the resource of its memory; none if the machine has none
   std::vector<Carried> carried;          // per instruction; empty: every message is carried by itself
@@ -51,11 +52,26 @@ struct Wiring {
   std::uint32_t max_count = 1;            // chunks in the largest message
   std::uint64_t instructions = 0;
   bool pushed = true;  // by threadblocks, all messages
+
+  std::uint32_t number(std::uint32_t rank) const { return numbers.empty() ? rank : numbers[rank]; }
+};
+
+// The threadblocks of a program that a connection joins, and the ranks that they are of.
+struct Joined {
+  std::uint32_t send_tb = 0;
+  std::uint32_t recv_tb = 0;
+  std::uint32_t src = 0;
+  std::uint32_t dst = 0;
 };
 
 // Rank r of the program is rank places[r] of the machine; without places, rank r. Refuses a program that no engine
 // could run (see ir/connections.h), ranks that the machine does not have, and a pair of ranks without a path.
 Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places);
+
+// The same for a program of some ranks: those of `numbers`. The other end of a connection may be of another rank, for
+// which one of them stands.
+Result<Wiring> wire(const ir::Program& program, const Machine& machine, const std::vector<std::uint32_t>& places,
+                    const std::vector<Joined>& joined, std::vector<std::uint32_t> numbers);
 
 // Refuses places of a program's ranks that the machine does not have, or fewer or more of them than ranks.
 Status check_places(const std::vector<std::uint32_t>& places, const std::string& name, std::size_t ranks,

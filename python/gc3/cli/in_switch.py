@@ -28,5 +28,5 @@ def remark_on_choices(on: Platform, specs: Sequence[Spec], ranks: int) -> bool:
     programs: list[_core.Program] = []
     for spec in dict.fromkeys(specs):
         with suppress(errors.UserError):  # a file for the other mode, or another root
-            programs.append(spec.compile(ranks, prove=False).core)
+            programs.append(spec.compile(ranks, prove=False).described)
     return remark(on, programs)

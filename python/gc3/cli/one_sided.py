@@ -49,6 +49,11 @@ class OneSided:
         return self.program
 
     @property
+    def described(self) -> _core.DirectProgram:
+        """The same."""
+        return self.program
+
+    @property
     def collective(self) -> _core.Collective:
         """The collective that it implements."""
         return self.program.collective

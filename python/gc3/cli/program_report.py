@@ -118,7 +118,7 @@ def _content(
         )
     predicted = f"{program.name}, predicted"
     named = given.baselines or _default(on, program)
-    compared = [baselining.make(text, on, [program.core], wanted, UNDISTURBED) for text in named]
+    compared = [baselining.make(text, on, [program.described], wanted, UNDISTURBED) for text in named]
     with output.progress("simulating", len(wanted), printing=True) as begin:
         own: list[tuple[int, float]] = []
         worth: dict[str, dict[int, float]] = {predicted: {}, **{b.label: {} for b in compared}}
@@ -169,7 +169,7 @@ def _content(
 def _default(on: Platform, program: Program) -> tuple[str, ...]:
     """NCCL, where its choice is known for the machine and the collective."""
     try:
-        baselining.make("nccl", on, [program.core], [_SIZE], UNDISTURBED).cell(_SIZE)
+        baselining.make("nccl", on, [program.described], [_SIZE], UNDISTURBED).cell(_SIZE)
     except errors.Gc3Error:
         return ()
     return ("nccl",)

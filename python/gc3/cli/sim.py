@@ -176,12 +176,13 @@ def predict(given: _Given) -> int:
     asked = {known[spec.text]: spec for spec in given.specs}
     compiled = _compiled(asked, on, mode, counts)
     if mode == "nccl":
-        cores = [p.core for p in compiled.values()]
-        return baselining.show(on, cores, wanted, given.baselines, given.nccl_log, as_json=as_json)
+        return baselining.show(
+            on, [p.described for p in compiled.values()], wanted, given.baselines, given.nccl_log, as_json=as_json
+        )
     wanted = _size_of(counts, compiled, dtype) or wanted
     uses = {label: _uses(label, asked[label], program, on, wanted, given) for label, program in compiled.items()}
     every = [use for each in uses.values() for use in each]
-    changes.check_effect({use.program.core.protocol for use in every})
+    changes.check_effect({use.program.described.protocol for use in every})
     how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
     beyond = changes.beyond()
     columns: list[Column] = [
@@ -190,21 +191,20 @@ def predict(given: _Given) -> int:
         else _column(label, each, on, counts, {**how, "beyond": beyond})
         for label, each in uses.items()
     ]
-    programs = [use.program.core for use in every]
+    programs = [use.program.described for use in every]
     copies.remark(program.protocol for program in programs)
     compared = [
         baselining.make(text, on, programs, wanted, disturbance, beyond, given.nccl_log) for text in given.baselines
     ]
     columns += [b.cell for b in compared]
     in_switch.remark(on, programs)
-    worth = [
-        (size, Simulation(use.program, on, counts).expected(size, *beyond))
-        for use in (every if mode != "alphabeta" else ())
-        for size in use.sizes
-    ]
+    timed = [(use, Simulation(use.program, on, counts)) for use in every] if mode != "alphabeta" else []
+    worth = [(size, simulation.expected(size, *beyond)) for use, simulation in timed for size in use.sizes]
     remarks = [*changes.told(), *_choices(asked, uses)]
     if not as_json:
-        _print_head(on, mode, compared, worth, changes.told())
+        _print_head(
+            on, mode, compared, worth, [*changes.told(), *(f"{use.name}: {s.alike}" for use, s in timed if s.alike)]
+        )
     rows = _simulated(columns, wanted, compared, as_json=as_json)
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))

@@ -150,7 +150,7 @@ class Chooser:
         if what in self.uses:
             asked = self.uses[what]
             simulation = self._simulation(asked.text, ranks, lambda machine: self._compiled(asked, machine))
-            served = simulation.program.collective.name
+            served = simulation.described.collective.name
             if served != what:
                 raise click.UsageError(f"--use {what}={asked.text}: this is a program for {served}")
             return Chosen(asked.text, simulation)
@@ -202,7 +202,7 @@ class Chooser:
     @property
     def programs(self) -> list[Any]:
         """All programs that were simulated."""
-        return [simulation.program for simulation in self._made.values()]
+        return [simulation.described for simulation in self._made.values()]
 
     def _of_table(self, what: str, ranks: tuple[int, ...], size: int) -> Chosen:
         assert self.table is not None  # noqa: S101  see the caller

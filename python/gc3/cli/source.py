@@ -22,7 +22,8 @@ _MOST_BYTES = 4 << 20
 def rows(program: Program, prediction: Prediction | None) -> list[dict[str, Any]]:
     """Returns the lines that made the program, by file and number, as data; times in microseconds."""
     why = None if prediction is None else prediction.explanation
-    found = by_line.shares(program.core, why)
+    simulated = program.described if why is None or why.program is None else why.program
+    found = by_line.shares(simulated, why, program.ranks // simulated.rank_count)
     known: list[dict[str, Any]] = []
     for (file, number), share in sorted(found.items()):
         row: dict[str, Any] = {"file": file, "line": number, "steps": share.steps}

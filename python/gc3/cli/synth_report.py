@@ -57,7 +57,7 @@ def point_data(point: Point, program: Program) -> dict[str, Any]:
         "optimal": point.optimal,
         "latency_optimal": point.latency,
         "bandwidth_optimal": point.bandwidth,
-        "scratch_share": str(scratch.share(program.core)),
+        "scratch_share": str(scratch.share(program.described)),
         "open": [list(c) for c in point.open],
         "seconds": point.outcome.seconds,
     }
@@ -65,7 +65,7 @@ def point_data(point: Point, program: Program) -> dict[str, Any]:
 
 def scratch_of(program: Program) -> str:
     """Returns in words what scratch memory a program needs."""
-    share = scratch.share(program.core)
+    share = scratch.share(program.described)
     return f"scratch: {share} of S on a rank at most" if share else "scratch: none"
 
 
@@ -76,7 +76,7 @@ def show_point(point: Point, program: Program, compared: int | None) -> None:
     steps = counted(point.steps, "step")
     least = f"the least in {steps}" if point.optimal else f"at least {_decimal(point.bound)} in {steps}"
     undecided = f"; {len(point.open)} better ones open" if point.open else ""
-    memory = f"; {scratch_of(program)}" if scratch.share(program.core) else ""
+    memory = f"; {scratch_of(program)}" if scratch.share(program.described) else ""
     ran = "" if compared is None else f"; ran, {counted(compared, 'element')} equal to NumPy's"
     click.echo(
         f"C={point.chunks} S={point.steps} R={point.rounds}  R/C={_decimal(point.ratio)}{mark}, {least}: {point.proof}"

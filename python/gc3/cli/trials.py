@@ -78,14 +78,14 @@ def leaves_open(asked: Asked) -> bool:
 def trials(asked: Asked, program: Program, on: Platform, size: int) -> list[Trial]:
     """Returns the program compiled in other ways, as far as that is quick and possible, with its predicted times."""
     search = _search(asked, program, on)
-    own = f"protocol={program.protocol},instances={program.core.instances}"
+    own = f"protocol={program.protocol},instances={program.described.instances}"
     tried = search.fastest(size)[0] if search else ()
     return [Trial(_label(spec), took) for spec, took in tried if _label(spec) != own]
 
 
 def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
     """The ways to compile an algorithm: protocols, instances and the like, nodes and NICs; None: they are not tried."""
-    core = program.core
+    core = program.described
     given = target.is_program(asked.name) or target.is_script(asked.name)
     if given or core.instruction_count > _MOST_TRIED or core.collective.tensors:
         return None

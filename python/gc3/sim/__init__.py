@@ -8,10 +8,11 @@
 True
 """
 
+from gc3.sim.alpha_beta import AlphaBeta
 from gc3.sim.degrade import Traffic, background, beside, degrade
 from gc3.sim.parameters import Evidence, Parameters, ProtocolParameters, opcode_factors
 from gc3.sim.platform import Platform
-from gc3.sim.predict import AlphaBeta, Disturbance, Prediction, Simulation, platform, simulate
+from gc3.sim.predict import Disturbance, Prediction, Simulation, platform, simulate
 from gc3.sim.presets import PRESETS
 from gc3.sim.together import Part, Together, together
 from gc3.support.public import public_names

@@ -47,12 +47,13 @@ def line_of(program: _core.Program) -> npt.NDArray[np.uint32]:
     return found if len(found) else np.full(program.instruction_count, UNKNOWN, np.uint32)
 
 
-def shares(program: _core.Program, why: Explanation | None) -> dict[tuple[str, int], Share]:
+def shares(program: _core.Program, why: Explanation | None, copies: int = 1) -> dict[tuple[str, int], Share]:
     """Returns the share of each line, by file and number; a line that calls has that of what it calls as well.
 
     Args:
         program: The program, with its source lines.
         why: An explained run of it; None: only the steps are counted.
+        copies: How many ranks each of its ranks stands for.
     """
     lines = program.source_lines
     count = len(lines) + 1  # the last: unknown
@@ -69,7 +70,7 @@ def shares(program: _core.Program, why: Explanation | None) -> dict[tuple[str, i
                 path[line[record]] += end - begin
     found: dict[tuple[str, int], Share] = {}
     for k in range(len(lines)):
-        own = Share(int(steps[k]), float(path[k]), float(busy[k]), float(waited[k]))
+        own = Share(copies * int(steps[k]), float(path[k]), copies * float(busy[k]), copies * float(waited[k]))
         if not own.steps:
             continue
         seen: set[tuple[str, int]] = set()

@@ -69,9 +69,21 @@ class Stretch:
 class Explanation:
     """The critical path and the stalls of a run."""
 
-    def __init__(self, place: Callable[[int, int], str], outcome: _core.SimOutcome, resources: list[str]) -> None:
-        """Takes a run with records, names of its resources, and what names a step of a threadblock."""
+    def __init__(
+        self,
+        place: Callable[[int, int], str],
+        outcome: _core.SimOutcome,
+        resources: list[str],
+        program: _core.Program | None = None,
+        copies: int = 1,
+    ) -> None:
+        """Takes a run with records, names of its resources, and what names a step of a threadblock.
+
+        `program` is what was simulated, if known: each of its ranks stands for `copies`.
+        """
         self.place = place
+        self.program = program
+        self.copies = copies
         self._outcome = outcome
         self._resources = resources
 
@@ -87,12 +99,13 @@ class Explanation:
     @cached_property
     def stalls(self) -> dict[str, float]:
         """Seconds that all threadblocks together waited, by cause."""
-        return _by_size(zip(_core.sim_causes(), self._found.stalls, strict=True))
+        stalls = (self.copies * waited for waited in self._found.stalls)
+        return _by_size(zip(_core.sim_causes(), stalls, strict=True))
 
     @property
     def work_s(self) -> float:
         """Seconds that all threadblocks together were busy."""
-        return self._found.work_s
+        return self.copies * self._found.work_s
 
     @cached_property
     def links(self) -> dict[str, float]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, cast
 
 from gc3 import _core, collectives, computing, datatypes, errors
+from gc3.runtime.classes import ClassProgram
 from gc3.runtime.program import Program
 from gc3.sim import computed, presets, trust, v_counts
+from gc3.sim.alpha_beta import alpha_beta
 from gc3.sim.parameters import Parameters, ProtocolParameters
 from gc3.sim.platform import Platform
 from gc3.support import notebook
 from gc3.support.sizes import format_size
+from gc3.support.words import counted
 from gc3.topologies import load
 from gc3.topologies.model import Topology
 
@@ -31,6 +34,11 @@ class Compiled(Protocol):
     @property
     def core(self) -> _core.Program | _core.DirectProgram:
         """The executable form."""
+        ...
+
+    @property
+    def described(self) -> _core.Program | _core.DirectProgram:
+        """The same, or the rank that stands for all."""
         ...
 
 
@@ -105,29 +113,6 @@ class Prediction:
         return notebook.card("prediction", rows, None if self.explanation is None else self.explanation.causes)
 
 
-@dataclass(frozen=True, slots=True)
-class AlphaBeta:
-    """The alpha-beta cost of a program: `steps` latencies and `rounds` times the time of a chunk.
-
-    Attributes:
-        steps: S.
-        rounds: R.
-        chunks: C, the chunks of the buffer that the size S counts.
-        latency_s: Seconds of latency of all steps together: S * alpha where all links are alike.
-        round_bytes_per_s: The rate that carries one chunk per round: 1 / beta.
-    """
-
-    steps: int
-    rounds: int
-    chunks: int
-    latency_s: float
-    round_bytes_per_s: float
-
-    def time_s(self, size: int) -> float:
-        """Returns S alpha + R/C L beta in seconds for a buffer of L = `size` bytes."""
-        return self.latency_s + self.rounds * size / self.chunks / self.round_bytes_per_s
-
-
 def platform(topology: str | Topology, preset: str | Parameters | None = None) -> Platform:
     """Returns a machine to simulate on.
 
@@ -174,6 +159,8 @@ class Simulation:
     ) -> None:
         """Wires the program to the machine.
 
+        Of a program of which one rank stands for all, only one of the ranks that are alike on the machine is simulated.
+
         Args:
             program: What to time.
             on: The machine.
@@ -188,8 +175,11 @@ class Simulation:
             gc3.UserError: The machine does not have these ranks or lacks a path that the program needs; or the program
                 does not serve such counts.
         """
-        self.program = program.core
-        self._tensors = bool(self.program.collective.tensors)
+        self._source = program
+        by_class = isinstance(program, ClassProgram) and counts is None and not on.parameters.cores
+        self._classes = program.classes if isinstance(program, ClassProgram) and by_class else None
+        self.described = program.described if self._classes else program.core
+        self._tensors = bool(self.described.collective.tensors)
         if self._tensors and counts is None:
             counts = [1] * len(self.messages.lengths)
         self._counts = None if counts is None else v_counts.checked(self.messages, counts)
@@ -198,13 +188,32 @@ class Simulation:
             self._costs |= {name: operation.cost for name, operation in program.declared.items()}
         self._costs |= costs or {}
         self.platform = on
-        self._machine = on.machine(self.program.protocol)
-        self.ranks = range(self.program.rank_count) if ranks is None else ranks
-        places = [] if ranks is None else list(ranks)
-        if isinstance(self.program, _core.DirectProgram):
-            self.core = _core.DirectSimulator(self.program, self._machine, places)
+        self._machine = on.machine(self.described.protocol)
+        self.ranks = range(self.described.collective.ranks) if ranks is None else ranks
+        self._places = [] if ranks is None else list(ranks)
+        if isinstance(self.described, _core.DirectProgram):
+            self.core = _core.DirectSimulator(self.described, self._machine, self._places)
         else:
-            self.core = _core.Simulator(self.program, self._machine, places)
+            self.core = _core.Simulator(self._classes or self.described, self._machine, self._places)
+
+    @property
+    def program(self) -> _core.Program | _core.DirectProgram:
+        """The program of all ranks."""
+        return self._source.core
+
+    @cached_property
+    def whole(self) -> _core.Simulator:
+        """The core that simulates each rank; see `messages`."""
+        return _core.Simulator(self.messages, self._machine, self._places) if self._classes else self.fifo
+
+    @property
+    def alike(self) -> str:
+        """How many classes of ranks are simulated, and why not fewer; empty: each rank is, as in any program."""
+        if self._classes is None:
+            return ""
+        why = re.sub(r"resource (\d+)", lambda found: self._names[int(found[1])], self.fifo.unlike)
+        alike = f"{counted(len(self.ranks), 'rank')} in {counted(self.fifo.ranks, 'class', 'classes')}"
+        return f"{alike} on {self.platform.topology.name}" + (f": {why}" if why else "")
 
     @property
     def messages(self) -> _core.Program:
@@ -213,18 +222,21 @@ class Simulation:
         Raises:
             gc3.UserError: It is a one-sided program.
         """
-        if isinstance(self.program, _core.DirectProgram):
+        self._check_messages()
+        return cast("_core.Program", self.program)
+
+    def _check_messages(self) -> None:
+        if isinstance(self.described, _core.DirectProgram):
             raise errors.error(
                 "BadSimulation",
-                f"'{errors.shown(self.program.name)}' is a one-sided program, for which this is not simulated: only "
+                f"'{errors.shown(self.described.name)}' is a one-sided program, for which this is not simulated: only "
                 "the time of one call with equal blocks is",
             )
-        return self.program
 
     @property
     def fifo(self) -> _core.Simulator:
         """The core, if the program's ranks send messages; see `messages`."""
-        _ = self.messages
+        self._check_messages()
         return cast("_core.Simulator", self.core)
 
     @cached_property
@@ -234,7 +246,7 @@ class Simulation:
         One tile of chunks as long as a slot decides: nothing is in flight between tiles. MSCCL would hang there; the
         shorter tiles of GC3's runtime cannot.
         """
-        timing = self.platform.parameters.protocol(self.program.protocol)
+        timing = self.platform.parameters.protocol(self.described.protocol)
         if self._tensors:  # all its chunks are whole, and copied into slots
             return replace(timing, lend_bytes=0, lend_combined_bytes=0)
         if not timing.split or self.fifo.most_chunks == 1:
@@ -260,12 +272,12 @@ class Simulation:
         """By rank, the bytes that the CPU engines copy before a call of `count` elements in a block."""
         if not self.platform.parameters.cores or self._counts is not None:
             return []
-        blocks = self._copied[1 if count % self.program.collective.chunks else 0]
+        blocks = self._copied[1 if count % self.described.collective.chunks else 0]
         return [n * count * itemsize for n in blocks] if any(blocks) else []
 
     @cached_property
     def _names(self) -> list[str]:
-        return self.platform.resource_names(self.program.protocol)
+        return self.platform.resource_names(self.described.protocol)
 
     def check_resident(self) -> None:
         """Refuses a program of which a rank has more threadblocks than a GPU holds at once.
@@ -277,19 +289,20 @@ class Simulation:
         if limit and most > limit:
             raise errors.error(
                 "TooManyThreadblocks",
-                f"rank {self.threadblocks.index(most)} of '{self.program.name}' has {most}; a GPU of preset "
+                f"rank {self.threadblocks.index(most)} of '{self.described.name}' has {most}; a GPU of preset "
                 f"'{self.platform.parameters.name}' holds {limit} at once",
             )
 
     @cached_property
     def threadblocks(self) -> list[int]:
         """The number of threadblocks of each rank."""
-        return list(self.program.threadblocks_per_rank)
+        own = list(self.described.threadblocks_per_rank)
+        return own * len(self.ranks) if self._classes else own
 
     def fit(self, size: int, dtype: str = "float32") -> tuple[int, int]:
         """Returns S rounded down to whole elements, and the bytes of the longest chunk."""
         itemsize = datatypes.dtype(dtype).itemsize
-        model = self.program.collective
+        model = self.described.collective
         if self._counts is not None:
             scaled = v_counts.scaled(model, self._counts, size, itemsize)
             return v_counts.size_of(model, scaled, itemsize), -(-max(scaled) // model.chunks) * itemsize
@@ -298,11 +311,11 @@ class Simulation:
 
     def expected(self, size: int, *beyond: str) -> trust.Expected:
         """Returns what the predicted time at S = `size` bytes is worth; `beyond`: as in `trust.expected`."""
-        own = ["multicast and sums in switches"] if trust.counts_on_switches(self.platform, self.program) else []
+        own = ["multicast and sums in switches"] if trust.counts_on_switches(self.platform, self.described) else []
         if self._counts is not None:
             own += ["compute operations" if self._tensors else "blocks of different lengths"]
         own += ["some ranks of a machine"] if len(self.ranks) < self.platform.topology.rank_count else []
-        name, protocol = self.program.collective.name, self.program.protocol
+        name, protocol = self.described.collective.name, self.described.protocol
         return trust.expected(self.platform, name, protocol, size, [*own, *beyond])
 
     def work(self, size: int) -> int:
@@ -315,15 +328,17 @@ class Simulation:
         """Returns what the core is told of a call of S = `size` bytes."""
         actual, chunk_bytes = self.fit(size, dtype)
         itemsize = datatypes.dtype(dtype).itemsize
-        counts = [] if self._counts is None else v_counts.scaled(self.program.collective, self._counts, size, itemsize)
+        counts = (
+            [] if self._counts is None else v_counts.scaled(self.described.collective, self._counts, size, itemsize)
+        )
         parameters, timing = self.platform.parameters, self._timing
         if self._tensors:
             longest = chunk_bytes * self.fifo.most_chunks
             timing = replace(timing, slot_bytes=min(max(timing.slot_bytes, longest), _LONGEST_SLOT))
         protocol = timing.core() if self._tensors else self._protocol
-        copied = self._copied_bytes(collectives.count_for(self.program.collective, actual, itemsize), itemsize)
+        copied = self._copied_bytes(collectives.count_for(self.described.collective, actual, itemsize), itemsize)
         if parameters.cache_bytes:
-            buffers = collectives.footprint(self.program.collective, actual) + sum(copied)
+            buffers = collectives.footprint(self.described.collective, actual) + sum(copied)
             protocol = timing.core(parameters.slowdown(buffers + self.fifo.slot_bytes(chunk_bytes, protocol)))
         applied = computed.seconds(self.messages, self._costs, counts, parameters) if self._tensors else []
         return Call(actual, chunk_bytes, itemsize, counts, protocol, copied, applied)
@@ -354,16 +369,18 @@ class Simulation:
         if sharing not in SHARING:
             raise errors.error("BadSimulation", f"sharing '{sharing}'; it is one of {', '.join(SHARING)}")
         launch_s = self._timing.launch_s or self.platform.parameters.launch_s
-        late = disturbance.lists(self.program.rank_count)
-        if isinstance(self.core, _core.DirectSimulator):
+        late = disturbance.lists(len(self.ranks))
+        core = self.core
+        if isinstance(core, _core.DirectSimulator):
             if sharing != SHARING[0]:
                 raise errors.error("BadSimulation", "one-sided programs are simulated with sharing serial")
             actual, chunk_bytes = self.fit(size, dtype)
-            outcome = self.core.run(chunk_bytes, self._timing.one_sided(), launch_s, *late, explain)
+            outcome = core.run(chunk_bytes, self._timing.one_sided(), launch_s, *late, explain)
         else:
             call = self.call(size, dtype)
             actual = call.size
-            outcome = self.core.run(
+            core = self.whole if any(late) else self.fifo
+            outcome = core.run(
                 call.chunk_bytes,
                 call.protocol,
                 launch_s,
@@ -381,12 +398,14 @@ class Simulation:
         if explain:
             from gc3.sim.explanation import Explanation  # noqa: PLC0415  it needs NumPy only where records are read
 
-            found = Explanation(self.core.step_name, outcome, self._names)
+            messages = core.program if isinstance(core, _core.Simulator) else None
+            copies = len(self.ranks) // core.ranks if isinstance(core, _core.Simulator) else 1
+            found = Explanation(core.step_name, outcome, self._names, messages, copies)
         return Prediction(
             actual,
             outcome.time_s,
             algbw,
-            algbw * collectives.factor(self.program.collective),
+            algbw * collectives.factor(self.described.collective),
             busy,
             self._names[busiest] if busy else "",
             outcome.slice_ops,
@@ -395,55 +414,7 @@ class Simulation:
             self.expected(size, *([trust.CHANGED] if disturbance != UNDISTURBED else [])) if explain else None,
         )
 
-    def alpha_beta(
-        self,
-        size: int = 1 << 20,
-        round_bytes_per_s: float | None = None,
-        *,
-        step_channels: bool = False,
-    ) -> AlphaBeta:
-        """Returns the alpha-beta cost, of whichever reading of the program's steps is faster at this size.
-
-        Line rates and latencies are those of the topology; nothing else takes time.
-
-        Args:
-            size: Where the two readings differ (see gc3/sim/alpha_beta.h), L in bytes decides.
-            round_bytes_per_s: What carries a chunk per round; None: the slowest lane in use.
-            step_channels: Whether channel k carries what is sent in step k, as in `gc3.synth.Result.algorithm`.
-
-        Raises:
-            gc3.UserError: The program cannot proceed in these steps.
-        """
-        ideal = presets.get("ideal").protocols["Simple"]
-        line = Platform(_lossless(self.platform.topology), presets.get("ideal"))
-        machine = line.machine("Simple")
-        topology = line.topology
-        used = {i for src, _, dst, channel, _ in self.messages.sends() for i in _resources(topology, src, dst, channel)}
-        lanes = [line.rate(topology.all_resources[i], ideal) / topology.all_resources[i].lanes for i in used]
-        unit = round_bytes_per_s or min(lanes, default=1.0)
-        model = self.program.collective
-        chunks = collectives.size_blocks(model) * model.chunks
-        core = _core.Simulator(self.messages, machine)
-        if step_channels:
-            first = list(accumulate(self.messages.threadblocks_per_rank, initial=0))
-            step_of = [0] * self.messages.threadblock_count
-            for rank, tb, _, channel, _ in self.messages.sends():
-                step_of[first[rank] + tb] = channel + 1
-            count, rounds, latency = core.alpha_beta_by(unit, step_of)
-            return AlphaBeta(count, rounds, chunks, latency, unit)
-        readings = [AlphaBeta(count, rounds, chunks, latency, unit) for count, rounds, latency in core.alpha_beta(unit)]
-        return min(readings, key=lambda cost: cost.time_s(size))
-
-
-def _resources(topology: Topology, src: int, dst: int, channel: int) -> Sequence[int]:
-    path = topology.path(src, dst, channel)
-    return path.resources if path else ()
-
-
-def _lossless(topology: Topology) -> Topology:
-    """The topology with line rates instead of what kernels and engines reach of them."""
-    classes = tuple(replace(c, kernel_efficiency=1.0, dma_efficiency=1.0, message_s=0.0) for c in topology.classes)
-    return replace(topology, classes=classes)
+    alpha_beta = alpha_beta
 
 
 def simulate(

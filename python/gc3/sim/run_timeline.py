@@ -70,9 +70,9 @@ def simulated(simulation: Simulation, prediction: Prediction) -> Run:
     if prediction.explanation is None:
         raise errors.error("BadSimulation", "a timeline needs a run with explain=True")
     topology = simulation.platform.topology
-    title = f"{simulation.program.name} on {topology.title}, {format_size(prediction.size)}"
+    title = f"{simulation.described.name} on {topology.title}, {format_size(prediction.size)}"
     core = simulation.core
-    details = OneSidedDetails(core) if isinstance(core, _core.DirectSimulator) else Details(simulation.messages)
+    details = OneSidedDetails(core) if isinstance(core, _core.DirectSimulator) else Details(simulation.fifo.program)
     return Run(title, core, [r.name for r in topology.ranks], prediction.explanation, details)
 
 

@@ -158,7 +158,7 @@ def alpha_beta_column(label: str, simulation: Simulation) -> Column:
         cost = simulation.alpha_beta(actual)
         time = cost.time_s(actual)
         algbw = actual / time / 1e9 if time > 0 else 0.0
-        busbw = algbw * collectives.factor(simulation.program.collective)
+        busbw = algbw * collectives.factor(simulation.described.collective)
         cause = f"S={cost.steps} R={cost.rounds} C={cost.chunks}"
         return Cell(label, actual, time, algbw, busbw, time - cost.latency_s, "bandwidth term", cause, 1.0)
 

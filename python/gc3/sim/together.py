@@ -73,7 +73,7 @@ class Session:
         slowdown = [self._slowdown[rank] for rank in simulation.ranks] if self._slowdown else []
         call = simulation.call(size, dtype)
         self._calls.append(simulation)
-        return self._core.add(simulation.fifo, call.chunk_bytes, call.protocol, slowdown, call.itemsize, call.counts)
+        return self._core.add(simulation.whole, call.chunk_bytes, call.protocol, slowdown, call.itemsize, call.counts)
 
     def begin(self, call: int, rank: int, at: int) -> None:
         """The program's `rank` makes its call at a time, which has not passed yet; its launch takes time, too."""

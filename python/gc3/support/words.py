@@ -7,13 +7,13 @@ import re
 _NAMED = re.compile(r"(.+?):\s*([^\W\d]\w*\s*=.*)", re.DOTALL)
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, what: str, several: str = "") -> str:
     """Returns a count with its noun.
 
-    >>> counted(1, "rank"), counted(2, "rank")
-    ('1 rank', '2 ranks')
+    >>> counted(1, "rank"), counted(2, "rank"), counted(2, "class", "classes")
+    ('1 rank', '2 ranks', '2 classes')
     """
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
 
 
 def split_values(text: str) -> tuple[str, dict[str, str]]:

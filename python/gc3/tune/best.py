@@ -211,7 +211,7 @@ class Best:
         yield row | rooted
         try:
             program = self._search.program(way, in_place=not self.in_place)
-            if self.scratch and not all(self.scratch.allows(program.core, point.size) for point in served.points):
+            if self.scratch and not all(self.scratch.allows(program.described, point.size) for point in served.points):
                 return
             other = self._written(way, table, in_place=not self.in_place)
         except errors.UserError:
@@ -263,7 +263,7 @@ class Best:
 
     def scratch_share(self, spec: Spec) -> Fraction:
         """Returns the scratch memory that a program needs on a rank, as a part of S."""
-        return share(self.program(spec).core)
+        return share(self.program(spec).described)
 
     def program(self, spec: Spec) -> Program:
         """Returns the program of a choice that was found."""

@@ -381,7 +381,7 @@ class Search:
                 known = self._known.get(spec)
                 if known is None:
                     simulation = self._simulation(spec)
-                    known = self._known[spec] = Known() if simulation is None else _known(simulation.messages)
+                    known = self._known[spec] = Known() if simulation is None else _known(simulation.fifo.program)
         return known
 
     def _simulated(self, spec: Spec) -> Simulation | None:
@@ -395,7 +395,7 @@ class Search:
             counts = None
             if self._skew > 1:
                 program.check_v_form()
-                blocks = program.core.collective.v_counts
+                blocks = program.collective.v_counts
                 counts = uneven(blocks, _PART * blocks, self._skew)
             simulation = Simulation(program, self._platform(spec.slots, spec.slot_bytes), counts)
             simulation.check_resident()
@@ -441,7 +441,7 @@ class Search:
         if size not in known.times:
             simulation = self._simulation(spec)
             assert simulation is not None  # noqa: S101  the caller has looked
-            allowed = self._scratch is None or self._scratch.allows(simulation.messages, size)
+            allowed = self._scratch is None or self._scratch.allows(simulation.fifo.program, size)
             if not allowed or (self._one_of is not None and simulation.work(size) > self._one_of.work):
                 known.times[size] = math.inf
                 return math.inf

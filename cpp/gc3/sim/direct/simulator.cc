@@ -87,7 +87,8 @@ class Run {
     while (!queue_.empty()) {
       breathe();
       const Event e = queue_.pop();
-      const std::uint32_t t = e.tb() / (kInAir + 1), piece = e.tb() % (kInAir + 1);
+      const std::uint32_t t = static_cast<std::uint32_t>(e.turn()) / (kInAir + 1);
+      const std::uint32_t piece = static_cast<std::uint32_t>(e.turn()) % (kInAir + 1);
       piece != 0 ? arrive(t, piece - 1, e.time()) : advance(t, e.time());
     }
     Diagnostic problem(ErrorCode::SimulatedDeadlock, "threadblocks wait forever");
