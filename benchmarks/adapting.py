@@ -32,7 +32,8 @@ import numpy as np
 
 import gc3
 from gc3.comm.adapting import candidates
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Table
+from gc3.comm.spec import Spec
 from gc3.support import files
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}

@@ -33,7 +33,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gc3 import errors, sim
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
 from gc3.tune.point import FAR, Place, Point

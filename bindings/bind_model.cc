@@ -150,6 +150,8 @@ void bind_model(nb::module_& m) {
           "Named tensors: name, whether it is an output, chunks by rank, and the number of their length.")
       .def_prop_ro("operations", &operations_of, "As in `custom`.")
       .def_prop_ro("name", [](const Collective& c) { return shown(c.name()); })
+      .def_prop_ro("condition", &Collective::condition,
+                   "Of a custom one: the SHA-256 of its buffers and postcondition, without its name; else \"\".")
       .def_prop_ro("is_custom", [](const Collective& c) { return c.custom_data() != nullptr; })
       .def_prop_ro("ranks", &Collective::ranks)
       .def_prop_ro("chunks", &Collective::chunks)

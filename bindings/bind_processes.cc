@@ -69,6 +69,11 @@ select::CallShape shape_of(const Joined& joined, std::string_view name, std::siz
   return unwrap(joined.body().shape(kind, count, type, in_place, root));
 }
 
+select::CallShape own_shape_of(const Joined& joined, const model::Collective& custom, std::string condition,
+                               std::size_t count, std::string_view dtype) {
+  return unwrap(joined.body().shape(custom, std::move(condition), count, parse_reduction(dtype).type));
+}
+
 comm::VCall v_call(std::string_view name, std::vector<std::uint64_t> counts, const std::vector<std::uintptr_t>& input,
                    const std::vector<std::uintptr_t>& output, std::string_view dtype, const Operation& op,
                    std::uint32_t root, std::optional<double> timeout) {
@@ -289,6 +294,30 @@ void bind_processes(nb::module_& m) {
           },
           nb::rv_policy::reference_internal, "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a,
           "The program that serves a call.")
+      .def(
+          "find_own",
+          [](Joined& j, const model::Collective& custom, std::string condition, std::size_t count,
+             std::string_view dtype) {
+            const auto shape = own_shape_of(j, custom, std::move(condition), count, dtype);
+            return without_gil([&] { return j.body().engine(shape); });
+          },
+          nb::rv_policy::reference_internal, "custom"_a, "condition"_a, "count"_a, "dtype"_a,
+          "The program that serves a call of a custom collective of this condition.")
+      .def(
+          "recipe_of_own",
+          [](Joined& j, const model::Collective& custom, std::string condition, std::size_t count,
+             std::string_view dtype) {
+            return unwrap(j.body().recipe(own_shape_of(j, custom, std::move(condition), count, dtype)));
+          },
+          "custom"_a, "condition"_a, "count"_a, "dtype"_a, "The same for an engine of devices.")
+      .def(
+          "explain_own",
+          [](Joined& j, const model::Collective& custom, std::string condition, std::size_t count,
+             std::string_view dtype) {
+            const auto shape = own_shape_of(j, custom, std::move(condition), count, dtype);
+            return without_gil([&] { return j.body().explain(shape); });
+          },
+          "custom"_a, "condition"_a, "count"_a, "dtype"_a, "Why it does.")
       .def(
           "explain_call",
           [](Joined& j, std::string_view name, std::size_t count, std::string_view dtype, bool in_place,

@@ -73,15 +73,22 @@ TransportKind transport_of(std::string_view name) {
   return *kind;
 }
 
+// The kind of a collective, and the name of a custom one, which has a condition.
+std::pair<model::CollectiveKind, std::string> kind_of(std::string_view collective, std::string_view condition) {
+  if (!condition.empty()) return {model::CollectiveKind::custom, std::string(collective)};
+  return {unwrap(model::parse_collective(collective)), ""};
+}
+
 Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
              std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
              std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
              std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
              std::optional<std::pair<std::uint32_t, std::optional<std::uint32_t>>> per_node,
              std::pair<double, std::optional<double>> skew, std::optional<bool> adapt,
-             std::optional<std::string_view> transport) {
+             std::optional<std::string_view> transport, std::string condition) {
   Row row;
-  row.kind = unwrap(model::parse_collective(collective));
+  std::tie(row.kind, row.name) = kind_of(collective, condition);
+  row.condition = std::move(condition);
   std::tie(row.first_ranks, row.last_ranks) = ranks;
   std::tie(row.first_size, row.end_size) = size;
   row.in_place = in_place;
@@ -115,7 +122,7 @@ void bind_select(nb::module_& m) {
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
            "note"_a, "root"_a.none(), "nodes"_a, "ranks_per_node"_a.none(), "skew"_a, "adapt"_a.none() = nb::none(),
-           "transport"_a.none() = nb::none())
+           "transport"_a.none() = nb::none(), "condition"_a = "")
       .def("describe", &Row::describe, "The calls that it serves.")
       .def("covers", &Row::covers, "other"_a, "Whether it serves all calls that the other one does.");
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
@@ -151,15 +158,18 @@ void bind_select(nb::module_& m) {
           "explain",
           [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
              bool in_place, std::uint32_t root, double skew, std::uint32_t nodes, std::uint32_t ranks_per_node,
-             std::string_view transport) {
-            const auto kind = unwrap(model::parse_collective(collective));
+             std::string_view transport, std::string condition) {
+            const auto [kind, name] = kind_of(collective, condition);
             CallShape call{kind, ranks, size, in_place, root, nodes, ranks_per_node};
+            call.name = name;
+            call.condition = std::move(condition);
             call.skew = skew;
             call.transport = transport_of(transport);
             return unwrap(selection.explain(call));
           },
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0, "nodes"_a = 1,
-          "ranks_per_node"_a = 0, "transport"_a = "", "The row that serves a call, with reasons.");
+          "ranks_per_node"_a = 0, "transport"_a = "", "condition"_a = "",
+          "The row that serves a call, with reasons; of a custom collective by its condition, too.");
   nb::class_<comm::AdaptOptions>(m, "AdaptOptions", "What a communicator learns while its calls run.")
       .def(
           "__init__",

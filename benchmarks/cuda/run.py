@@ -41,7 +41,8 @@ from typing import Any
 from gc3 import __version__, cuda, errors
 from gc3 import nccl as gc3_nccl
 from gc3.comm.export import export
-from gc3.comm.selection import Row, Spec, Table
+from gc3.comm.selection import Row, Table
+from gc3.comm.spec import Spec
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BINARY = Path(os.environ.get("BENCHMARK_BUILD", ROOT / "build" / "release")) / "gc3_cuda_benchmark"

@@ -400,6 +400,12 @@ class Collective:
     def name(self) -> str: ...
 
     @property
+    def condition(self) -> str:
+        """
+        Of a custom one: the SHA-256 of its buffers and postcondition, without its name; else "".
+        """
+
+    @property
     def is_custom(self) -> bool: ...
 
     @property
@@ -1297,7 +1303,7 @@ def transports() -> list[str]:
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], ranks_per_node: tuple[int, int | None] | None, skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None) -> None: ...
+    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], ranks_per_node: tuple[int, int | None] | None, skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None, condition: str = '') -> None: ...
 
     def describe(self) -> str:
         """The calls that it serves."""
@@ -1378,8 +1384,10 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0, transport: str = '') -> Explanation:
-        """The row that serves a call, with reasons."""
+    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0, transport: str = '', condition: str = '') -> Explanation:
+        """
+        The row that serves a call, with reasons; of a custom collective by its condition, too.
+        """
 
 class AdaptOptions:
     """What a communicator learns while its calls run."""
@@ -1535,6 +1543,17 @@ class Joined:
 
     def find_program(self, collective: str, count: int, dtype: str, in_place: bool, root: int) -> RankEngine:
         """The program that serves a call."""
+
+    def find_own(self, custom: Collective, condition: str, count: int, dtype: str) -> RankEngine:
+        """
+        The program that serves a call of a custom collective of this condition.
+        """
+
+    def recipe_of_own(self, custom: Collective, condition: str, count: int, dtype: str) -> DeviceRecipe:
+        """The same for an engine of devices."""
+
+    def explain_own(self, custom: Collective, condition: str, count: int, dtype: str) -> Explanation:
+        """Why it does."""
 
     def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: object | None = None, arrays: int = 0) -> Explanation: ...
 

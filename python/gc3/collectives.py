@@ -30,6 +30,7 @@ __all__ = [
     "WHATEVER_IT_MAKES",
     "Collective",
     "CustomData",
+    "condition",
     "count_for",
     "custom",
     "factor",
@@ -192,6 +193,27 @@ def get(name: str) -> Collective:
         meant = f"did you mean {close[0]}? They are" if close else "expected one of"
         told = f"there is no collective '{name}'; {meant} {', '.join(BUILTIN)}"
         raise errors.error("BadCollective", told) from None
+
+
+def condition(collective: Collective) -> str:
+    """Returns the digest by which a table knows a custom collective, beside its name: of its buffers and condition.
+
+    Raises:
+        gc3.UserError: It is built in; or it demands what a program makes, or what a function accepts; or it has named
+            tensors, whose operations a table cannot have.
+    """
+    why = ""
+    if collective.data is None:
+        why = "built in: call the communicator's method of its name"
+    elif collective.open:
+        why = "defined by what a program makes: a table needs expect= as data or a function"
+    elif collective.data.named.tensors:
+        why = "of named tensors: bind its program, and call run_rank"
+    elif collective.name in BUILTIN:
+        why = "named like a built-in one: give it another name"
+    if why:
+        raise errors.error("BadCollective", f"'{collective.name}' is {why}")
+    return collective.model().condition
 
 
 def factor(model: _core.Collective) -> float:

@@ -19,14 +19,15 @@ from gc3 import errors, topologies
 from gc3.algorithms import load
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.main import main
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Table
+from gc3.comm.spec import Spec
 from gc3.sim import preset_file, presets, v_counts
 from gc3.sim.fit import calibrate
 from gc3.sim.read import chakra, nccl_tests, pytorch_traces
 from gc3.synth import problem
 from gc3.topologies import document
+from gc3.tune.goal import Measured, Own
 from gc3.tune.record import Record
-from gc3.tune.search import Measured, Own
 
 WRONG: tuple[Any, ...] = ("x", "", [], ["a"], {}, {"a": 1}, None, True, -1, 1 << 70, 10**400, 0.5, 1e308)
 CALL = {"function": "ncclAllReduce", "from": 1, "to": 9, "calls": 3}

@@ -13,7 +13,8 @@ import pytest
 import gc3
 import ranks
 from gc3.comm import programs
-from gc3.comm.selection import Spec, parse
+from gc3.comm.selection import parse
+from gc3.comm.spec import Spec
 from gc3.datatypes import PreMulSum
 from gc3.tune.space import one_sided
 

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from gc3 import collectives, errors
 from gc3.cli.main import main
 from gc3.comm.export import export, export_xml
-from gc3.comm.selection import _KEYS, FORMAT, Row, Spec, Table, parse  # pyright: ignore[reportPrivateUsage]
+from gc3.comm.selection import _KEYS, FORMAT, Row, Table, parse  # pyright: ignore[reportPrivateUsage]
+from gc3.comm.spec import Spec
 from gc3.runtime.program import Program
 
 ROW = {"collective": "allreduce", "ranks": [2, 4], "size": [100, 200], "program": {"algorithm": "ring_allreduce"}}
@@ -87,7 +88,7 @@ def test_invalid_rows_are_reported(row: object, why: str) -> None:
 def test_a_row_is_read_as_it_was_written() -> None:
     data = {**ROW, "in_place": None, "program": Spec("ring_allreduce", ()).data(), "note": ""}
     more = {**data, "root": 0, "nodes": [2, None], "ranks_per_node": [1, 4], "transport": "tcp", "skew": [1, 1.5]}
-    every = {**more, "adapt": False}
+    every = {**more, "collective": "mine", "condition": 64 * "a", "adapt": False}
     assert {"spec", "source", *every} == {each.name for each in fields(Row)} | {"program"}  # no key is forgotten here
     for written in (data, every):
         (row,) = parse(text(written), "t.json")
@@ -108,7 +109,8 @@ LIMITS = {
 
 
 def test_each_key_of_a_row_is_told_and_compared() -> None:
-    assert LIMITS.keys() | {"collective", "adapt", "spec", "source", "note"} == {each.name for each in fields(Row)}
+    others = {"collective", "condition", "adapt", "spec", "source", "note"}
+    assert LIMITS.keys() | others == {each.name for each in fields(Row)}
     for key, (more, less) in LIMITS.items():
         rooted = {"collective": "broadcast"} if key == "root" else {}
         rows = [{**ROW, **rooted, "nodes": [2, None], key: limit} for limit in (more, less)]
@@ -283,6 +285,7 @@ EXPORTED = {
     "ranks_per_node": [([3, 4], "allreduce 4 0 - 0 0 0 0 F ranks_per_node=3:4"), ([2, 2], None), ([5, None], None)],
     "transport": [("tcp", None)],
     "skew": [([2, None], "allreduce 4 0 - 0 0 0 0 F skew=2:-"), ([1, 2.5], "allreduce 4 0 - 0 0 0 0 F skew=1:2.5")],
+    "condition": [(64 * "a", None)],
     "adapt": [(True, "allreduce 4 0 - 0 0 0 0 F adapt=1"), (False, "allreduce 4 0 - 0 0 0 0 F adapt=0")],
 }
 
@@ -293,9 +296,11 @@ def test_each_key_of_a_row_is_in_the_index_of_its_files(key: str, tmp_path: Path
         row = {"collective": "allreduce", "in_place": False, "program": {"algorithm": "ring_allreduce"}, key: value}
         if key == "collective":
             row["program"] = {"algorithm": "ring_allgather"}
+        if key == "condition":
+            row["collective"] = "mine"
         rows = parse(text(row), "t.json")
         _, _, left = export(Table(rows), [4], tmp_path)
-        assert left == (["t.json row 1"] if rows[0].nodes[0] > 1 else [])
+        assert left == (["t.json row 1"] if rows[0].nodes[0] > 1 or rows[0].condition else [])
         words = [line.split() for line in (tmp_path / "index").read_text().splitlines()[1:]]
         assert [" ".join([*line[:8], "F", *line[9:]]) for line in words] == ([] if wanted is None else [wanted])
 

@@ -7,7 +7,7 @@ import pytest
 import gc3
 from gc3 import _core
 from gc3.algorithms import catalogue, load
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.runtime.checking import Case
 
 SYMMETRIC = sorted(name for name, a in catalogue().items() if _core.is_symmetric(a.collective_name))

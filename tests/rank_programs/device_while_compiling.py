@@ -9,7 +9,7 @@ import numpy as np
 from on_device import there
 
 import gc3
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 
 compile_program = Spec.compile
 compiling = threading.Event()

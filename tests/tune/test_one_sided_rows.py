@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gc3 import sim
-from gc3.comm.selection import Spec, Table, parse
+from gc3.comm.selection import Table, parse
+from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
 from gc3.tune import Goal, Measured, SimulatedTuner, Tuner, ranges, registered_ranges, search, table
 from gc3.tune.timers import RankTimer, ThreadTimer

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from gc3 import sim
 from gc3.cli.main import main
 from gc3.comm import programs
-from gc3.comm.selection import Spec, Table
+from gc3.comm.selection import Table
+from gc3.comm.spec import Spec
 from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
 pytestmark = pytest.mark.python_only

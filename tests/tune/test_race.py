@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import gc3.tune.point
 from gc3.cli import tune as tune_command
 from gc3.cli.main import main
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
 from gc3.tune import Goal, Measured, Record, Search, Tuner, ranges, search
 from gc3.tune.point import FAR, FINALISTS, Point

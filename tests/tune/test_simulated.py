@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from gc3 import errors, sim
 from gc3.cli.main import main
 from gc3.cli.tune import line
-from gc3.comm.selection import Spec, Table, parse, read_rows
+from gc3.comm.selection import Table, parse, read_rows
+from gc3.comm.spec import Spec
 from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Measured, Search, SimulatedTuner, ranges, simulated

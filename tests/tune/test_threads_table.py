@@ -14,7 +14,8 @@ import gc3
 from gc3 import errors
 from gc3.cli.main import main
 from gc3.comm import kept
-from gc3.comm.selection import Spec, Table, parse
+from gc3.comm.selection import Table, parse
+from gc3.comm.spec import Spec
 from gc3.comm.tool_ranks import Ranks
 from gc3.comm.world import WorldError
 from gc3.runtime import kept_files

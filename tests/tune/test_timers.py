@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import Answer, World
 from gc3.runtime.program import Program
 from gc3.tune import HostTimer, hosts

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from gc3 import collectives, errors, sim
 from gc3.cli.main import main
-from gc3.comm.selection import Spec, Table, parse
+from gc3.comm.selection import Table, parse
+from gc3.comm.spec import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import (
     Goal,

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from gc3 import collectives, sim
 from gc3.cli.main import main
-from gc3.comm.selection import Spec, Table, parse
+from gc3.comm.selection import Table, parse
+from gc3.comm.spec import Spec
 from gc3.tune import Goal, Measured, Record, Tuner, ranges, search
 from gc3.tune import table as as_table
 from gc3.tune.guided import Search

@@ -110,7 +110,8 @@ bool Adaptation::learns(const Row& row) const {
 
 Adaptation::Class* Adaptation::find(const CallShape& shape, bool v, const Row& row, const Ready& ready,
                                     const select::Selection& table) {
-  if (!learns(row)) return nullptr;
+  // What was learned is kept by the name of a collective, which says nothing of a custom one's condition.
+  if (!learns(row) || shape.kind == model::CollectiveKind::custom) return nullptr;
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Class>& found = classes_[key_of(shape, v, row)];
   if (found == nullptr) {

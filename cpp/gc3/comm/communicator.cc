@@ -41,6 +41,12 @@ std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, 
   return found;
 }
 
+// S of a call whose largest buffer has so many blocks.
+Result<std::size_t> bytes_of(std::size_t blocks, std::size_t count, model::DataType type) {
+  if (count <= kMostBytes / model::size_of(type) / blocks) return count * model::size_of(type) * blocks;
+  return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
+}
+
 Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape, bool several_hosts) {
   GC3_ASSIGN(ir::Program program, recipe.make(shape));
   // Rows are tuned on one host, and between hosts only Simple runs. The steps of a program do not depend on its
@@ -49,7 +55,8 @@ Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape
   const Collective& does = program.collective;
   // Buffers were checked for the collective of the call; a program of another one could access memory beyond them.
   if (does.kind() != shape.kind || does.ranks() != shape.ranks || does.in_place() != shape.in_place ||
-      (model::is_rooted(shape.kind) && does.root() != shape.root)) {
+      (model::is_rooted(shape.kind) && does.root() != shape.root) ||
+      (does.custom_data() != nullptr && (does.name() != shape.name || does.condition() != shape.condition))) {
     return Diagnostic(ErrorCode::BadTable, recipe.text + " is not for " + shape.describe());
   }
   const verify::Report report = verify::verify(program, {recipe.slots});
@@ -167,11 +174,23 @@ Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint3
 Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, model::DataType type, bool in_place,
                                       std::uint32_t root) const {
   GC3_ASSIGN(const Signature* const asks, signature(kind, root));
-  if (count > kMostBytes / model::size_of(type) / asks->largest_blocks) {
-    return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
+  GC3_ASSIGN(const std::size_t size, bytes_of(asks->largest_blocks, count, type));
+  return here({.kind = kind, .size = size, .in_place = in_place, .root = root});
+}
+
+Result<CallShape> Communicator::shape(const Collective& custom, std::string condition, std::size_t count,
+                                      model::DataType type) const {
+  if (custom.ranks() != size()) return Diagnostic(ErrorCode::BadArgument, "a collective of another number of ranks");
+  std::size_t largest = 1;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    largest = std::max<std::size_t>({largest, custom.input_blocks(r), custom.output_blocks(r)});
   }
-  return here(
-      {.kind = kind, .size = count * model::size_of(type) * asks->largest_blocks, .in_place = in_place, .root = root});
+  GC3_ASSIGN(const std::size_t size, bytes_of(largest, count, type));
+  return here({.kind = custom.kind(),
+               .size = size,
+               .in_place = custom.in_place(),
+               .name = std::string(custom.name()),
+               .condition = std::move(condition)});
 }
 
 CallShape Communicator::here(CallShape call) const {
@@ -455,6 +474,8 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   row.end_size = end;
   row.in_place = does.in_place();
   if (model::is_rooted(does.kind())) row.root = does.root();
+  if (does.custom_data() != nullptr) row.name = does.name();
+  row.condition = does.condition();
   row.source = std::move(source);
   row.adapt = false;
   auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };

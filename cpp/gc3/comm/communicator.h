@@ -80,6 +80,9 @@ class Communicator {
   // The key of calls of `count` elements per block.
   Result<select::CallShape> shape(CollectiveKind kind, std::size_t count, model::DataType type, bool in_place,
                                   std::uint32_t root) const;
+  // The same of a custom collective, whose `condition` the caller keeps because it takes long to make.
+  Result<select::CallShape> shape(const model::Collective& custom, std::string condition, std::size_t count,
+                                  model::DataType type) const;
   // Whether the counts of all ranks are those of a v-form.
   Status check_v(CollectiveKind kind, const std::vector<std::uint64_t>& counts, model::DataType type,
                  std::uint32_t root) const;

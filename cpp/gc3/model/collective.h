@@ -171,6 +171,9 @@ class Collective {
   // The number of parts into which every chunk of the algorithm's own signature has been cut (instances, parallelize).
   std::uint32_t split() const { return split_; }
   const CustomCollective* custom_data() const { return custom_.get(); }
+  // Of a custom one: the SHA-256, in hexadecimal digits, of all that a caller relies on but its name: buffers, how they
+  // alias, and the postcondition, before any splitting. Two of equal conditions demand the same. Else "".
+  std::string condition() const;
   bool has_tensors() const { return custom_ != nullptr && !custom_->tensors.empty(); }
   // Whether an operation is declared linear: then the laws of its reduction are those of sums.
   bool has_linear() const;

@@ -1,5 +1,10 @@
 #include "gc3/model/terms.h"
 
+#include <algorithm>
+#include <array>
+
+#include "gc3/base/sha256.h"
+
 namespace gc3::model {
 
 Calls::Calls(const Collective& collective)
@@ -142,6 +147,64 @@ Terms difference(const Terms& all, const Terms& some) {
     if (times > taken) left[input] = times == kManyTimes ? times : times - taken;
   }
   return left;
+}
+
+std::string Collective::condition() const {
+  if (custom_ == nullptr) return {};
+  Sha256 all;
+  const auto word = [&](std::uint64_t value) {  // the same on every machine
+    std::array<char, 8> bytes{};
+    for (char& byte : bytes) {
+      byte = static_cast<char>(value & 0xffU);
+      value >>= 8U;
+    }
+    all.update({bytes.data(), bytes.size()});
+  };
+  const auto words = [&](const auto& values) {
+    word(values.size());
+    for (const auto value : values) word(static_cast<std::uint64_t>(value));
+  };
+  const auto text = [&](std::string_view value) {
+    word(value.size());
+    all.update(value);
+  };
+  const auto sum = [&](std::span<const InputChunk> terms) {
+    std::vector<InputChunk> sorted(terms.begin(), terms.end());  // their order means nothing
+    std::ranges::sort(sorted);
+    word(sorted.size());
+    for (const InputChunk& term : sorted) {
+      word(term.rank);
+      word(term.index);
+    }
+  };
+  word(chunks_ / split_);
+  words(custom_->input_chunks);
+  words(custom_->output_chunks);
+  for (const std::optional<std::int64_t>& at : custom_->alias) {
+    word(at.has_value() ? 1 : 0);
+    word(static_cast<std::uint64_t>(at.value_or(0)));
+  }
+  for (std::size_t i = 0; i + 1 < custom_->begin.size(); ++i) {
+    sum(std::span(custom_->terms).subspan(custom_->begin[i], custom_->begin[i + 1] - custom_->begin[i]));
+  }
+  for (const Tensor& tensor : custom_->tensors) {
+    text(tensor.name);
+    word(static_cast<std::uint64_t>(tensor.buffer));
+    words(tensor.chunks);
+    word(tensor.length);
+  }
+  for (std::size_t i = 0; i < custom_->operations.size(); ++i) {
+    text(custom_->operations[i]);
+    const Properties& has = custom_->properties[i];
+    words(std::array{has.linear, has.rowwise, has.elementwise});
+  }
+  for (const TermCall& call : custom_->calls) {
+    words(std::array{call.operation, call.result, call.part, call.columns ? 1U : 0U});
+    words(call.pieces);
+    word(call.arguments.size());
+    for (const std::vector<InputChunk>& argument : call.arguments) sum(argument);
+  }
+  return hex(all.finish());
 }
 
 }  // namespace gc3::model

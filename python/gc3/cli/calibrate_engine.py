@@ -13,7 +13,7 @@ import click
 
 from gc3 import errors
 from gc3.cli import output, sizes
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
 from gc3.runtime import kept_files
 from gc3.runtime.measure import cores

@@ -39,7 +39,7 @@ from gc3.topologies.processors import PROCESSORS
 from gc3.tune import Best, simulated
 
 if TYPE_CHECKING:
-    from gc3.comm.selection import Spec
+    from gc3.comm.spec import Spec
     from gc3.sim import Platform
     from gc3.sim.nccl import Nccl
     from gc3.sim.read.chakra import Trace

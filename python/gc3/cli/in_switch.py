@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from gc3 import _core, errors
 from gc3.cli import output
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.sim import Platform
 from gc3.sim.trust import Core, counts_on_switches
 

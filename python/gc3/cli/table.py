@@ -175,7 +175,7 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
     else:
         click.echo(f"{counted(files, 'program')} for {calls} kinds of calls in {folder}")
         if left:
-            click.echo(f"left out: {counted(len(left), 'row')} for several hosts")
+            click.echo(f"left out: {counted(len(left), 'row')} for several hosts or custom collectives")
     return 0
 
 
@@ -187,8 +187,10 @@ def _problems(row: Row) -> Iterator[str]:
             except errors.Gc3Error as problem:
                 yield f"{counted(ranks, 'rank')}: {problem.message}"
                 return
-            if program.collective.name != row.collective:
-                yield f"{row.spec} implements {program.collective.name}, not {row.collective}"
+            does = program.collective
+            if (does.name, does.condition) != (row.collective, row.condition):
+                other = "another condition" if does.name == row.collective else does.name
+                yield f"{row.spec} implements {other}, not that of the row: {row.collective}"
                 return
 
 

@@ -23,6 +23,7 @@ from gc3.cli.tables import write_table
 from gc3.cli.variants import load_platform
 from gc3.comm import init, kept, programs
 from gc3.comm.selection import read_rows
+from gc3.lang import Algorithm
 from gc3.runtime import kept_files, measure
 from gc3.sim import Platform, trust
 from gc3.support.files import alone, check_writable, make_folder, write_text
@@ -183,16 +184,16 @@ def tune(given: _Given) -> int:
     if hosts is not None and hosts.comm.rank:
         serve(hosts.comm)
         return 0
-    names, own = _named(given.what)
+    names, chosen = _named(given.what)
     keeps = given.file is None
     file = _kept_file(kept.HOSTS if hosts else engine) if given.file is None else given.file
     _be_alone(file, keeps=keeps and hosts is None, goes_on=on is None and _lasts(file))
-    ranks = given.ranks or _all_ranks(on, hosts)
+    ranks = given.ranks or _all_ranks(on, hosts, () if names else chosen)
     named = hosts.names if hosts else ()
     record = (
         Record(file, fresh=given.fresh, engine=engine, hosts=" ".join(named)) if on is None and _lasts(file) else None
     )
-    own = tuple(_with_version(each, count) for each in own for count in ranks)
+    names, own = _all_names(names, tuple(_with_version(each, count) for each in chosen for count in ranks))
     rows = tuple(row for table in also for row in read_rows(table))
     all_skews = tuple(sorted({1.0, *(given.skews or ())}))
     goal = Goal(names, ranks, wanted, 0.02, given.time_limit, engine, rows, own, all_skews, hosts)
@@ -256,12 +257,25 @@ def _named(what: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Own, ...]]:
     if "all" in what:
         return _KNOWN, own
     found = {*(spec for spec in what if spec in _KNOWN), *(each.collective for each in own)}
-    return tuple(name for name in _KNOWN if name in found) or _COMMON, own
+    return tuple(name for name in _KNOWN if name in found) or (() if own else _COMMON), own
 
 
-def _all_ranks(on: Platform | None, hosts: HostTimer | None) -> tuple[int, ...]:
+def _all_names(names: tuple[str, ...], own: tuple[Own, ...]) -> tuple[tuple[str, ...], tuple[Own, ...]]:
+    """The collectives, with custom ones, and the user's algorithms."""
+    conditions: dict[tuple[str, int], str] = {}
+    for each in own:
+        known = conditions.setdefault((each.collective, each.ranks), each.condition)
+        if known != each.condition:
+            raise click.UsageError(f"'{each.collective}' has two conditions on {each.ranks} ranks: rename one of them")
+    return tuple(dict.fromkeys((*names, *(each.collective for each in own if each.condition)))), own
+
+
+def _all_ranks(on: Platform | None, hosts: HostTimer | None, own: tuple[Own, ...]) -> tuple[int, ...]:
+    """The numbers of ranks where none is named; `own`: all that is tuned, if it is for one number each."""
     if hosts is not None:
         return (hosts.comm.size,)
+    if own and all(each.ranks for each in own):
+        return tuple(dict.fromkeys(each.ranks for each in own))
     return (2, 4, 8) if on is None else (on.topology.rank_count,)
 
 
@@ -307,20 +321,20 @@ def _own_with(name: str, defaults: str) -> Own:
         raise click.UsageError(f"'{name}' is neither PATH.py:FUNCTION nor one of {', '.join(_KNOWN)}, all")
     spec = ":".join(part for part in (str(Path(path).absolute()), function, defaults) if part)
     found = target.algorithm(spec)
-    if found.collective_name not in _KNOWN:
-        raise click.UsageError(
-            f"'{name}' is for a collective of your own, and a table serves calls of {', '.join(_KNOWN)}. Let `gc3 sim "
-            f"{name} -t MACHINE` choose its settings, compile it with them, and call comm.run(program, x)"
-        )
-    return Own(spec, found.collective_name, "")
+    return Own(spec, found.collective_name, "", 0 if found.ranks is not None else _own_ranks(path, found))
+
+
+def _own_ranks(path: str, algorithm: Algorithm) -> int:
+    """The number of ranks of an algorithm whose custom collective has one; 0: the parameters decide."""
+    return blaming_the_user(path, lambda: algorithm.begin().model.ranks) if algorithm.takes({}) else 0
 
 
 def _with_version(own: Own, ranks: int) -> Own:
     """Compiles one of the user's algorithms, so that mistakes in it are reported at its lines."""
     in_place = own.collective == "broadcast"
     path = own.spec.partition(":")[0]
-    version = blaming_the_user(path, lambda: check_fits(own.spec, ranks, in_place=in_place))
-    return Own(own.spec, own.collective, version, ranks)
+    about, version = blaming_the_user(path, lambda: check_fits(own.spec, ranks, in_place=in_place))
+    return Own(own.spec, about.name, version, ranks, about.condition)
 
 
 def _machine(given: _Given) -> Platform | None:

@@ -4,7 +4,8 @@ from gc3._core import Coalesced, Handle, Status, Transfer
 from gc3.comm.communicator import Communicator
 from gc3.comm.joining import empty, init
 from gc3.comm.messages import Recv, Send
-from gc3.comm.selection import Choice, Row, Spec, Table
+from gc3.comm.selection import Choice, Row, Table
+from gc3.comm.spec import Spec
 from gc3.support.public import public, public_names
 
 __all__ = [

@@ -16,7 +16,8 @@ from typing import Any
 from gc3 import _core, collectives, errors
 from gc3.algorithms import catalogue
 from gc3.comm import kept
-from gc3.comm.selection import FORMAT, Row, Spec, Table
+from gc3.comm.selection import FORMAT, Row, Table
+from gc3.comm.spec import Spec
 from gc3.support import files
 
 _LAST_LL = 64 << 10  # above it a flag for every few bytes costs more than it saves

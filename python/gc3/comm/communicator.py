@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from gc3 import _core, collectives, datatypes, errors
-from gc3.comm import arrays, messages, objects, timing
+from gc3.collectives import Collective
+from gc3.comm import messages, objects, timing
 from gc3.comm.devices import Devices
-from gc3.comm.registered import Registered
+from gc3.comm.own import OwnPrograms
 from gc3.comm.v_forms import told
-from gc3.cuda.arrays import DeviceArray
-from gc3.runtime.buffers import bind_rank, operation
+from gc3.runtime.buffers import operation
 from gc3.runtime.direct import DirectProgram
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
-from gc3.runtime.program import Program, check_program, verify
+from gc3.runtime.program import Program, verify
 from gc3.support.public import of_all_ranks, users_line
 from gc3.support.starting import start_thread
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MOST = 2**63 - 1  # the largest number of bytes or elements, and the largest key, in the core
 
 
-class Communicator(Registered):
+class Communicator(OwnPrograms):
     """Ranks that call collectives together, each on its own arrays.
 
     All ranks make the same calls in the same order, with the same counts, types and reductions. If a rank makes other
@@ -59,9 +59,6 @@ class Communicator(Registered):
         self._timeout = timeout
         self._process = os.getpid()
         self._devices = Devices(self.rank, self.size, self._exchange, self._make_proxy, timeout)
-        self._prepared: weakref.WeakKeyDictionary[Program | DirectProgram, _core.RankEngine] = (
-            weakref.WeakKeyDictionary()
-        )
         self._learning = learning
         keeps = learning if self.rank == 0 and not self.hosts else None
         self._finalizer = weakref.finalize(self, _close_in, joined, self._process, keeps)
@@ -186,7 +183,7 @@ class Communicator(Registered):
     @of_all_ranks
     def run(
         self,
-        program: Program | DirectProgram,
+        program: Program | DirectProgram | Collective,
         x: Any,
         out: Any = None,
         op: datatypes.Op = "sum",
@@ -194,14 +191,16 @@ class Communicator(Registered):
         count: int | None = None,
         dtype: Any = None,
     ) -> Array | None:
-        """Runs a program on this rank's input. All ranks must run it. The collective may be a custom one.
+        """Runs a program on this rank's input, or the table's for a custom collective. All ranks must run it.
 
         A program from a file is verified before its first run. A one-sided program needs the arrays that other ranks
         load from or store into in registered memory (`empty`, `register`); if one is not, messages of the same
         algorithm serve the call, and `explain` says so.
 
         Args:
-            program: The program.
+            program: The program; or a collective that `gc3.collectives.custom` has made, for which the table must have
+                a row (`gc3 tune PATH.py:FUNCTION`) or a program be loaded (`load`). Its condition is compared, so ranks
+                that define it otherwise are told.
             x: This rank's input; None if the rank has no input in the collective. Only a part that is also `out`
                 changes.
             out: This rank's output. If it is None and the rank has an output, a new array: with the shape of the input
@@ -213,7 +212,7 @@ class Communicator(Registered):
         try:  # as `told` does, which would take an eighth of a small call
             plain = type(program) is Program or (type(program) is DirectProgram and out is not None)
             plain = plain and count is dtype is None
-            ready = self._prepared.get(program) if plain else None
+            ready = self._prepared.get(cast("Program", program)) if plain else None
             found = self._joined.run_plain(ready, x, out, op)
             return self._run_program(program, *found, op, count, dtype) if isinstance(found, tuple) else found
         except errors.UserError as problem:
@@ -222,7 +221,7 @@ class Communicator(Registered):
 
     def explain(
         self,
-        collective: str,
+        collective: str | Collective,
         count: int | Sequence[int],
         dtype: Any = "float32",
         *,
@@ -233,7 +232,7 @@ class Communicator(Registered):
         """Explains which program serves a call of `count` elements per block, from which row of the table, and why.
 
         Args:
-            collective: Its name.
+            collective: Its name, or a custom one.
             count: Elements per block. A list: those of each array of one call of many arrays (`coalesce`).
             dtype: Their type.
             in_place: Whether input and output are the same memory.
@@ -241,6 +240,8 @@ class Communicator(Registered):
             counts: Of a v-form, the elements of all blocks instead of `count`: the matrix of an all-to-all, else a
                 number for each rank.
         """
+        if isinstance(collective, Collective):
+            return self._explain_own(collective, count, dtype, in_place=in_place)
         listed = isinstance(count, list | tuple)
         many = [errors.whole(c, "count", 0, _MOST) for c in cast("Sequence[Any]", count)] if listed else []
         each = 0 if counts is not None else sum(many) if listed else count
@@ -272,18 +273,23 @@ class Communicator(Registered):
         input and output, and `program` is the program, with the FIFOs of `options` and the `thresholds` of a row of a
         table.
         """
-        key = self._key(collective, count, dtype, in_place=in_place, root=root)
+        errors.whole(count, "count", 0, _MOST)
         errors.whole(warmup, "warmup")
         errors.whole(iterations, "iterations", 1)
-        ready = self._joined.find_program(*key) if program is None else self._prepare(program, options, thresholds)
-        model = collectives.get(collective).model(self.size, root=key[-1], in_place=in_place)
+        element = datatypes.name(datatypes.dtype(dtype))
+        if program is None:
+            key = self._key(collective, count, dtype, in_place=in_place, root=root)
+            ready = self._joined.find_program(*key)
+            model = collectives.get(collective).model(self.size, root=key[-1], in_place=in_place)
+        else:
+            ready, model = self._prepare(program, options, thresholds), program.collective
         if buffers is None:
             typed = datatypes.dtype(dtype)
             given, result = timing.buffers(model, self.rank, count, typed, in_place=in_place)
         else:
             given, result = timing.checked(buffers)
         own = self._joined.time_ready(
-            ready, given, result, count, key[2], operation(op, model, key[2], self.rank), warmup, iterations
+            ready, given, result, count, element, operation(op, model, element, self.rank), warmup, iterations
         )
         return self.all_reduce(np.array(own), op="max").tolist()
 
@@ -410,52 +416,6 @@ class Communicator(Registered):
     ) -> None:
         """Runs a call on device arrays. The core calls this, because the engines of devices are connected in Python."""
         self._devices.call(recipe, device).enqueue(given, result, count, dtype, op, stream)
-
-    def _run_program(
-        self,
-        program: Program | DirectProgram,
-        given: arrays.AnyArray | None,
-        result: arrays.AnyArray | None,
-        op: datatypes.Op,
-        count: int | None,
-        dtype: Any,
-    ) -> Any:
-        if isinstance(program, Program):
-            program.check_proven()
-        elif not isinstance(program, DirectProgram):  # pyright: ignore[reportUnnecessaryIsInstance]
-            check_program(program)
-        model = program.collective
-        if model.ranks != self.size:
-            raise errors.error("BadArgument", f"a program of {model.ranks} ranks in a communicator of {self.size}")
-        arrays.check_alike(given, result)
-        typed = given if given is not None else result
-        found = datatypes.movable(typed.dtype if typed is not None else "float32" if dtype is None else dtype)
-        if (unknown := datatypes.element(found)[2]) and collectives.reduces(model):
-            datatypes.dtype(found)  # raises the error that lists the types that can be reduced
-        if dtype is not None and datatypes.movable(dtype) != found:
-            raise errors.error("BadBuffer", f"an array is of {found}, but dtype is {dtype}")
-        if count is None:
-            sizes = (given, model.input_blocks(self.rank)), (result, model.output_blocks(self.rank))
-            count = next((a.size // blocks for a, blocks in sizes if a is not None and blocks), None)
-        if count is None:
-            raise errors.error("BadBuffer", "this rank has no array that gives the count: pass count=")
-        errors.whole(count, "count", 0, 2**48, name="BadBuffer")
-        if isinstance(typed, DeviceArray):
-            if not isinstance(program, Program):
-                raise errors.error("BadArgument", "one-sided programs run on arrays of the host; these are on a device")
-            self._joined.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
-            result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
-            return None if result is None else arrays.result(result)
-        given, result = arrays.on_host(given), arrays.on_host(result)
-        if result is None and isinstance(program, DirectProgram):
-            result = self._new_result(model, given, count, found)
-        bound = bind_rank(model, self.rank, given, result, count, found)
-        how = operation(op, model, bound.dtype, self.rank)
-        ready = self._prepared[program] = self._prepare(program)
-        if unknown:
-            self._joined.describe(datatypes.identity(found), elements=True)
-        self._joined.run_ready(ready, bound.inputs[0], bound.outputs[0], bound.count, bound.dtype, how)
-        return bound.finish()[0]
 
     def _make_proxy(self) -> _core.CudaProxy | None:
         """Returns what carries messages of devices to other hosts."""

@@ -8,7 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from gc3 import _core, collectives, errors
-from gc3.comm.selection import PLACES, Row, Spec, Table
+from gc3.comm.selection import PLACES, Row, Table
+from gc3.comm.spec import Spec
 from gc3.support import files
 
 _ANY = 1 << 63  # the end of a row's sizes without an end
@@ -39,13 +40,20 @@ class Entry:
 
 
 def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
-    """Returns the entries of rows for these numbers of ranks on one host, in the order in which the rows are tried."""
+    """Returns the entries of rows for these numbers of ranks on one host, in the order in which the rows are tried.
+
+    Rows of custom collectives have none.
+    """
     found: list[Entry] = []
     for count in ranks:
         # No call is on registered memory, where rows with one-sided moves come first.
         for row in sorted(rows, key=lambda row: row.spec.memory == "direct"):
             limits = (row.ranks, row.ranks_per_node or (1, None))
-            if row.nodes[0] > 1 or not all(low <= count <= (count if last is None else last) for low, last in limits):
+            if (
+                row.condition
+                or row.nodes[0] > 1
+                or not all(low <= count <= (count if last is None else last) for low, last in limits)
+            ):
                 continue
             if any(value in PLACES for _, value in row.spec.parameters):
                 row = replace(row, nodes=(1, 1))  # noqa: PLW2901  compiled for one host
@@ -62,7 +70,7 @@ def export(
 
     Returns:
         The number of kinds of calls, the number of program files that serve them, and the sources of the rows for
-        several hosts, which are left out.
+        several hosts or of custom collectives, which are left out.
 
     Raises:
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
@@ -85,7 +93,7 @@ def export(
         files.write_text(str(folder / "index"), _core.program_folder_index(lines))
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
-    return len(found), len(known), [row.source for row in table.rows if row.nodes[0] > 1]
+    return len(found), len(known), [row.source for row in table.rows if row.nodes[0] > 1 or row.condition]
 
 
 def export_xml(
@@ -110,6 +118,7 @@ def export_xml(
     """
     written: list[Path] = []
     refused = [f"{row.source} is for blocks of different lengths" for row in rows if row.skew[0] > 1]
+    refused += [f"{row.source} is for a collective of one's own" for row in rows if row.condition]
     served: dict[tuple[str, int, int, bool], list[tuple[int, int]]] = {}
     files.make_folder(folder)
     for entry in entries([row for row in rows if row.skew[0] == 1], ranks):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +11,6 @@ from gc3 import _core, datatypes, errors
 from gc3.comm import arrays
 from gc3.comm.v_forms import VForms
 from gc3.cuda.arrays import DeviceArray
-from gc3.runtime.direct import DirectProgram
-from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
-from gc3.runtime.program import Program
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array, DType
@@ -64,17 +60,3 @@ class Registered(VForms):
         size = model.output_blocks(self.rank) * count
         shape = given.shape if given is not None and given.size == size else size
         return self.empty(shape, dtype) if model.output_blocks(self.rank) else None
-
-    def _prepare(
-        self,
-        program: Program | DirectProgram,
-        options: EngineOptions = DEFAULT_OPTIONS,
-        thresholds: Sequence[tuple[str, int | None]] = (),
-    ) -> _core.RankEngine:
-        """Proves a program, and prepares it for this rank."""
-        if isinstance(program, Program):
-            program.check_proven(options.slots)
-            return self._joined.prepare(program.core, options.slots, options.slot_bytes, thresholds)
-        program.verify()
-        messages = program.messages and self._joined.prepare(program.messages.core)
-        return self._joined.prepare_direct(program.core, messages)

@@ -51,7 +51,7 @@ class Selected:
 
 
 def select(
-    collective: str,
+    collective: str | collectives.Collective,
     *,
     ranks: int,
     size: int,
@@ -68,7 +68,7 @@ def select(
     [3.0, 3.0]
 
     Args:
-        collective: The name of a built-in collective.
+        collective: The name of a built-in collective, or a custom one, for which the table must have a row.
         ranks: The number of ranks.
         size: S in bytes: the largest buffer of a rank.
         in_place: Whether input and output of a rank share memory.
@@ -84,7 +84,7 @@ def select(
 
 def selected(
     engine: str,
-    collective: str,
+    collective: str | collectives.Collective,
     *,
     ranks: int,
     size: int,
@@ -93,14 +93,17 @@ def selected(
     table: str | os.PathLike[str] | None = None,
 ) -> Selected:
     """Returns the program for calls on an engine, "threads" or "processes": see `select`."""
-    collectives.get(collective)
+    own = collectives.condition(collective) if isinstance(collective, collectives.Collective) else ""
+    name = collective.name if isinstance(collective, collectives.Collective) else collectives.get(collective).name
     ranks = errors.whole(ranks, "ranks", 1, _MOST_RANKS)
     size = errors.whole(size, "size", 0, _MOST)
     root = errors.whole(root, "root", 0, ranks - 1, name="RankOutOfRange")
     rows = kept.in_force(engine) if table is None else Table.read(table)
-    choice = rows.choose(collective, ranks=ranks, size=size, in_place=bool(in_place), root=root)
+    choice = rows.choose(name, ranks=ranks, size=size, in_place=bool(in_place), root=root, condition=own)
     spec = choice.row.spec
     program = spec.compile(ranks, root=root, in_place=bool(in_place))
+    if (program.collective.name, program.collective.condition) != (name, own):
+        raise errors.error("BadTable", f"{choice.row.source}: {spec} is not for this '{name}': its condition differs")
     return Selected(program, EngineOptions(spec.slots, spec.slot_bytes), choice.explanation, spec.thresholds)
 
 

@@ -122,6 +122,16 @@ class Algorithm:
         """The collective's name; "custom" if the parameters decide."""
         return self.collective if isinstance(self.collective, str) else "custom"
 
+    def about(self, **given: int) -> collectives.Collective:
+        """Returns its collective for the parameters `given`.
+
+        Raises:
+            gc3.UserError: A parameter is missing, unknown or invalid.
+        """
+        if isinstance(self.collective, str):
+            return collectives.get(self.collective)
+        return self._evaluate(self.collective, self.complete(given))
+
     def begin(
         self, *, protocol: str = "Simple", in_place: bool | None = None, name: str | None = None, **given: int
     ) -> SourceProgram:
@@ -135,7 +145,7 @@ class Algorithm:
         ranks = self._number("ranks", self.ranks, values)
         return SourceProgram(
             name or self.name,
-            self.collective if isinstance(self.collective, str) else self._evaluate(self.collective, values),
+            self.collective if isinstance(self.collective, str) else self.about(**given),
             ranks=ranks,
             chunks=self._number("chunks", self.chunks, values),
             root=self._number("root", self.root, values, ranks if ranks and ranks > 0 else 1 << 31),

@@ -16,16 +16,16 @@ from typing import Any
 
 from gc3 import collectives, datatypes, errors
 from gc3.comm import programs
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.runtime.program import Program, verify
 from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, trust
 from gc3.support.words import counted
 from gc3.synth import Result
 from gc3.tune import simulated
+from gc3.tune.goal import Measured
 from gc3.tune.guided import MOST, Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
-from gc3.tune.search import Measured
 from gc3.tune.simulated import choose, simplest
 from gc3.tune.space import FIFOS
 

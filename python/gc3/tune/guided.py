@@ -24,7 +24,7 @@ import numpy as np
 
 from gc3 import _core, errors
 from gc3.algorithms import catalogue, load
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
 from gc3.lang import compile as compile_program
@@ -156,9 +156,8 @@ class Search:
             self._settings.append({"instances": 1, "lanes": 0, **({"parts": 1} if several else {})})
         for name in (*catalogue(), *own) if schedules is None else ():
             algorithm = load(name)
-            if algorithm.collective_name != collective or (
-                algorithm.in_switch and not on.topology.multicasts and name not in own
-            ):
+            fits = algorithm.collective_name == collective and (on.topology.multicasts or not algorithm.in_switch)
+            if name not in own and not fits:
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
             for parameters, order in product(self._all_parameters(algorithm), orders):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gc3 import _core, errors
 from gc3.comm import kept
 from gc3.comm.communicator import Communicator
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
 from gc3.runtime.program import Program
 from gc3.support.files import make_folder, replace_text

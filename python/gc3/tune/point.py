@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeAlias
 
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
 from gc3.tune.race import MOST_ROUNDS, Outcome, race
 from gc3.tune.timers import Timer

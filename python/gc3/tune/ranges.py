@@ -14,8 +14,9 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from gc3 import collectives, errors
-from gc3.comm.selection import FORMAT, Row, Spec
-from gc3.tune.search import Goal, Measured
+from gc3.comm.selection import FORMAT, Row
+from gc3.comm.spec import Spec
+from gc3.tune.goal import Goal, Measured
 from gc3.tune.space import FIRST_DIRECT
 from gc3.tune.surrogate import LEAST
 
@@ -57,7 +58,8 @@ class Range:
         """Returns the range as a row of a table."""
         ranks, sizes = (self.ranks, self.ranks), (self.first, self.end)
         note = "tuned: " + ", ".join(self._point(point) for point in self.points)
-        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", self.root, skew=self.skew).data()
+        keys: dict[str, Any] = {"skew": self.skew, "condition": self.points[0].condition}
+        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", self.root, **keys).data()
 
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]
@@ -245,7 +247,7 @@ def _between(skews: Sequence[float], skew: float) -> tuple[float, float | None]:
 
 def _root(spec: Spec, collective: str, ranks: int, *, in_place: bool) -> int | None:
     """None if the program also works for another root than 0, for which it was measured."""
-    if ranks == 1 or not collectives.get(collective).rooted:
+    if ranks == 1 or collective not in collectives.BUILTIN or not collectives.get(collective).rooted:
         return None
     try:
         return None if spec.compile(ranks, root=1, in_place=in_place, prove=False).collective.root == 1 else 0

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
 
 
+_KEPT = 2  # buffers: on registered memory and on other
+
+
 def main(arguments: list[str]) -> int:
     """Starts the ranks, and waits until all have ended or one has failed; returns the exit status."""
     place, ranks = Path(arguments[0]), int(arguments[1])
@@ -95,7 +98,7 @@ class TimedRank:
     def __init__(self, comm: Communicator) -> None:
         """Times on the ranks of a communicator, each of which makes one of these."""
         self._comm = comm
-        self._buffers = lru_cache(maxsize=2)(self._allocate)  # the same for all programs tried at a point
+        self._known: dict[tuple[str, str, int, bool, bool], tuple[Array, Array]] = {}
 
     def seconds(
         self, program: Program, work: Work, collective: str, size: int, warmup: int, iterations: int
@@ -103,7 +106,8 @@ class TimedRank:
         """Times calls with S = `size` bytes, on all ranks; the longest of the ranks' times for each call."""
         if work.skew > 1:
             return self._uneven(program, work, collective, size, warmup, iterations)
-        count = collectives.count_for(collectives.get(collective).model(self._comm.size), size, 4)
+        model = program.collective
+        count = collectives.count_for(model, size, 4)
         direct = DirectProgram(_core.lower(program.core)) if work.memory == "direct" else None
         return self._comm.time(
             collective,
@@ -111,7 +115,7 @@ class TimedRank:
             in_place=work.in_place,
             warmup=warmup,
             iterations=iterations,
-            buffers=self._buffers(collective, count, work.in_place, work.memory != ""),
+            buffers=self._buffers(model, count, registered=work.memory != ""),
             program=direct or program,
             options=EngineOptions(work.slots, work.slot_bytes),
             thresholds=work.thresholds,
@@ -136,10 +140,16 @@ class TimedRank:
         took = joined.time_v(ready, collective, counts, inputs, outputs, "float32", how, warmup, iterations)
         return comm.all_reduce(np.array(took), op="max").tolist()
 
-    def _allocate(self, collective: str, count: int, in_place: bool, registered: bool) -> tuple[Array, Array]:
-        model = collectives.get(collective).model(self._comm.size, in_place=in_place)
-        make = self._comm.empty if registered else None
-        return timing.buffers(model, self._comm.rank, count, np.float32, in_place=in_place, make=make)
+    def _buffers(self, model: _core.Collective, count: int, *, registered: bool) -> tuple[Array, Array]:
+        """Input and output, the same for all programs that are tried at a point."""
+        key = model.name, model.condition, count, model.in_place, registered
+        if key not in self._known:
+            if len(self._known) == _KEPT:
+                del self._known[next(iter(self._known))]
+            make = self._comm.empty if registered else None
+            rank, in_place = self._comm.rank, model.in_place
+            self._known[key] = timing.buffers(model, rank, count, np.float32, in_place=in_place, make=make)
+        return self._known[key]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from gc3.collectives import BUILTIN
 from gc3.comm.selection import parse_spec
 from gc3.runtime.measure import machine
 from gc3.support import files, schema
-from gc3.tune.search import Measured
+from gc3.tune.goal import Measured
 
 FORMAT = "gc3-tuning-1"
 SUFFIX = ".points"
@@ -94,7 +94,7 @@ def _point(data: Any) -> Measured:
     whole = (
         point.times_us and len(point.intervals_us) in (0, len(point.times_us)) and all(took > 0 for _, took in times)
     )
-    if not (whole and point.ranks and point.collective in BUILTIN):
+    if not (whole and point.ranks and (point.collective in BUILTIN) == (not point.condition)):
         raise ValueError(point.place)
     if point.default is not None and point.default not in dict(point.times_us):
         raise ValueError(point.place)

@@ -15,13 +15,14 @@ from gc3 import errors
 from gc3.sim.nccl import Nccl
 from gc3.sim.trust import NCCL, Expected, against, distinguishable, expected
 from gc3.support.at_once import at_once
+from gc3.tune.goal import Goal, Measured
 from gc3.tune.guided import MOST, Search
 from gc3.tune.point import Place
 from gc3.tune.ranges import REFERENCE
-from gc3.tune.search import Goal, Measured, Tuner, places, rounds
+from gc3.tune.search import Tuner, places, rounds
 
 if TYPE_CHECKING:
-    from gc3.comm.selection import Spec
+    from gc3.comm.spec import Spec
     from gc3.sim import Platform
 
 _ALIKE = 1.005  # programs that take so many times as long as the best one count as fast as it

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
-from gc3 import datatypes, errors
+from gc3 import _core, collectives, datatypes, errors
 from gc3.algorithms import catalogue, load
 from gc3.comm.adapting import FIRST_READ, READS
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.lang import Algorithm
 from gc3.runtime.program import Program
 
@@ -62,8 +63,8 @@ def candidates(
     found: list[Spec] = []
     algorithms = {**catalogue(), **{spec: load(spec) for spec in own}}
     for name, algorithm in algorithms.items():
-        # Engines of CPUs have no such switches.
-        if algorithm.collective_name != collective or (algorithm.in_switch and name not in own):
+        # Engines of CPUs have no such switches. Those of the caller are for this collective.
+        if name not in own and (algorithm.collective_name != collective or algorithm.in_switch):
             continue
         for parameters in _parameters(algorithm, ranks):
             first = Spec(name, parameters)
@@ -75,10 +76,10 @@ def candidates(
     return tuple(sorted(found, key=_order))
 
 
-def check_fits(name: str, ranks: int, *, in_place: bool) -> str:
+def check_fits(name: str, ranks: int, *, in_place: bool) -> tuple[_core.Collective, str]:
     """Checks that an algorithm compiles for a number of ranks with some of the parameters that are tried.
 
-    Returns what differs after the programs have changed, whichever file of it has.
+    Returns its collective, and what differs after the programs have changed, whichever file of it has.
     Exceptions of its own code are raised, with whichever of these parameters.
 
     Raises:
@@ -91,12 +92,18 @@ def check_fits(name: str, ranks: int, *, in_place: bool) -> str:
     good: list[Program] = []
     for parameters in _parameters(algorithm, ranks):
         try:
-            good.append(Spec(name, parameters).compile(ranks, in_place=in_place))
+            made = Spec(name, parameters).compile(ranks, in_place=in_place)
+            if made.ranks != ranks:  # of a custom collective that has a number of its own
+                raise errors.error("BadArgument", f"{name} is for {made.ranks} ranks, not for {ranks}")
+            if made.collective.is_custom:
+                given = {key: ranks if value == "ranks" else value for key, value in parameters}
+                collectives.condition(algorithm.about(**cast("dict[str, int]", given)))
+            good.append(made)
         except errors.UserError as problem:
             problems.append(problem)
     if not good:
         raise problems[0] if problems else errors.error("BadArgument", told)
-    return digest(good)
+    return good[0].collective, digest(good)
 
 
 def digest(programs: Iterable[Program]) -> str:
@@ -175,6 +182,8 @@ def divisions(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int
         bases = [{"N": n, "G": ranks // n} for n in range(2, ranks) if ranks % n == 0]
         if algorithm.collective_name == "alltonext" or names["N"] == 1:
             bases.append({"N": 1, "G": ranks})
+    elif algorithm.ranks is None:  # those of its custom collective
+        bases = [{}]
     else:
         return
     for base in bases:

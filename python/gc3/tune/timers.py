@@ -14,7 +14,7 @@ import numpy as np
 
 from gc3 import _core, collectives, errors
 from gc3.comm import timing
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.comm.world import Request, World, WorldError
 from gc3.datatypes import FORMATS
 from gc3.runtime.direct import DirectProgram
@@ -109,8 +109,9 @@ class RankTimer(Timer):
             command = [sys.executable, "-m", "gc3.tune.rank", str(place), str(self._ranks)]
             self._world = World([command], self._ranks, place)
         word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew, memory).word()
+        name = what.collective if what.collective in collectives.BUILTIN else "custom"  # one word
         try:
-            return self._world.ask(replace(what, mode=word)).seconds
+            return self._world.ask(replace(what, collective=name, mode=word)).seconds
         except WorldError:
             self._end()
             raise
@@ -172,7 +173,7 @@ class ThreadTimer(Timer):
         self._ranks = ranks
         self._compiled = lru_cache(maxsize=None)(self._compile)
         self._ready = lru_cache(maxsize=_ENGINES)(self._copy)
-        self._buffers = lru_cache(maxsize=1)(self._allocate)  # the same for all programs tried at a point
+        self._known: dict[object, Any] = {}  # buffers, the same for all programs tried at a point
 
     def seconds(
         self, spec: Spec, collective: str, size: int, warmup: int, iterations: int, *, in_place: bool, skew: float = 1.0
@@ -181,7 +182,7 @@ class ThreadTimer(Timer):
         try:
             program = self._ready(spec, in_place)
             count = collectives.count_for(program.collective, size, np.dtype(np.float32).itemsize)
-            given, results = self._buffers(collective, count, in_place)
+            given, results = self._buffers(program.collective, count)
             options = EngineOptions(spec.slots, spec.slot_bytes)
             how: dict[str, Any] = {"count": count, "warmup": warmup, "iterations": iterations}
             return tuple(program.time(given, outputs=results, dtype=np.float32, options=options, **how))
@@ -190,8 +191,8 @@ class ThreadTimer(Timer):
 
     def renew(self) -> None:
         """Ends the engines; they are made on demand."""
-        for made in (self._ready, self._buffers):
-            made.cache_clear()
+        self._ready.cache_clear()
+        self._known.clear()
 
     def _copy(self, spec: Spec, in_place: bool) -> Program:
         """A program with an engine of its own."""
@@ -200,11 +201,13 @@ class ThreadTimer(Timer):
     def _compile(self, spec: Spec, in_place: bool) -> Program:
         return spec.compile(self._ranks, in_place=in_place)
 
-    def _allocate(
-        self, collective: str, count: int, in_place: bool
+    def _buffers(
+        self, model: _core.Collective, count: int
     ) -> tuple[tuple[Array | None, ...], tuple[Array | None, ...]]:
-        model = collectives.get(collective).model(self._ranks, in_place=in_place)
-        ranks = range(self._ranks)
-        made = [timing.buffers(model, rank, count, np.float32, in_place=in_place) for rank in ranks]
-        given, results = zip(*made, strict=True)
-        return tuple(a if a.size else None for a in given), tuple(a if a.size else None for a in results)
+        key = model.name, model.condition, count, model.in_place
+        if key not in self._known:
+            ranks, in_place = range(self._ranks), model.in_place
+            made = [timing.buffers(model, rank, count, np.float32, in_place=in_place) for rank in ranks]
+            self._known.clear()
+            self._known[key] = tuple(tuple(a if a.size else None for a in each) for each in zip(*made, strict=True))
+        return self._known[key]

@@ -44,6 +44,12 @@ bool holds(T first, std::optional<T> last, T other_first, std::optional<T> other
   return other_first >= first && (!last || (other_last && *other_last <= *last));
 }
 
+// The name of the collective of a row or call.
+template <class T>
+std::string collective_text(const T& of) {
+  return of.kind == model::CollectiveKind::custom ? of.name : std::string(name_of(of.kind));
+}
+
 const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
 
 }  // namespace
@@ -69,7 +75,7 @@ double CallShape::skew_of(std::span<const std::uint64_t> counts) {
 }
 
 std::string CallShape::describe() const {
-  return std::string(name_of(kind)) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
+  return collective_text(*this) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
          mode_text(in_place) +
          (nodes < 2             ? ""
           : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " with different numbers of ranks"
@@ -95,9 +101,17 @@ struct Row::Key {
 
 // Members stand in row.h, all else of a key here. The order is that of reasons and descriptions.
 const Row::Key Row::kKeys[] = {
-    {[](const Row& row, const CallShape& call) { return row.kind == call.kind; },
-     [](const Row& row, const Row& other) { return row.kind == other.kind; },
-     [](const Row& row) { return std::string(name_of(row.kind)); }},
+    {[](const Row& row, const CallShape& call) { return row.kind == call.kind && row.name == call.name; },
+     [](const Row& row, const Row& other) { return row.kind == other.kind && row.name == other.name; },
+     [](const Row& row) { return collective_text(row); }},
+    {[](const Row& row, const CallShape& call) { return row.condition == call.condition; },
+     [](const Row& row, const Row& other) { return row.condition == other.condition; },
+     [](const Row&) { return std::string(); },
+     [](const Row& row, const CallShape& call) {
+       constexpr std::size_t kShown = 12;
+       return "a '" + row.name + "' of another condition, " + row.condition.substr(0, kShown) + ", where that of the " +
+              "call is " + call.condition.substr(0, kShown);
+     }},
     {[](const Row& row, const CallShape& call) { return within(call.ranks, row.first_ranks, row.last_ranks); },
      [](const Row& row, const Row& other) {
        return holds(row.first_ranks, row.last_ranks, other.first_ranks, other.last_ranks);
@@ -187,8 +201,8 @@ std::string Row::describe() const {
 void Row::add_to(Sha256& all) const {
   // A new member does not compile before it stands here: then it wants a row of kKeys, too.
   const auto& [kind_, first_ranks_, last_ranks_, first_size_, end_size_, in_place_, root_, first_nodes_, last_nodes_,
-               first_per_node_, last_per_node_, transport_, first_skew_, end_skew_, recipe_, adapt_, source_, note_] =
-      *this;
+               first_per_node_, last_per_node_, transport_, first_skew_, end_skew_, name_, condition_, recipe_, adapt_,
+               source_, note_] = *this;
   const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
   const std::array<std::int64_t, 14> words{static_cast<std::int64_t>(kind_),
                                            first_ranks_,
@@ -208,6 +222,7 @@ void Row::add_to(Sha256& all) const {
   all.update({reinterpret_cast<const char*>(words.data()), sizeof words});
   all.update({reinterpret_cast<const char*>(skews.data()), sizeof skews});
   all.update(recipe_->text);
+  all.update(name_ + '\0' + condition_);
 }
 
 std::string Row::renaming(const CallShape& call) const {

@@ -31,6 +31,9 @@ struct CallShape {
   std::shared_ptr<const std::vector<std::uint32_t>> order = {};  // host by host; null: that is by their numbers
   double skew = 1;                                // of blocks of different lengths: the longest, divided by the mean
   TransportKind transport = TransportKind::none;  // between the hosts
+  // Of a custom collective, see model::Collective: ranks that use one name for different conditions differ here.
+  std::string name = {};
+  std::string condition = {};
 
   bool operator==(const CallShape&) const = default;
   // The skew of counts; 1 if all are 0.
@@ -69,6 +72,8 @@ struct Row {
   std::optional<TransportKind> transport = {};  // between the hosts; none: any
   double first_skew = 1;
   std::optional<double> end_skew = {};  // the first skew that is too large
+  std::string name = {};                // of a custom collective, as those of CallShape
+  std::string condition = {};
   std::shared_ptr<const Recipe> recipe;
   std::optional<bool> adapt =
       {};              // whether a better program is learned while calls run; none: as the communicator says

@@ -80,7 +80,8 @@ Result<Explanation> Selection::explain(const CallShape& call, std::string text) 
   Explanation found{text.empty() ? call.describe() : std::move(text), nullptr, {}};
   for (; found.number < rows_.size(); ++found.number) {
     const std::shared_ptr<const Row>& row = rows_[found.number];
-    if (row->kind != call.kind || (call.nodes == 1 && row->first_nodes > 1)) continue;  // of no interest on one host
+    if (row->kind != call.kind || row->name != call.name || (call.nodes == 1 && row->first_nodes > 1))
+      continue;  // of no interest on one host
     if (row->serves(call)) {
       found.row = row;
       const Row* const other = row->recipe->lower ? find_messages(call) : row.get();
@@ -91,6 +92,10 @@ Result<Explanation> Selection::explain(const CallShape& call, std::string text) 
   }
   Diagnostic problem(ErrorCode::BadTable, "no row serves " + call.describe());
   for (const auto& [source, why] : found.passed_over) problem.note(source + ": " + why);
+  if (call.kind == model::CollectiveKind::custom) {
+    problem.note("`gc3 tune PATH.py:FUNCTION --ranks " + std::to_string(call.ranks) +
+                 "` makes rows from an algorithm for it, and comm.load(program) serves it with a program");
+  }
   return problem;
 }
 

@@ -196,6 +196,8 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   adapts.adapt = true;
   CHECK(Selection({adapts}).digest() != Selection({narrow}).digest());
   CHECK(misses([](Row& other) { other.kind = CollectiveKind::reduce; }));
+  CHECK(misses([](Row& other) { other.name = "mine"; }));
+  CHECK(misses([](Row& other) { other.condition = "d1"; }));
   CHECK(misses([](Row& other) { other.last_ranks = {}; }));
   CHECK(misses([](Row& other) { other.first_size = 99; }));
   CHECK(misses([](Row& other) { other.in_place = {}; }));
@@ -208,6 +210,34 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   CHECK(misses([](Row& other) {
     other.recipe = std::make_shared<const Recipe>(Recipe{.make = {}, .text = "renaming", .renames = true});
   }));
+}
+
+TEST_CASE("a custom collective is found by its name and its condition") {
+  const auto own = [](const std::string& name, const std::string& condition) {
+    Row made = row(name + " " + condition, 0, {});
+    made.kind = CollectiveKind::custom;
+    made.name = name;
+    made.condition = condition;
+    return made;
+  };
+  const Selection selection({row("all", 0, {}), own("mirror", "d1"), own("mirror", "d2"), own("shift", "d1")});
+  CallShape asked = call(64);
+  asked.kind = CollectiveKind::custom;
+  asked.name = "mirror";
+  asked.condition = "d2";
+  CHECK(selection.find(asked)->source == "mirror d2");
+  const Explanation told = selection.explain(asked).value();
+  CHECK(told.call == "mirror of 64 B on 3 ranks, out of place");
+  REQUIRE(told.passed_over.size() == 1);  // none of another name
+  CHECK(told.passed_over[0].second == "for a 'mirror' of another condition, d1, where that of the call is d2");
+  asked.condition = "d3";
+  CHECK(selection.find(asked) == nullptr);
+  const auto missing = selection.explain(asked);
+  REQUIRE(!missing.ok());
+  CHECK(missing.error().notes.size() == 3);  // both rows, and what to do
+  CHECK(own("mirror", "d1").describe().starts_with("mirror, any number of ranks"));
+  CHECK(Selection({own("mirror", "d1")}).digest() != Selection({own("mirror", "d2")}).digest());
+  CHECK(Selection({own("mirror", "d1")}).digest() != Selection({own("mirrord", "1")}).digest());
 }
 
 TEST_CASE("ranges as text") {
