@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import forked
 import pytest
+
+import forked
 
 GOLDEN = Path("golden")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - watched, not used

@@ -109,9 +109,7 @@ class _Server:
         return Process(pid, ours)
 
 
-def start(
-    file: Path, arguments: Sequence[str], environment: Mapping[str, str], imports: Sequence[str] = ()
-) -> Process:
+def start(file: Path, arguments: Sequence[str], environment: Mapping[str, str], imports: Sequence[str] = ()) -> Process:
     """Starts `python FILE ARGUMENTS` with these modules imported, and both streams in one pipe."""
     of_start = sorted((k, v) for k, v in environment.items() if k.startswith(_OF_THE_START))
     request = json.dumps([str(file), *arguments]) + "\0" + json.dumps({**environment}) + "\0" + str(Path.cwd())
@@ -178,7 +176,7 @@ def _main() -> None:
         request = _serve(link)
     program, main = _become(*request)
     try:
-        exec(compile(program, sys.argv[0], "exec"), main.__dict__)
+        exec(compile(program, sys.argv[0], "exec"), main.__dict__)  # noqa: S102 - a program of the tests
     except Exception as problem:
         sys.excepthook(type(problem), problem, problem.__traceback__ and problem.__traceback__.tb_next)
         sys.exit(1)

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "sim-no-credit-time",
         "cpp/gc3/sim/execution.h",
-        "      delay(b, sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));\n",
+        "      b.delay(sent_unit(b.sending).credit, Cause::credit, taker_of(b.sending));\n",
         "",
         ("gc3_sim_test",),
     ),
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "alphabeta-with-losses",
-        "python/gc3/sim/predict.py",
+        "python/gc3/sim/alpha_beta.py",
         "    return replace(topology, classes=classes)\n",
         "    return replace(topology, classes=topology.classes if classes else ())\n",
         ("tests/sim/test_sim.py -k alphabeta",),

@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "table-order-of-first-node-only",
-        "python/gc3/comm/selection.py",
+        "python/gc3/comm/spec.py",
         "return [order[n + r] if order else n + r for n",
         "return [order[n + r] if order else r for n",
         ("tests/comm/test_selection.py",),

@@ -12,7 +12,7 @@ from here import RANK, SIZE, error_of
 
 import gc3
 from gc3.algorithms import load
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 
 x = np.ones(SIZE)
 comm = gc3.init()

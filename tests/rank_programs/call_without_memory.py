@@ -9,7 +9,7 @@ import numpy as np
 from here import RANK, error_of
 
 import gc3
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 
 
 @gc3.algorithm("allreduce", chunks=lambda R, blocks: blocks, in_place=True)

@@ -10,7 +10,7 @@ from here import error_of
 
 import gc3
 from gc3.algorithms import load
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 
 x = np.ones(4)
 compiled = Spec.compile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gc3 import sim, topologies
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.report import flow
 from gc3.report.alike import alike
 from gc3.sim import Simulation, run_timeline

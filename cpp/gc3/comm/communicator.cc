@@ -151,10 +151,7 @@ auto Communicator::in_turn(const Interrupted& interrupted, Work work) -> decltyp
   GC3_CHECK(check_thread());
   if (!busy()) return work();
   std::optional<decltype(work())> result;
-  const auto run = [&] {
-    result.emplace(work());
-    return Status();
-  };
+  const auto run = [&] { return result.emplace(work()), Status(); };
   GC3_ASSIGN(const std::shared_future<Status> done, progress_.start(run));
   wait(done, interrupted);
   return result ? std::move(*result) : decltype(work())(done.get().error());
@@ -174,17 +171,16 @@ Result<const Signature*> Communicator::signature(CollectiveKind kind, std::uint3
 Result<CallShape> Communicator::shape(CollectiveKind kind, std::size_t count, model::DataType type, bool in_place,
                                       std::uint32_t root) const {
   GC3_ASSIGN(const Signature* const asks, signature(kind, root));
-  GC3_ASSIGN(const std::size_t size, bytes_of(asks->largest_blocks, count, type));
-  return here({.kind = kind, .size = size, .in_place = in_place, .root = root});
+  GC3_ASSIGN(const std::size_t bytes, bytes_of(asks->largest_blocks, count, type));
+  return here({.kind = kind, .size = bytes, .in_place = in_place, .root = root});
 }
 
 Result<CallShape> Communicator::shape(const Collective& custom, std::string condition, std::size_t count,
                                       model::DataType type) const {
   if (custom.ranks() != size()) return Diagnostic(ErrorCode::BadArgument, "a collective of another number of ranks");
   std::size_t largest = 1;
-  for (std::uint32_t r = 0; r < size(); ++r) {
+  for (std::uint32_t r = 0; r < size(); ++r)
     largest = std::max<std::size_t>({largest, custom.input_blocks(r), custom.output_blocks(r)});
-  }
   GC3_ASSIGN(const std::size_t size, bytes_of(largest, count, type));
   return here({.kind = custom.kind(),
                .size = size,

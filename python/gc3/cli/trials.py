@@ -11,7 +11,7 @@ import click
 from gc3 import datatypes, errors
 from gc3.cli import target, variants
 from gc3.cli.output import working
-from gc3.comm.selection import Spec
+from gc3.comm.spec import Spec
 from gc3.report.advice import Trial
 from gc3.runtime.program import verify
 from gc3.sim.sweep import MOST_RECORDED
