@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from gc3 import sim
+from gc3.cli.main import main
 from gc3.lang import Algorithm, compile
 from gc3.runtime.classes import ClassProgram
 from gc3.runtime.program import Program
@@ -43,7 +47,7 @@ CASES: list[tuple[Algorithm, dict[str, Any], str, int]] = [  # and how many clas
 
 
 def _both(form: Algorithm, parameters: dict[str, Any], machine: str, **how: Any) -> tuple[sim.Simulation, ...]:
-    made = compile(form, **{**how, **parameters})
+    made: Any = compile(form, **{**how, **parameters})
     assert isinstance(made, ClassProgram)
     on = sim.platform(machine)
     return sim.Simulation(made, on), sim.Simulation(Program(made.classes.expand()), on)
@@ -63,3 +67,65 @@ def test_classes_take_the_times_of_all_ranks(
             assert found.time_s == expected.time_s
             assert found.bound_s == expected.bound_s
             assert found.slice_ops * len(one.ranks) == expected.slice_ops * classes
+
+
+def test_a_machine_that_differs_somewhere_is_told_and_simulated_in_full() -> None:
+    made: Any = compile(hierarchical_allreduce, **NODES)
+    on = sim.platform("ndv4:N=4")
+    worn = replace(on, slower=(("node2.nic3.in", 0.5),))
+    one, whole = sim.Simulation(made, worn), sim.Simulation(made.whole, worn)
+    assert one.fifo.ranks == 32
+    assert "node2.nic3.in" in one.alike
+    assert "have different rates" in one.alike
+    assert one.run(1 << 20).time_s == whole.run(1 << 20).time_s
+    assert sim.Simulation(made.whole, on).alike == ""
+
+
+def test_ranks_that_are_disturbed_are_all_simulated() -> None:
+    one, whole = _both(hierarchical_allreduce, NODES, "ndv4:N=4")
+    late = sim.Disturbance({5: 1e-4}, {9: 1.5})
+    assert one.run(1 << 20, disturbance=late).time_s == whole.run(1 << 20, disturbance=late).time_s
+    assert one.run(1 << 16, sharing="max-min").time_s == whole.run(1 << 16, sharing="max-min").time_s
+    part = {"ranks": range(8, 40)}
+    on = sim.platform("ndv4:N=8")
+    made: Any = compile(hierarchical_allreduce, **NODES)
+    assert sim.Simulation(made, on, **part).fifo.ranks == 1
+    assert sim.Simulation(made, on, **part).run(1 << 20).time_s == one.run(1 << 20).time_s
+    parts = [sim.Part(sim.Simulation(p, on, **part), 1 << 20) for p in (made, made.whole)]
+    shared = [sim.together(on, [each, each]) for each in parts]
+    assert shared[0] == shared[1]
+
+
+def test_an_explained_run_adds_up_over_all_ranks() -> None:
+    one, whole = (s.run(1 << 20, explain=True) for s in _both(two_step_alltoall, NODES, "hierarchical:N=4,G=8"))
+    assert one.explanation is not None
+    assert whole.explanation is not None
+    assert one.explanation.work_s == pytest.approx(whole.explanation.work_s)
+    assert sum(one.explanation.stalls.values()) == pytest.approx(sum(whole.explanation.stalls.values()))
+    assert sum(one.explanation.causes.values()) == pytest.approx(one.time_s)
+    assert one.use == whole.use
+
+
+def test_commands_take_such_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = compile(hierarchical_allreduce, **NODES)
+    made.save("h.gc3")
+
+    def said(line: str) -> str:
+        result = CliRunner().invoke(main, line.split(), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "32 ranks in 1 class on ndv4" in said("sim h.gc3 -t ndv4:N=4 -b 1MiB -e 1MiB")
+    assert "20 messages" in said("trace h.gc3 -t ndv4:N=4 --size 64KiB -o t.json")
+    assert "46 steps" in said("trace h.gc3 -t ndv4:N=4 --size 64KiB --only 3,9 -o t.json --picture t.svg")
+    assert "open it in a browser" in said("report h.gc3 -t ndv4:N=4 -b 1MiB -e 1MiB -o r.html")
+    assert "in 1 class" in said("show h.gc3 --source -t ndv4:N=4")
+
+
+def test_65536_ranks_are_simulated_as_one() -> None:
+    simulation = sim.Simulation(
+        compile(hierarchical_allreduce, N=8192, G=8), sim.platform("hierarchical:N=8192,G=8,nics=8")
+    )
+    assert simulation.fifo.ranks == 1
+    assert simulation.run(1 << 24).slice_ops < 20_000

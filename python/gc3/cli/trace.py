@@ -122,7 +122,12 @@ def _simulated(given: _Given, machine: str) -> tuple[Run, Expected]:
     on = variants.load_platform(machine)
     direct = variants.one_sided(given.spec, on)
     if direct is None:
-        simulation = Simulation(variants.proven(variants.limited(given.spec, on), on.topology), on)
+        program = variants.proven(variants.limited(given.spec, on), on.topology)
+        if given.ranks is not None:  # any of them, and not only those that stand for others
+            program = program.whole
+        simulation = Simulation(program, on)
+        if simulation.alike:
+            output.remark(f"one rank of each class is shown; {simulation.alike}; --only names others")
     else:
         direct = direct.for_size(given.spec, given.size, given.dtype)
         direct.prove(given.spec)

@@ -38,6 +38,11 @@ class ClassProgram(Program):
         return self.classes.expand()
 
     @property
+    def whole(self) -> Program:
+        """The same program with the steps of all ranks."""
+        return Program(self.core, self.use)
+
+    @property
     def expands(self) -> bool:
         """Whether the program of all ranks is not too large."""
         try:

@@ -177,6 +177,11 @@ class Program(Executable["_core.Program"]):
         return self.core
 
     @property
+    def whole(self) -> Program:
+        """The same program with the steps of all ranks."""
+        return self
+
+    @property
     def expands(self) -> bool:
         """Whether it has the steps of all ranks, or can have them."""
         return True
