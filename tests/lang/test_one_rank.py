@@ -147,6 +147,11 @@ def test_a_program_of_65536_ranks_is_one_class() -> None:
         _ = made.core
 
 
+def test_an_all_to_all_of_65536_ranks_is_proven() -> None:
+    made = compile(two_step_alltoall, N=8192, G=8)
+    assert made.verify().transfers == 65536 * (8192 * 7 + 8191)
+
+
 def test_a_class_program_runs_as_that_of_all_ranks() -> None:
     made = compile(two_step_alltoall, N=2, G=2)
     out = made.run([[10 * r + i for i in range(4)] for r in range(4)])

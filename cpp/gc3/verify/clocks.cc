@@ -12,6 +12,7 @@ void Clocks::reset(std::uint32_t rank) {
   rows_.clear();
   readers_.clear();
   free_rows_.clear();
+  ended_ = kNone;
   current_.assign(width_, kNone);
   left_.clear();
   dependents_.clear();
@@ -29,6 +30,8 @@ void Clocks::reset(std::uint32_t rank) {
 }
 
 void Clocks::enter(Step step) {
+  if (full_) return;
+  if (ended_ != kNone && current_[ended_] != kNone) release(current_[ended_]);
   const ir::Program& program = index_.program();
   const std::uint32_t tb = step.tb - first_tb_;
   const ir::Instruction& i = index_.instruction(step);
@@ -54,6 +57,7 @@ void Clocks::enter(Step step) {
     left_[self] = current_[tb];
     readers_[current_[tb]] += dependents_[self];
   }
+  ended_ = step.step + 1 == program.threadblocks[step.tb].instruction_count ? tb : kNone;
 }
 
 // A row of `tb` that no other step will read in its present state.
@@ -61,6 +65,10 @@ std::uint32_t Clocks::own_row(std::uint32_t tb) {
   const std::uint32_t old = current_[tb];
   if (old != kNone && readers_[old] == 1) return old;
   std::uint32_t row = 0;
+  if (free_rows_.empty() && rows_.size() + width_ > kRoom) {
+    full_ = true;
+    return 0;
+  }
   if (free_rows_.empty()) {
     row = static_cast<std::uint32_t>(readers_.size());
     readers_.push_back(0);

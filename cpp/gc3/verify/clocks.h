@@ -2,7 +2,7 @@
 //
 // A vector clock per threadblock, advanced in schedule order. A step with dependents leaves its clock for them. Steps
 // share clocks; a clock is copied only if it must change while a dependent still needs it, and freed with its last
-// reader. So few exist at a time.
+// reader, or with the last step of its threadblock. So few exist at a time.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,8 @@ class Clocks {
   void reset(std::uint32_t rank);
   // Advances to `step`, whose predecessors by program order and dependencies must have been entered before.
   void enter(Step step);
+  // More clocks were alive at a time than there is room for: nothing is known from then on.
+  bool full() const { return full_; }
   // Whether `earlier` is known to be finished when `later`, the step entered last, begins. Both of the same rank.
   bool ordered(Step earlier, Step later) const {
     if (earlier.tb == later.tb) return earlier.step < later.step;
@@ -31,13 +33,17 @@ class Clocks {
  private:
   std::uint32_t known(std::uint32_t row, std::uint32_t tb) const { return rows_[std::size_t{row} * width_ + tb]; }
   std::uint32_t& known(std::uint32_t row, std::uint32_t tb) { return rows_[std::size_t{row} * width_ + tb]; }
+  static constexpr std::size_t kRoom = std::size_t{1} << 27U;  // of rows_
+
   std::uint32_t own_row(std::uint32_t tb);
   void release(std::uint32_t row);
 
   const ProgramIndex& index_;
   std::uint32_t first_tb_ = 0;
   std::uint32_t first_instruction_ = 0;
-  std::uint32_t width_ = 0;  // threadblocks of the rank
+  std::uint32_t width_ = 0;      // threadblocks of the rank
+  std::uint32_t ended_ = kNone;  // the threadblock whose last step was entered last
+  bool full_ = false;
 
   // Rows hold, per threadblock, the number of its steps known to be finished.
   std::vector<std::uint32_t> rows_;

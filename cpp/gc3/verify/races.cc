@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/errors/verifier.h"
 #include "gc3/base/interrupt.h"
 #include "gc3/verify/clocks.h"
@@ -31,6 +32,7 @@ class RankScan {
   RankScan(const ProgramIndex& index, std::vector<Suspect>& suspects)
       : index_(index), suspects_(suspects), clocks_(index) {}
 
+  bool full() const { return clocks_.full(); }
   void begin(std::uint32_t rank) {
     rank_ = rank;
     clocks_.reset(rank);
@@ -97,7 +99,7 @@ class RankScan {
   std::vector<Reader> readers_;
 };
 
-std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& schedule) {
+std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& schedule, Findings& findings) {
   // The runs of each rank, in schedule order.
   const std::size_t ranks = index.program().ranks.size();
   std::vector<std::size_t> begin(ranks + 1);
@@ -116,6 +118,10 @@ std::vector<Suspect> find_suspects(const ProgramIndex& index, const Schedule& sc
       breathe();
       for (std::uint32_t s = by_rank[k].first; s < by_rank[k].end; ++s) scan.enter({by_rank[k].tb, s});
     }
+    if (!scan.full()) continue;
+    findings.add({ErrorCode::ProgramTooLarge,
+                  "rank " + std::to_string(r) + " has too many threadblocks that wait for each other at a time"});
+    return {};
   }
   return suspects;
 }
@@ -143,14 +149,14 @@ Diagnostic describe(const ProgramIndex& index, const Suspect& race) {
 }  // namespace
 
 bool ordered_within_ranks(const ProgramIndex& index, const Schedule& schedule, Findings& findings) {
-  const std::vector<Suspect> suspects = find_suspects(index, schedule);
+  const std::vector<Suspect> suspects = find_suspects(index, schedule, findings);
   if (!suspects.empty()) findings.add(describe(index, suspects.front()));
-  return suspects.empty();
+  return findings.empty();
 }
 
 void check_races(const ProgramIndex& index, const Connections& connections, const Schedule& schedule,
                  Findings& findings) {
-  std::vector<Suspect> suspects = find_suspects(index, schedule);
+  std::vector<Suspect> suspects = find_suspects(index, schedule, findings);
   if (suspects.empty()) return;
   // Messages through other ranks may still order them.
   const Reachability order(index, connections, schedule);

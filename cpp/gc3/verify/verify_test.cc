@@ -342,16 +342,21 @@ TEST_CASE("a small program cannot ask for unlimited memory or time") {
   check_found(p, ErrorCode::ProgramTooLarge, {"134217728"});
 
   // Steps that wait for each other across very many threadblocks.
-  const auto chain = [](std::uint32_t tbs) {
+  const auto chain = [](std::uint32_t tbs, bool again) {
     Weaver w("chain", collective(CollectiveKind::broadcast, 1, 1, true));
-    w.scratch(0, tbs);
+    w.scratch(0, 2 * tbs);
     for (std::uint32_t t = 0; t < tbs; ++t) {
       w.copy(0, w.tb(0, kNobody, kNobody, 0, t), t == 0 ? out(0) : sc(t - 1), sc(t));
     }
+    for (std::uint32_t t = 0; t < tbs && again; ++t) {
+      w.copy(0, w.tb(0, kNobody, kNobody, 0, t), sc(tbs - 1), sc(tbs + t));
+    }
     return w.finish(1);
   };
-  CHECK(verify(chain(4000)).ok());
-  check_found(chain(12000), ErrorCode::ProgramTooLarge, {"rank 0 has 12000 threadblocks and 11999 dependencies"});
+  CHECK(verify(chain(4000, true)).ok());
+  CHECK(verify(chain(12000, false)).ok());
+  check_found(chain(12000, true), ErrorCode::ProgramTooLarge, {"too many threadblocks that wait for each other"});
+  check_found(chain(100000, false), ErrorCode::ProgramTooLarge, {"rank 0 has 100000 threadblocks and 99999 dependenc"});
 }
 
 TEST_CASE("as many findings as requested, at least one, and always the same") {
