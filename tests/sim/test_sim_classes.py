@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gc3 import sim
 from gc3.cli.main import main
-from gc3.lang import Algorithm, compile
+from gc3.lang import Algorithm, algorithm, chunk, compile, me
 from gc3.runtime.classes import ClassProgram
 from gc3.runtime.program import Program
 from one_rank_programs import (
@@ -67,6 +67,23 @@ def test_classes_take_the_times_of_all_ranks(
             assert found.time_s == expected.time_s
             assert found.bound_s == expected.bound_s
             assert found.slice_ops * len(one.ranks) == expected.slice_ops * classes
+
+
+@algorithm("alltoall")
+def direct_alltoall(N: int, G: int) -> None:
+    node, gpu = me(N, G)
+    for a in range(N):
+        for b in range(G):
+            chunk((node, gpu), "in", (node + a, gpu + b)).copy((node + a, gpu + b), "out", (node, gpu))
+
+
+def test_ranks_that_meet_at_a_link_in_another_order_are_not_of_one_class() -> None:
+    # GPUs 1 and 2 send to the NIC of GPUs 2 and 3 at once, as GPUs 3 and 0 do to that of 0 and 1.
+    one, whole = _both(direct_alltoall, {"N": 4, "G": 4}, "hierarchical:N=4,G=4,nics=2")
+    assert one.fifo.ranks == 4
+    assert "whose order differs from copy to copy" in one.alike
+    for size in (1 << 12, 3 << 20):
+        assert one.run(size).time_s == whole.run(size).time_s
 
 
 def test_a_machine_that_differs_somewhere_is_told_and_simulated_in_full() -> None:
