@@ -30,6 +30,8 @@ _LONGEST = 1 << 17  # bytes of a request
 _ADOPTS = 36  # PR_SET_CHILD_SUBREAPER
 # Read when an interpreter or a library starts, so that another value takes another process to fork from.
 _OF_THE_START = ("PYTHON", "LD_", "OMP_", "ASAN_", "UBSAN_")
+# Not in /proc/PID/environ of those that are forked, where ranks look who was told to be which.
+_OF_ONE = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 _lock = threading.Lock()
 _servers: dict[tuple[object, ...], _Server] = {}
@@ -91,7 +93,7 @@ class _Server:
             [sys.executable, __file__, str(theirs.fileno()), *imports],
             pass_fds=[theirs.fileno()],
             stdout=subprocess.DEVNULL,
-            env=dict(environment),
+            env={name: value for name, value in environment.items() if name not in _OF_ONE},
         )
         theirs.close()
 
@@ -175,11 +177,7 @@ def _main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as link:
         request = _serve(link)
     program, main = _become(*request)
-    try:
-        exec(compile(program, sys.argv[0], "exec"), main.__dict__)  # noqa: S102 - a program of the tests
-    except Exception as problem:
-        sys.excepthook(type(problem), problem, problem.__traceback__ and problem.__traceback__.tb_next)
-        sys.exit(1)
+    exec(compile(program, sys.argv[0], "exec"), main.__dict__)  # noqa: S102 - a program of the tests
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.graphs import graph, orders
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform
-from gc3.sim.predict import AlphaBeta, Simulation
+from gc3.sim import AlphaBeta, Simulation
 from gc3.topologies import load
 
 _R = 8

@@ -96,7 +96,7 @@ def test_an_impossible_parameter_of_a_custom_algorithm(tmp_path: Path) -> None:
     assert "GC3-L015" in gc3_(f"compile {mine}:unfinished:R=2", 1).stderr  # this is a mistake in the file
 
 
-def test_a_collective_of_ones_own_has_settings_but_no_table(tmp_path: Path) -> None:
+def test_a_collective_of_ones_own_has_settings(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(
         "import gc3\n\ndef mirror(R):\n"
@@ -104,8 +104,6 @@ def test_a_collective_of_ones_own_has_settings_but_no_table(tmp_path: Path) -> N
         "@gc3.algorithm(mirror)\ndef swap(R):\n    for r in range(R):\n"
         "        gc3.chunk(r, 'in', 0).copy(R-1-r, 'out', 0)\n"
     )
-    told = gc3_(f"tune {mine}:swap", 2).stderr
-    assert f"`gc3 sim {mine}:swap -t MACHINE` choose its settings" in told
     (cell,) = json.loads(gc3_(f"sim {mine}:swap -t ndv4 -b 16MiB -e 16MiB --json").stdout)["rows"][0]["programs"]
     assert cell["chosen"].startswith("mine.py:swap:protocol=")
     program = tmp_path / "swap.gc3"

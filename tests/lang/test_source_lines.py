@@ -140,7 +140,7 @@ def _wrong(R: int) -> None:
 
 
 def test_simulated_steps_name_the_line() -> None:
-    program = gc3.compile(shift, R=3)
+    program = gc3.compile(shift, R=2)
     why = simulate(program, "ndv4", 1 << 20, explain=True).explanation
     assert why is not None
     assert any(f", {_HERE}:{_line('directly')})" in stretch.where for stretch in why.path)

@@ -19,7 +19,9 @@ GOLDEN_TEST = """
 @pytest.fixture
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """A separate project with the same conftest."""
-    text = Path(__file__).parents[1].joinpath("conftest.py").read_text()
+    tests = Path(__file__).parents[1]
+    text = tests.joinpath("conftest.py").read_text()
+    text = text.replace("import forked\n", f"sys.path.insert(0, {str(tests)!r})\nimport forked\n")
     memory = pytester.mkdir("memory")  # other tests watch the real one at the same time
     text = text.replace('Path("/dev/shm")', f"Path({str(memory)!r})")
     pytester.makeconftest(text.replace("GRACE_SECONDS = 30.0", "GRACE_SECONDS = 0.1"))

@@ -30,7 +30,7 @@ def start_thread(what: str, work: Callable[..., object], *arguments: Any) -> Non
         gc3.UserError: There can be no more of them.
     """
     with starting(what):
-        threading.Thread(target=work, args=arguments).start()
+        threading.Thread(target=work, args=arguments, daemon=False).start()  # in a thread of C++ it would be one
 
 
 def refused(what: str, problem: RuntimeError | OSError) -> errors.Gc3Error:
