@@ -31,16 +31,20 @@ def figure() -> Any:
     ("line", "head", "told"),
     [
         (
-            "trace ring_allreduce -t ndv4 --size 1MiB --picture x.svg",
+            "trace ring_allreduce:instances=1 -t ndv4 --size 1MiB --picture x.svg",
             "ring_allreduce on ndv4, 1 MiB: 174.7 us",
             ["working", "on the critical path", "waiting: receive", "50 us", "100 us", "150 us"],
         ),
         (
             "trace ring_allreduce -t ndv4:N=2 --picture x.svg",
-            "ring_allreduce on ndv4 of 2 nodes, 1 MiB: ",
-            ["node0", "node1", "waiting: launch"],
+            "ring_allreduce:protocol=LL128,instances=1,rails=8 on ndv4 of 2 nodes, 1 MiB: ",
+            ["node0", "node1", "waiting: launch", *(f"{rank} · tb 0" for rank in range(16))],
         ),
-        ("topo plot ndv4 --load ring_allreduce -o x.svg", "ring_allreduce on ndv4, 1 MiB: 174.7 us", ["from 95%"]),
+        (
+            "topo plot ndv4 --load ring_allreduce -o x.svg",
+            "ring_allreduce:protocol=LL128,instances=32 on ndv4, 1 MiB: 35.82 us",
+            ["from 95%"],
+        ),
         ("show ring_allreduce:R=4 --picture x.svg", "ring_allreduce: allreduce of 4 ranks, in place", ["out[0]"]),
         (
             "bench ring_allreduce:R=2 -b 1KiB -e 2KiB -f 2 -n 1 -w 0 --no-check --picture x.svg",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, cast
 
 import click
 
 from gc3 import collectives as known_collectives
-from gc3 import datatypes, topologies
+from gc3 import datatypes
 from gc3.cli import bench_compare, engines, options, output, sizes, target, trials
 from gc3.cli.bench_compare import Earlier
 from gc3.cli.command import Command, gathered
@@ -18,11 +18,9 @@ from gc3.cli.files import picture_option
 from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Row, Timer
 from gc3.runtime.program import Program, verify
-from gc3.sim import Platform, Simulation, presets
 from gc3.support.words import counted
 
 _MOST_ROWS = 10_000
-_GAIN = 1.25  # how many times as fast other settings must be predicted, since the rates are those of another machine
 _COLUMNS = ("size", "count", "type", "redop", "root")
 _WIDTH = 125  # of the table
 _GROUP = ("time", "algbw", "busbw", "#wrong")
@@ -100,7 +98,8 @@ def bench(given: _Given) -> int:
     """
     engine, as_json = given.engine, given.as_json
     wanted = _sizes(given)
-    spec, told = _settings(given.spec, engine, wanted[-1])
+    asked = given.spec
+    spec, told = trials.settled_here(asked, lambda: target.compiled(asked.name, asked.how), engine, wanted[-1])
     out_of_place, in_place = _programs(spec, engine.options.slots)
     settings: dict[str, Any] = {
         "dtype": given.dtype,
@@ -181,22 +180,6 @@ def _sizes(given: _Given) -> list[int]:
     if len(wanted) > _MOST_ROWS:
         raise click.UsageError(f"that makes more than {_MOST_ROWS} rows: raise -f/--factor or -i/--step")
     return wanted
-
-
-def _settings(spec: options.Asked, engine: options.Engine, size: int) -> tuple[options.Asked, str]:
-    """Returns what to time if the command line leaves the settings open, and what is told of that choice."""
-    if not trials.leaves_open(spec):
-        return spec, ""
-    if engine.name not in options.ENGINES:
-        return spec, f"the plain form: no preset predicts --engine {engine.name} here, so name other settings yourself"
-    program = target.compiled(spec.name, spec.how)
-    rates = presets.kept(engine.name) or replace(presets.get(f"cpu-{engine.name}"), cores=measure.cores())
-    on = Platform(topologies.load("cpu", R=program.ranks), rates)
-    (way,) = trials.chosen(spec, program, on, [size]).values()
-    at = f"chosen for {sizes.format_size(size)} by simulation"
-    if way is None or Simulation(program, on).run(size).time_s < _GAIN * way.time_s:
-        return spec, f"settings {at}: the plain ones, since no others are predicted to be {_GAIN} times as fast"
-    return way.asked, f"settings {at}: {way.label}; the plain form is {spec.with_settings('instances=1')}"
 
 
 def _programs(spec: options.Asked, slots: int) -> tuple[Program | None, Program | None]:

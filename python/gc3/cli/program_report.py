@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +15,7 @@ from gc3.cli import source as source_view
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
-from gc3.cli.trials import trials
+from gc3.cli.trials import settled, trials
 from gc3.report import flow, lanes, program_page
 from gc3.report.advice import advice, bottleneck
 from gc3.runtime import measure
@@ -77,33 +77,38 @@ def report_command(given: _Given) -> int:
 
     It shows the times by size with baselines, what takes the time and what may help, the source with the time of each
     line, the messages step by step, the schedule, the load of every link, and what is proven. PROGRAM is as in gc3 sim.
+    If it names no settings, those chosen for the drawn size are taken, and told; NAME:instances=1 is the plain form.
     Of large programs a part is shown, and the page says what is left out.
     """
     wanted = sizes.in_range(given.min_size, given.max_size, given.factor, most=_MOST_ROWS)
     on = variants.load_platform(given.machine)
-    program = _program(given.spec, on)
+    asked, program, told = _program(given.spec, on, given.size or min(max(_SIZE, wanted[0]), wanted[-1]))
+    given = replace(given, spec=asked)
     with output.working("proving"):
         proof = verify(program)
-    content = _content(given, program, proof, on, wanted)
+    content = _content(given, program, proof, on, wanted, told)
     write_text(given.path, program_page.write(content))
     if given.as_json:
         output.emit({"file": given.path, "program": program.info(), **program_page.plain(content)})
         return 0
     click.echo(f"{content.title}: {content.prediction.time_us:.2f} us at {sizes.format_size(content.prediction.size)}")
+    if told:
+        click.echo(told)
     for sentence in (*program_page.verdict(content), *content.bottleneck, *content.advice):
         click.echo(sentence)
     click.echo(f"{given.path}: open it in a browser")
     return 0
 
 
-def _program(spec: options.Asked, on: Platform) -> Program:
+def _program(spec: options.Asked, on: Platform, size: int) -> tuple[options.Asked, Program, str]:
     if target.is_script(spec.name):
-        return target.compiled(spec.name, spec.how)
-    return variants.compiled(variants.limited(spec, on), on.topology)
+        return spec, target.compiled(spec.name, spec.how), ""
+    asked = variants.limited(spec, on)
+    return settled(asked, variants.compiled(asked, on.topology), on, size)
 
 
 def _content(
-    given: _Given, program: Program, proof: Report, on: Platform, wanted: Sequence[int]
+    given: _Given, program: Program, proof: Report, on: Platform, wanted: Sequence[int], told: str
 ) -> program_page.Content:
     size = given.size
     simulation = Simulation(program, on)
@@ -145,13 +150,13 @@ def _content(
     )
     with output.working("trying variants"):
         tried = trials(given.spec, program, on, drawn)
-    told = trust.told((each, simulation.expected(each)) for each in wanted)
-    about = f"{report.describe(program).splitlines()[0]}."
+    by_size = trust.told((each, simulation.expected(each)) for each in wanted)
+    about = f"{report.describe(program).splitlines()[0]}." + (f" {told[0].upper()}{told[1:]}." if told else "")
     return program_page.Content(
-        f"{program.name} on {on.topology.title}",
+        f"{given.spec.text if told else program.name} on {on.topology.title}",
         about,
-        f"Times are simulated with {trust.preset(on)}. Errors by size: {'; '.join(told)}. Bands have what nine of ten "
-        "measured times stay within." + "".join(f" {b.label}: {b.about}." for b in compared),
+        f"Times are simulated with {trust.preset(on)}. Errors by size: {'; '.join(by_size)}. Bands have what nine of "
+        "ten measured times stay within." + "".join(f" {b.label}: {b.about}." for b in compared),
         _proof(program, proof),
         prediction,
         on.topology,

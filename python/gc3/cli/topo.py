@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gc3 import topologies
-from gc3.cli import completion, options, output, sizes, variants
+from gc3.cli import completion, options, output, sizes, trials, variants
 from gc3.cli.command import Command
 from gc3.cli.files import DRAWN, OutputFile
 from gc3.report import loads, svg
@@ -169,11 +169,12 @@ def _draw_load(topology: Topology, spec: options.Asked, size: int, path: str) ->
     if topology.rank_count > loads.MOST_RANKS:
         raise click.UsageError(f"{topology.rank_count} ranks; a drawing of a load has at most {loads.MOST_RANKS}")
     on = platform(topology)
-    program = variants.proven(variants.limited(spec, on), topology)
+    asked = variants.limited(spec, on)
+    named, program, _ = trials.settled(asked, variants.proven(asked, topology), on, size)
     with output.working("simulating"):
         simulation = Simulation(program, on)
         found = simulation.run(size, explain=True)
-    head = f"{spec.text} on {topology.title}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
+    head = f"{named.text} on {topology.title}, {sizes.format_size(size)}: {svg.time_text(found.time_s)}"
     head += f" ({simulation.expected(size).short})"
     svg.save(loads.draw(topology, found.use, found.time_s, head=head), path)
     return found.use

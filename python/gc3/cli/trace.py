@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
-from gc3.cli import engines, options, output, report, sizes, target, variants
+from gc3.cli import engines, options, output, report, sizes, target, trials, variants
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile, picture_option
 from gc3.cli.machine import machine_option
@@ -85,16 +85,17 @@ def trace(given: _Given) -> int:
     threadblocks' waits.
 
     With --topology the program is simulated; PROGRAM is as in gc3 sim. With --engine it runs on this machine, after
-    five runs to warm up; PROGRAM is as in gc3 run.
+    five runs to warm up; PROGRAM is as in gc3 run. If it names no settings, those are chosen and told, as in gc3 sim
+    and gc3 bench; NAME:instances=1 is the plain form.
     """
     path, picture, ranks, most = given.path, given.picture, given.ranks, given.most
     if path is None and picture is None:
         raise click.UsageError("name a file to write: -o t.json, or --picture t.svg")
     dropped, worth = 0, None
     if given.engine is None and given.machine is not None:
-        run, worth = _simulated(given, given.machine)
+        run, worth, told = _simulated(given, given.machine)
     elif given.engine is not None and given.machine is None:
-        run, dropped = _recorded(given, given.engine)
+        run, dropped, told = _recorded(given, given.engine)
     else:
         raise click.UsageError("give --topology to simulate, or --engine to run")
     chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
@@ -114,15 +115,16 @@ def trace(given: _Given) -> int:
         )
     if made.dropped:
         output.remark(f"{made.dropped} steps are left out: see --only and --most")
-    _tell(path, picture, run, made, dropped + made.dropped, worth, as_json=given.as_json)
+    _tell(given, run, made, dropped + made.dropped, worth, told)
     return 0
 
 
-def _simulated(given: _Given, machine: str) -> tuple[Run, Expected]:
+def _simulated(given: _Given, machine: str) -> tuple[Run, Expected, str]:
     on = variants.load_platform(machine)
     direct = variants.one_sided(given.spec, on)
     if direct is None:
-        program = variants.proven(variants.limited(given.spec, on), on.topology)
+        asked = variants.limited(given.spec, on)
+        named, program, told = trials.settled(asked, variants.proven(asked, on.topology), on, given.size)
         if given.ranks is not None:  # any of them, and not only those that stand for others
             program = program.whole
         simulation = Simulation(program, on)
@@ -132,15 +134,18 @@ def _simulated(given: _Given, machine: str) -> tuple[Run, Expected]:
         direct = direct.for_size(given.spec, given.size, given.dtype)
         direct.prove(given.spec)
         direct.remark(given.size)
-        simulation = Simulation(direct, on)
+        simulation, named, told = Simulation(direct, on), given.spec, ""
     with output.working("simulating"):
         found = simulation.run(given.size, dtype=given.dtype, explain=True)
-        return run_timeline.simulated(simulation, found), simulation.expected(given.size)
+        run = run_timeline.simulated(simulation, found)
+        run = replace(run, title=run.title.replace(simulation.program.name, named.text, 1)) if told else run
+        return run, simulation.expected(given.size), told
 
 
-def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int]:
-    slots = engine.options.slots
-    program = target.compiled(given.spec.name, given.spec.how, slots=slots)
+def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int, str]:
+    slots, asked = engine.options.slots, given.spec
+    asked, told = trials.settled_here(asked, lambda: target.compiled(asked.name, asked.how), engine, given.size)
+    program = target.compiled(asked.name, asked.how, slots=slots)
     if given.spec.how.prove:
         with output.working("proving"):
             verify(program, slots=slots)
@@ -155,24 +160,16 @@ def _recorded(given: _Given, engine: options.Engine) -> tuple[Run, int]:
     settings = {"outputs": outputs, "count": count, "dtype": given.dtype, "op": given.op, "most": given.most}
     with output.working("running"):
         found = engines.record(engine, program, inputs, **settings)
-    return recorded.run(found), found.dropped
+    return recorded.run(found), found.dropped, told
 
 
-def _tell(
-    path: str | None,
-    picture: str | None,
-    run: Run,
-    made: timeline.Timeline,
-    dropped: int,
-    worth: Expected | None,
-    *,
-    as_json: bool,
-) -> None:
-    why = run.why
-    if as_json:
+def _tell(given: _Given, run: Run, made: timeline.Timeline, dropped: int, worth: Expected | None, told: str) -> None:
+    path, picture, why = given.path, given.picture, run.why
+    if given.as_json:
         found: dict[str, Any] = {
             "file": path,
             "picture": picture,
+            "settings": told or None,
             "time_us": 1e6 * why.time_s,
             "expected": worth and worth.data(),
             "spans": len(made.spans),
@@ -186,6 +183,8 @@ def _tell(
         output.emit(found)
         return
     click.echo(f"{made.title}: {1e6 * why.time_s:.2f} us, {len(made.spans)} steps, {len(made.arrows)} messages")
+    if told:
+        click.echo(told)
     if worth is not None:
         click.echo(f"simulated: {worth.text}")
     click.echo(f"critical path: {report.causes(why.causes)}")

@@ -8,26 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import datatypes, errors
+from gc3 import datatypes, errors, topologies
 from gc3.cli import target, variants
+from gc3.cli.options import ENGINES
 from gc3.cli.output import working
+from gc3.cli.sizes import format_size
 from gc3.comm.spec import Spec
 from gc3.report.advice import Trial
+from gc3.runtime import measure
 from gc3.runtime.program import verify
+from gc3.sim import Platform, Simulation, presets
 from gc3.sim.sweep import MOST_RECORDED
 from gc3.tune import One, Search, choose, simplest
 from gc3.tune.guided import on_nodes, orders_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from gc3.cli.options import Asked
+    from gc3.cli.options import Asked, Engine
     from gc3.runtime.program import Program
-    from gc3.sim import Platform
 
 _MOST_TRIED = 200_000  # instructions of a program that is compiled in other ways, too
 _MOST_OF_A_WAY = 400_000
 _SIMULATIONS = 24  # of a size
+_GAIN = 1.25  # of an engine of this machine, since the rates of its preset may be those of another one
 _DIVIDING = ("channels", "chunks", "parallel")
 
 
@@ -66,6 +70,36 @@ def chosen(asked: Asked, program: Program, on: Platform, sizes: Sequence[int]) -
             for each in made.values():
                 verify(each)
     return found
+
+
+def settled(
+    asked: Asked, program: Program, on: Platform, size: int, *, gain: float = 1.0
+) -> tuple[Asked, Program, str]:
+    """Returns what to take where a command line leaves the settings open, and what is told of it: "" if it does not.
+
+    `gain`: how many times as fast as the plain form other settings must be predicted.
+    """
+    if not leaves_open(asked):
+        return asked, program, ""
+    (way,) = chosen(asked, program, on, [size]).values()
+    at = f"settings chosen for {format_size(size)} by simulation"
+    if way is None or (gain > 1 and Simulation(program, on).run(size).time_s < gain * way.time_s):
+        plain = "" if way is None else f"{at}: the plain ones, since no others are predicted to be {gain} times as fast"
+        return asked, program, plain
+    return way.asked, way.program, f"{at}: {way.label}; the plain form is {asked.with_settings('instances=1')}"
+
+
+def settled_here(asked: Asked, program: Callable[[], Program], engine: Engine, size: int) -> tuple[Asked, str]:
+    """Returns the same for an engine of this machine; `program` makes the plain form."""
+    if not leaves_open(asked):
+        return asked, ""
+    if engine.name not in ENGINES:
+        return asked, f"the plain form: no preset predicts --engine {engine.name} here, so name other settings yourself"
+    plain = program()
+    rates = presets.kept(engine.name) or replace(presets.get(f"cpu-{engine.name}"), cores=measure.cores())
+    on = Platform(topologies.load("cpu", R=plain.ranks), rates)
+    settings, _, told = settled(asked, plain, on, size, gain=_GAIN)
+    return settings, told
 
 
 def leaves_open(asked: Asked) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,14 @@ _MARGIN = 64  # beside a row, for the node's name
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A message: `round` messages came before it on its way."""
+    """A message: `round` messages came before it on its way. It stands for `times`, each on a part of its chunks."""
 
     round: int
     src: int
     dst: int
     what: str
     line: str
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Flow:
         moves: By round.
         rounds: Their number.
         left_out: What is not shown, in words.
+        parts: Instances and the like cut every chunk into so many parts; moves have whole ones.
     """
 
     ranks: list[int]
@@ -60,6 +62,7 @@ class Flow:
     moves: list[Move]
     rounds: int
     left_out: str
+    parts: int = 1
 
 
 def flow(run: Run) -> Flow:
@@ -72,7 +75,8 @@ def flow(run: Run) -> Flow:
     known = set(ranks)
     depth: dict[int, int] = {}  # of a record: the messages before its end
     of_tb: dict[int, int] = {}
-    moves: list[Move] = []
+    parts = details.program.collective.split
+    found: dict[Move, int] = {}
     dropped = 0
     semaphore = details.causes.index("semaphore")
     for k in first.tolist():
@@ -87,31 +91,43 @@ def flow(run: Run) -> Flow:
         if sender != _NONE:
             now = max(now, depth.get(sender, 0))
             src, dst = rank_of[int(records[sender]["tb"])], rank_of[tb]
-            if src in known and dst in known and len(moves) < MOST_MOVES and now < MOST_ROUNDS:
+            move = None
+            if src in known and dst in known and now < MOST_ROUNDS:
                 sent = int(records[sender]["tb"]), int(records[sender]["step"])
-                moves.append(_move(details, now, (src, dst), sent, (tb, int(record["step"]))))
+                move = _move(details, now, (src, dst), sent, (tb, int(record["step"])), parts)
+            if move is not None and (move in found or len(found) < MOST_MOVES):
+                found[move] = found.get(move, 0) + 1
             else:
                 dropped += 1
             now += 1
         depth[k] = of_tb[tb] = now
+    moves = [replace(move, times=times) for move, times in found.items()]
     moves.sort(key=lambda m: (m.round, m.src, m.dst))
     missing: list[str] = []
     if len(known) < len(set(rank_of)):
         missing.append(f"{counted(len(set(rank_of)) - len(known), 'rank')} of {len(set(rank_of))}")
     if dropped:
-        missing.append(f"{counted(dropped, 'message')} of {dropped + len(moves)}")
+        missing.append(f"{counted(dropped, 'message')} of {dropped + sum(found.values())}")
     if len(whole) > len(first):
         missing.append(f"everything after {_MOST_RECORDS} steps")
     nodes = [run.rank_names[rank].rpartition(".")[0] for rank in ranks]
-    return Flow(ranks, nodes, moves, max((m.round for m in moves), default=-1) + 1, ", ".join(missing))
+    return Flow(ranks, nodes, moves, max((m.round for m in moves), default=-1) + 1, ", ".join(missing), parts)
 
 
-def _move(details: Details, now: int, ranks: tuple[int, int], sent: tuple[int, int], taken: tuple[int, int]) -> Move:
-    """A message from one step to another, each given as its threadblock and its number there."""
+def _move(
+    details: Details,
+    now: int,
+    ranks: tuple[int, int],
+    sent: tuple[int, int],
+    taken: tuple[int, int],
+    parts: int,
+) -> Move:
+    """A message from one step to another, each given as its threadblock and its number there; of whole chunks."""
     sending, receiving = details.instruction(*sent), details.instruction(*taken)
     at = receiving.target or receiving.source or sending.source or ("", 0)
     does = " +=" if receiving.reduces else ""
-    what = f"{place(at, receiving.count)}{does}, channel {details.threadblock(taken[0]).channel}"
+    channel = "" if parts > 1 else f", channel {details.threadblock(taken[0]).channel}"
+    what = f"{place((at[0], at[1] // parts), max(receiving.count // parts, 1))}{does}{channel}"
     return Move(now, *ranks, what, "" if receiving.line is None else str(receiving.line))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,24 +63,21 @@ class Lanes:
 
 
 def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:
-    """Chooses what to draw of all or some ranks: those of the critical path first, and first steps of threadblocks."""
+    """Chooses what to draw of all or some ranks: the critical path, then as many threadblocks of each as of the others.
+
+    Of a threadblock with many steps it takes the first ones.
+    """
     records, details = run.why.records, run.details
     rank_of = np.array(run.wired.rank_of(), np.int64)
     on_path = sorted({k for _, _, k in run.why.path_records if k is not None})
-    busiest = np.bincount(rank_of[records["tb"][on_path]], minlength=int(rank_of.max(initial=0)) + 1)
-    order = np.argsort(-busiest, kind="stable")
-    tbs_of: dict[int, list[int]] = {}
     used = {tb for tb in np.unique(records["tb"]).tolist() if ranks is None or int(rank_of[tb]) in ranks}
-    for tb, rank in enumerate(rank_of.tolist()):
-        if tb in used:
-            tbs_of.setdefault(rank, []).append(tb)
-    chosen: list[int] = []
-    for rank in order.tolist():
-        mine = tbs_of.get(rank, [])
-        if mine and (not chosen or sum(len(tbs_of[r]) for r in chosen) + len(mine) <= MOST_LANES):
-            chosen.append(rank)
-    chosen.sort()
-    shown = [tb for rank in chosen for tb in tbs_of[rank]][:MOST_LANES]
+    tbs_of: dict[int, list[int]] = {}
+    busiest = Counter(tb for tb in records["tb"][on_path].tolist() if tb in used)
+    for tb in sorted(used, key=lambda tb: -busiest[tb]):
+        tbs_of.setdefault(int(rank_of[tb]), []).append(tb)
+    in_turn = [tb for several in zip_longest(*(tbs_of[rank] for rank in sorted(tbs_of))) for tb in several]
+    first = [tb for tb, _ in busiest.most_common()]
+    shown = sorted(list(dict.fromkeys((*first, *(tb for tb in in_turn if tb is not None))))[:MOST_LANES])
     lane_of = {tb: lane for lane, tb in enumerate(shown)}
     critical = np.zeros(len(records), bool)
     critical[on_path] = True

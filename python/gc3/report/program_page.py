@@ -136,7 +136,8 @@ def verdict(content: Content) -> list[str]:
                 found.append((word, [], []))
             found[-1][1].append(size)
             found[-1][2].append(theirs[size] / seconds)
-    return [f"{span(at)}: {word}, {min(x):.2f} to {max(x):.2f} times its speed." for word, at, x in found]
+    told = [(span(at), word, list(dict.fromkeys(f"{each:.2f}" for each in (min(x), max(x))))) for word, at, x in found]
+    return [f"{sizes}: {word}, {' to '.join(x)} times its speed." for sizes, word, x in told]
 
 
 def _asset(ending: str) -> str:
@@ -284,7 +285,7 @@ def _steps(content: Content) -> str:
         return "<p>This program sends nothing.</p>" + _left_out(made.left_out)
     return (
         '<p class="soft">Step k: the messages with k - 1 messages before them on their way. += reduces. '
-        "Messages that are the same up to the ranks' numbers are told once.</p>"
+        f"Messages that are the same up to the ranks' numbers are told once.{_parts(made)}</p>"
         '<div class="controls"><button id="back">Back</button><button id="play" aria-pressed="false">Play</button>'
         '<button id="forward">Forward</button>'
         f'<label>Step <input id="round" type="range" min="1" max="{made.rounds}" value="1"></label>'
@@ -293,6 +294,11 @@ def _steps(content: Content) -> str:
         '<ol id="moves" class="scroll" tabindex="0" aria-label="Messages of the step, as text"></ol></div>'
         + _left_out(made.left_out)
     )
+
+
+def _parts(made: flow.Flow) -> str:
+    most = max(move.times for move in made.moves)
+    return f" Each stands for up to {most}, which move a part of its chunks each." if most > 1 else ""
 
 
 def _schedule(content: Content) -> str:
