@@ -1,6 +1,7 @@
 """gc3 topo, gc3 verify --topology, and drawings."""
 
 import json
+import math
 import shlex
 import sys
 from collections.abc import Callable
@@ -168,6 +169,26 @@ def test_every_nic_is_a_place_that_its_ranks_lead_to(spec: str, nics: int) -> No
         port = next(p for f in machine.fabrics for p in f.ports if any(r.startswith(f"{name}.") for r in p.out))
         assert (layout.points[port.rank], place) in leads
         assert machine.node_count == 1 or any(start == place for start, _ in leads)
+
+
+@pytest.mark.parametrize("spec", ["ndv4", "dgx1", "dgx2", "summit"])
+def test_nics_without_a_network_are_beside_their_ranks(spec: str) -> None:
+    layout = Layout(topologies.load(spec))
+    middle = [sum(at) / len(layout.points) for at in zip(*layout.points, strict=True)]
+    outermost = max(math.dist(point, middle) for point in layout.points)
+    for place in layout.nics.values():
+        assert math.dist(place, middle) > outermost
+        near = sorted(layout.points, key=lambda point: math.dist(point, place))
+        (first, *_) = (line.start for line in layout.lines if line.end == place)
+        assert near.index(first) < 4
+
+
+def test_lines_pass_by_switches() -> None:
+    layout = Layout(topologies.load("ndv4:N=2"))
+    crossing = [line for line in layout.lines if line.start == layout.points[6] and line.end in layout.nics.values()]
+    assert [line.bend != 0 for line in crossing] == [True]  # it would lie on the links of ranks 6 and 2
+    straight = [line for line in layout.lines if line.start == layout.points[0]]
+    assert not any(line.bend for line in straight)
 
 
 def test_drawing_shows_groups_of_nodes(run: Run) -> None:

@@ -59,7 +59,8 @@ def draw(
         told = "; ".join(
             f"{n}: {size / 1e6:.4g} MB, busy {busy / (time_s or 1):.0%}" for n, busy, size in found if size
         )
-        mx, my = (x1 + x2) / 2 + line.bend * (y2 - y1), (y1 + y2) / 2 - line.bend * (x2 - x1)
+        # To the side of matplotlib's arc3, whose y grows upwards.
+        mx, my = (x1 + x2) / 2 - line.bend * (y2 - y1), (y1 + y2) / 2 + line.bend * (x2 - x1)
         dash = ' stroke-dasharray="6 4"' if line.dashed else ""
         parts.append(
             f'<path d="M{x1:.1f} {y1:.1f}Q{mx:.1f} {my:.1f} {x2:.1f} {y2:.1f}" fill="none" stroke="{color(share)}" '

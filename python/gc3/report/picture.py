@@ -23,6 +23,7 @@ _EDGE = 0.12
 _LEGEND_CHARS = 90
 _NOTE_CHARS = 88  # in the width of a panel
 _MARKS = "os^Dv<>P"  # besides colours, for grey print
+_FEW_DECADES = 1e2
 _MANY = 12  # with at least this many sizes, points are not marked
 
 
@@ -113,6 +114,8 @@ def _panel(
     axes.set_xscale("log", base=2)
     if logarithmic and max(drawn, default=0.0) > 0:  # of nothing, a call on an ideal machine takes no time
         axes.set_yscale("log")
+        if max(drawn) < _FEW_DECADES * min(y for y in drawn if y > 0):  # else two labels would be all
+            axes.yaxis.get_major_locator().set_params(subs=(1.0, 2.0, 5.0))
         axes.yaxis.set_major_formatter("{x:g}")
     else:
         axes.set_ylim(bottom=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,11 +64,15 @@ def short_size(size: float) -> str:
 
 
 def size_ticks(sizes: Sequence[int], most: int = 8) -> list[int]:
-    """Returns the powers of two that an axis from the least to the greatest size marks.
+    """Returns the powers of two that an axis from the least to the greatest size marks: the sizes, if they are few.
 
-    >>> size_ticks([1 << 10, 1 << 14, 1 << 20], most=3)
-    [1024, 32768, 1048576]
+    >>> size_ticks([1 << 10, 1 << 14, 1 << 20], most=3), size_ticks([1 << 10, 1 << 14, 1 << 18])
+    ([1024, 32768, 1048576], [1024, 16384, 262144])
     """
+    each = sorted({*sizes})
+    even = all(before > 0 and after * each[0] == before * each[1] for before, after in pairwise(each))
+    if 1 < len(each) <= most and each[0] > 0 and each[0] & (each[0] - 1) == 0 and even:
+        return each
     low, high = max(min(sizes), 1), max(*sizes, 1)
     first, last = (low - 1).bit_length(), high.bit_length() - 1
     if last <= first:

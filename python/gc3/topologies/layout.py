@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -187,8 +188,11 @@ class Layout:
             self.lines.append(line)
 
     def _passes_a_rank(self, start: Point, end: Point) -> bool:
-        """Whether the straight line between two points crosses a rank other than its ends."""
-        x, y = self._places[:, 0] - start[0], self._places[:, 1] - start[1]
+        """Whether the straight line between two points crosses a rank or a switch other than its ends."""
+        places = self._places
+        if self.hubs:
+            places = np.concatenate((places, np.array([place for place, _ in self.hubs], np.float64)))
+        x, y = places[:, 0] - start[0], places[:, 1] - start[1]
         way = (end[0] - start[0], end[1] - start[1])
         length = max(math.hypot(*way), 1e-9)
         along = (x * way[0] + y * way[1]) / length
@@ -253,7 +257,10 @@ class Layout:
         return frozenset(r.name for r in self._topology.resources if r.kind == "nic")
 
     def _place_nics(self, fabric: Fabric, node: int, hub: Point | None) -> None:
-        """Places the NICs of a node on its edge that faces the network, in the order of their ranks along it."""
+        """Places the NICs of a node on its edge that faces the network, in the order of their ranks along it.
+
+        Without a network each is beside its ranks, outside, if they are on one side of the node.
+        """
         users: dict[str, list[Point]] = {}
         for port in fabric.ports:
             if self._topology.ranks[port.rank].node == node:
@@ -261,6 +268,9 @@ class Layout:
                     users.setdefault(name, []).append(self.points[port.rank])
         users.pop("", None)
         (left, bottom), (right, top) = self._box(node)
+        if hub is None and (outside := self._outside(node, users)):
+            self.nics |= outside
+            return
         beside = hub is not None and bottom < hub[1] < top and not left < hub[0] < right
         along = int(beside)
         order = sorted(users, key=lambda name: sum(place[along] for place in users[name]) / len(users[name]))
@@ -270,6 +280,22 @@ class Layout:
                 self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - bottom)
             else:
                 self.nics[name] = left + share * (right - left), bottom
+
+    def _outside(self, node: int, users: dict[str, list[Point]]) -> dict[str, Point]:
+        """The places of NICs on a circle around a node, each nearest to its ranks; none if two would be too near."""
+        (left, bottom), (right, top) = self._box(node)
+        x, y = (left + right) / 2, (bottom + top) / 2
+        of_node = (self.points[r] for r, rank in enumerate(self._topology.ranks) if rank.node == node)
+        radius = max(math.dist(place, (x, y)) for place in of_node) + _MARGIN
+        found: dict[str, Point] = {}
+        for name, places in users.items():
+            way = [sum(at) / len(places) - middle for at, middle in zip(zip(*places, strict=True), (x, y), strict=True)]
+            length = math.hypot(*way)
+            if length < _MARGIN:
+                return {}
+            found[name] = x + radius * way[0] / length, y + radius * way[1] / length
+        apart = all(math.dist(a, b) > _MARGIN for a, b in combinations(found.values(), 2))
+        return found if apart else {}
 
     def _hub(self, ranks: list[int], nodes: set[int]) -> Point:
         if len(nodes) == 1:

@@ -113,6 +113,6 @@ def _legend(axes: Any, layout: Layout, colors: dict[str, str], widths: dict[floa
         texts.append("NIC")
     corner = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
     legend = axes.legend(
-        handles, texts, **corner, fontsize=9, title="each direction", alignment="left", handlelength=2.6
+        handles, texts, **corner, fontsize=9, title="rate in each direction", alignment="left", handlelength=2.6
     )
     legend.get_title().set_fontsize(9)
