@@ -151,7 +151,8 @@ void bind_select(nb::module_& m) {
               "What was learned about such calls while they ran; \"\": nothing is learned.")
       .def_rw("devices", &select::Explanation::devices,
               "How calls on device arrays access the devices of other ranks, and why; \"\" before the first such call.")
-      .def("__str__", &select::Explanation::str);
+      .def("__str__", &select::Explanation::str)
+      .def("__repr__", &select::Explanation::str);
   nb::class_<Selection>(m, "Selection", "Rows in the order in which they are tried.")
       .def(nb::init<std::vector<Row>>(), "rows"_a)
       .def(

@@ -92,6 +92,10 @@ class Collective:
     open: bool = False
     check: Check | None = None
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        return f"<gc3.collectives.Collective {self.name}: {self.summary}>"
+
     def judge(self, made: _core.Collective, where: tuple[str, int]) -> None:
         """Refuses what a program makes if `check` does.
 
@@ -204,7 +208,7 @@ def condition(collective: Collective) -> str:
     """
     why = ""
     if collective.data is None:
-        why = "built in: call the communicator's method of its name"
+        why = "built in: call the method of its name"
     elif collective.open:
         why = "defined by what a program makes: a table needs expect= as data or a function"
     elif collective.data.named.tensors:

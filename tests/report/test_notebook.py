@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import gc3
 from gc3 import topologies
 from gc3.algorithms import load
+from gc3.sim import platform
 from gc3.sim.predict import simulate
 
 pytestmark = pytest.mark.python_only
@@ -65,6 +67,12 @@ def test_texts_are_short() -> None:
     assert repr(block) == "<Threadblock 0 of rank 0: sends to 1, receives from 3, channel 0, 7 steps>"
     chosen = gc3.select("allreduce", ranks=4, size=1024)
     assert repr(chosen) == f"<gc3.Selected {str(chosen.explanation).splitlines()[0]}>"
+    assert repr(chosen.explanation) == str(chosen.explanation)
+    swap = gc3.collectives.custom("swap", inputs=[99, 99], outputs=[99, 99], expect=lambda r, i: (1 - r, i))
+    assert repr(swap) == "<gc3.collectives.Collective swap: custom, 2 ranks>"
+    assert repr(platform("ndv4:N=2")) == "<gc3.sim.Platform ndv4 of 2 nodes: 16 ranks, a100>"
+    why = simulate(gc3.compile(ring, R=8), "ndv4", 1 << 20, explain=True).explanation
+    assert re.fullmatch(r"<gc3\.sim\.Explanation threadblock [\d.]+ us, launch [\d.]+ us, .*>", repr(why))
     for name in ("dgx1", "gb200_nvl72", "summit", "cpu:R=4"):
         assert len(repr(topologies.load(name)).splitlines()) <= 12
     assert repr(topologies.load("ndv4:N=2")).startswith("<gc3.Topology ndv4\n  ranks: 16\n  nodes: 2\n")

@@ -215,5 +215,6 @@ def _data(row: Row) -> dict[str, object]:
 
 
 def _line(row: Row) -> str:
-    note = f"\n    {row.note}" if row.note else ""
-    return f"{row.source}: {row.core().describe()}\n    {row.spec}{note}"
+    indent = " " * 6
+    note = f"\n{output.fitted(f'    {row.note}', indent)}" if row.note else ""
+    return f"{output.fitted(f'{row.source}: {row.core().describe()}', indent)}\n    {row.spec}{note}"

@@ -87,6 +87,10 @@ class Explanation:
         self._outcome = outcome
         self._resources = resources
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        return f"<gc3.sim.Explanation {', '.join(f'{cause} {1e6 * s:.4g} us' for cause, s in self.causes.items())}>"
+
     @cached_property
     def _found(self) -> _core.SimExplanation:
         return self._outcome.explain()

@@ -34,6 +34,10 @@ class Platform:
     parameters: Parameters
     slower: tuple[tuple[str, float], ...] = ()
 
+    def __repr__(self) -> str:
+        """Describes it in one line."""
+        return f"<gc3.sim.Platform {self.topology.title}: {self.topology.rank_count} ranks, {self.parameters.name}>"
+
     @cached_property
     def network_classes(self) -> frozenset[str]:
         """The classes that join nodes."""

@@ -18,10 +18,12 @@ std::string size_text(std::uint64_t size) {
   return std::to_string(size) + kUnits[unit];
 }
 
-// "2 to 4 hosts".
-std::string range_text(std::uint32_t first, std::optional<std::uint32_t> last, const std::string& what) {
-  if (!last) return std::to_string(first) + " or more " + what;
-  return std::to_string(first) + (*last > first ? " to " + std::to_string(*last) : "") + " " + what;
+// "2 to 4 hosts"; `rest` follows the plural.
+std::string range_text(std::uint32_t first, std::optional<std::uint32_t> last, const std::string& what,
+                       const std::string& rest = "") {
+  const std::string low = std::to_string(first);
+  if (!last) return low + " or more " + what + "s" + rest;
+  return low + (*last > first ? " to " + std::to_string(*last) : "") + " " + what + (*last > 1 ? "s" : "") + rest;
 }
 
 bool within(std::uint32_t value, std::uint32_t first, std::optional<std::uint32_t> last) {
@@ -78,8 +80,8 @@ std::string CallShape::describe() const {
   return collective_text(*this) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
          mode_text(in_place) +
          (nodes < 2             ? ""
-          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "hosts") + " with different numbers of ranks"
-                                : ", on " + range_text(nodes, nodes, "hosts")) +
+          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "host") + " with different numbers of ranks"
+                                : ", on " + range_text(nodes, nodes, "host")) +
          (transport == TransportKind::none ? "" : ", over " + std::string(name_of(transport))) +
          (order == nullptr ? "" : ", whose ranks are not in blocks") + (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
@@ -136,7 +138,7 @@ const Row::Key Row::kKeys[] = {
        return holds(row.first_nodes, row.last_nodes, other.first_nodes, other.last_nodes);
      },
      [](const Row& row) {
-       return row.first_nodes > 1 || row.last_nodes ? range_text(row.first_nodes, row.last_nodes, "hosts") : "";
+       return row.first_nodes > 1 || row.last_nodes ? range_text(row.first_nodes, row.last_nodes, "host") : "";
      }},
     {[](const Row& row, const CallShape& call) {
        if (row.first_per_node == 0) return true;
@@ -147,12 +149,12 @@ const Row::Key Row::kKeys[] = {
               (row.first_per_node == 0 || row.recipe->renames || !other.recipe->renames);
      },
      [](const Row& row) {
-       return row.first_per_node == 0 ? "" : range_text(row.first_per_node, row.last_per_node, "ranks on each");
+       return row.first_per_node == 0 ? "" : range_text(row.first_per_node, row.last_per_node, "rank", " on each");
      },
      [](const Row& row, const CallShape& call) -> std::string {
        if (call.ranks_per_node == 0) return "as many ranks on each host";
        if (!row.in_blocks(call)) return "ranks in blocks";
-       return range_text(row.first_per_node, row.last_per_node, "ranks on each host");
+       return range_text(row.first_per_node, row.last_per_node, "rank", " on each host");
      }},
     {[](const Row& row, const CallShape& call) { return !row.transport || *row.transport == call.transport; },
      [](const Row& row, const Row& other) { return !row.transport || row.transport == other.transport; },
