@@ -15,11 +15,11 @@ from claims.claim import Claim, Outcome
 from gc3 import _core, algorithms, lang
 from gc3.lang import Algorithm, algorithm, chunk
 from gc3.runtime.program import Program
+from gc3.sim import AlphaBeta, Simulation
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.graphs import graph, orders
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform
-from gc3.sim import AlphaBeta, Simulation
 from gc3.topologies import load
 
 _R = 8

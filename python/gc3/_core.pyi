@@ -1379,6 +1379,8 @@ class Explanation:
 
     def __str__(self) -> str: ...
 
+    def __repr__(self) -> str: ...
+
 class Selection:
     """Rows in the order in which they are tried."""
 

@@ -61,7 +61,7 @@ def _in_a_folder_with_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def run(command: str) -> tuple[int, str]:
     """The exit status of a command, and what it prints."""
-    first, *arguments = shlex.split(command)
+    first, *arguments = shlex.split(command, comments=True)
     if first == "gc3":
         done = CliRunner().invoke(main, arguments)
         return done.exit_code, (done.stdout + done.stderr).replace(f"{Path.cwd()}/", "")
