@@ -193,6 +193,31 @@ def one_has_no_programs(how: str, path: str) -> None:
     assert in_processes(3, one_cannot_read, how, path) == [0] * 3
 
 
+def one_is_told_of_none(world: World, path: str) -> None:
+    (rank,) = world.ranks
+    if rank.rank != 1:
+        os.environ["GC3_NCCL_PROGRAMS"] = path
+    for collective in ("broadcast", "allreduce"):
+        case = Case(collective, world.size, 300, "int32", [False] * world.size)
+        assert case.put(rank) == SUCCESS
+        rank.synchronize()
+        case.check([rank.rank])
+    world.close()
+
+
+def one_is_without_programs(path: str) -> None:
+    assert in_processes(3, one_is_told_of_none, path) == [0] * 3
+
+
+def test_a_rank_with_the_library_and_without_programs(programs: Path, tmp_path: Path) -> None:
+    """It used to take no part in the agreement: its data met the exchange of the others."""
+    said = nccl_world.run(one_is_without_programs, str(programs), programs=None, log=tmp_path)
+    assert served(tmp_path) == (0, 6)
+    because = "ranks: NCCL serves all calls, because the programs of rank"
+    assert said.count(f"{because} 1 are not those here: it has none") == 2
+    assert said.count(f"{because} 0 are not those here: this rank has none") == 1
+
+
 @pytest.mark.parametrize("how", ["GC3_NCCL_PROGRAMS", "gc3NcclLoad", "gc3CommLoad"])
 def test_a_rank_that_cannot_read_its_programs(how: str, programs: Path, tmp_path: Path) -> None:
     said = nccl_world.run(one_has_no_programs, how, str(programs), programs=None, log=tmp_path)

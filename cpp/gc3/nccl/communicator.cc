@@ -182,8 +182,11 @@ Status Communicator::compare(Agreement& begun) {
       handles.push_back(other.departures);
       if (!c.disagreement_.empty()) continue;
       // Which of several reasons is named may differ; that there is one does not.
-      if (other.table != own.table)
+      if (other.table != own.table) {
         c.disagreement_ = "the programs of rank " + std::to_string(r) + " are not those here";
+        if (other.table == Digest{}) c.disagreement_ += ": it has none, as without GC3_NCCL_PROGRAMS";
+        if (own.table == Digest{}) c.disagreement_ += ": this rank has none, as without GC3_NCCL_PROGRAMS";
+      }
       if (other.host != own.host) c.disagreement_ = "rank " + std::to_string(r) + " is on another host";
     }
     Message& again = messages[i];

@@ -89,6 +89,8 @@ class Communicator {
   const Member& member() const { return *member_; }
   const std::shared_ptr<Progress>& progress() const { return progress_; }
   double timeout_s() const { return timeout_s_; }
+  // Whether no program of this rank can serve a call of it any more, so that calls need not be looked at.
+  bool is_idle() const { return agreed_ && programs_.empty() && !table_->given(); }
   // Tells the user once for each reason why a call was left to NCCL.
   void explain(const Call& call, const std::string& why);
   // The same for a call that no program serves; cheap after the first time.

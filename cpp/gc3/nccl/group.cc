@@ -155,8 +155,7 @@ bool must_prepare(const Part& part) {
          std::ranges::any_of(part.items, [](const Item& item) { return !ready(item) && refusal(item) == nullptr; });
 }
 
-// Prepares, for each part, one program after the other; those of different parts at once, since the ranks of a
-// communicator may all be in this thread.
+// Prepares one program of each part at once, then the next: all ranks of a communicator may be in this thread.
 Status prepare(const std::vector<Part*>& parts) {
   for (;;) {
     std::vector<Communicator::Wanted> wanted;
@@ -232,8 +231,8 @@ Status settle(Team& team) {
   return prepare(team.unprepared);
 }
 
-// Begins that, and returns when one team has begun. Each of several teams has a thread: another rank may make their
-// calls one after the other, in any order, and then no team may wait for another, be it in NCCL.
+// Begins that, and returns when one team has begun. Each of several has a thread: another rank may make their calls in
+// any order. All calls come after the last has settled, as NCCL's ncclGroupEnd connects all before it launches any.
 void begin_settling(Calls& calls) {
   if (calls.teams.size() == 1) return begin_agreeing(calls.teams.front());
   const auto begun = std::make_shared<std::atomic<bool>>(false);
@@ -430,6 +429,7 @@ int submit(const Call& call) {
   const std::shared_ptr<Communicator>& communicator = found.value();
   if (communicator == nullptr) return leave_to_nccl(call);
   if (const Status ready = communicator->progress()->ready(); !ready.ok()) return answer_to(ready.error());
+  if (communicator->is_idle()) return leave_to_nccl(call);
   Group& open = group();
   if (open.depth > 0) {
     // What NCCL refuses at once it refuses here, too.

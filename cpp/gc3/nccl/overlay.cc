@@ -41,6 +41,9 @@ Overlay::Overlay() {
   timeout_s_ = knobs.value().comm_timeout;
   exchanges_ = knobs.value().nccl_exchanges != 0;
   log_.open(knobs.value().nccl_log);
+  // Other ranks may have programs, and wait for this one at their first call. It takes part, and all learn what it has.
+  table_ = std::make_shared<const Table>();
+  active_.store(true, std::memory_order_release);
   if (knobs.value().nccl_programs.empty()) return;
   if (const Status status = load(knobs.value().nccl_programs); !status.ok()) {
     report_setup("NCCL serves all calls: " + status.error().str());
@@ -53,8 +56,7 @@ Status Overlay::load(const std::string& path) {
   if (read.ok()) {
     report(path + ": " + std::to_string(read.value()->rows.size()) + " rows");
     table_ = std::move(read).value();
-  } else if (table_ == nullptr) {
-    // The other ranks may have read theirs and wait for this one, so it takes part, and all learn that it has none.
+  } else if (table_ == nullptr || !table_->given()) {
     auto none = std::make_shared<Table>();
     none->problem = read.error();
     table_ = std::move(none);
@@ -75,7 +77,12 @@ Result<std::shared_ptr<Communicator>> Overlay::communicator(Comm comm) {
   {
     const std::shared_lock lock(mutex_);
     const auto found = communicators_.find(comm);
-    if (found != communicators_.end()) return found->second;
+    if (found != communicators_.end()) {
+      Communicator& known = *found->second;
+      const bool later = table_ != nullptr && table_->given() && !known.table()->given();
+      if (later && !known.progress()->deferred()) known.replace(table_);
+      return found->second;
+    }
     table = table_;
   }
   if (table == nullptr || !complete(comm)) return std::shared_ptr<Communicator>();

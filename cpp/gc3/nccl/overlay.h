@@ -18,7 +18,7 @@ class Overlay {
  public:
   static Overlay& get();
 
-  // Whether a table was given at any time. Until then all calls go to NCCL without a look at their communicator.
+  // Whether the settings could be read. Otherwise all calls go to NCCL without a look at their communicator.
   bool active() const { return active_.load(std::memory_order_acquire); }
   // Communicators that are used for the first time later have this table.
   Status load(const std::string& path);

@@ -16,6 +16,8 @@ struct Table {
   std::vector<select::Row> rows;           // in the order in which they are tried
   Digest hash{};                           // of all that the choice and the programs depend on
   std::optional<Diagnostic> problem = {};  // why it could not be read
+  // Whether the user has given one.
+  bool given() const { return problem || hash != Digest{}; }
 };
 
 // `path`: a folder, or the file of a program, which then serves all calls of its collective. `after`: rows that are
