@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import random
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -13,8 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import gc3
+from gc3.algorithms import load
+from gc3.cli import bench_compare
 from gc3.cli.bench_compare import Earlier, difference, judged
 from gc3.cli.main import main
+from gc3.runtime import measure
 from gc3.runtime.measure import Measurement, Row
 
 pytestmark = pytest.mark.python_only
@@ -22,6 +27,7 @@ pytestmark = pytest.mark.python_only
 _BENCH = ["bench", "ring_allreduce:R=2", "-b", "1KiB", "-e", "4KiB", "-f", "4", "-n", "4", "--no-check"]
 
 
+_MODES = ("out_of_place", "in_place")
 _STEADY = [100, 101, 99, 100, 100] * 2
 
 
@@ -35,7 +41,11 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bench") / "old.json"
     result = _gc3(*_BENCH, "--json")
     assert result.exit_code == 0, result.output
-    path.write_text(result.stdout)
+    data = json.loads(result.stdout)
+    for row in data["rows"]:
+        for mode in _MODES:
+            row[mode]["waited"] = 0.0  # whatever else this machine does
+    path.write_text(json.dumps(data))
     return path
 
 
@@ -63,24 +73,29 @@ def _now(median: float) -> list[Row]:
     [
         (
             _STEADY,
-            [105, 105, 106, 105],
+            [105, 105, 106, 105, 105, 107],
             "slower at 1 KiB out of place, outside the noise (105 us, was 100 us)",
         ),
         (
             _STEADY,
-            [95, 95, 94, 95],
+            [95, 95, 94, 95, 93, 95],
             "faster at 1 KiB out of place, outside the noise (95 us, was 100 us)",
         ),
         (_STEADY, [102], "+2.0% at 1 KiB out of place, within the noise (102 us, was 100 us)"),
         ([100, 104, 96, 100, 100] * 2, [105], "at 1 KiB out of place, within the noise (105 us, was 99.97 us)"),
         # What was slow only once, or faster at another time, is noise.
         (_STEADY, [105, 105, 105, 100], "0.0% at 1 KiB out of place, within the noise (100 us"),
+        (_STEADY, [105, 105, 105, 105, 105, 100], "0.0% at 1 KiB out of place, within the noise (100 us"),
         (_STEADY, [200, 50], "-50.0% at 1 KiB out of place, noise unknown (50 us"),
         ([100] * 9, [200], "+100.0% at 1 KiB out of place, noise unknown (200 us, was 100 us)"),
         ([100] * 10, [100], "0.0% at 1 KiB out of place, within the noise (100 us, was 100 us)"),
     ],
 )
-def test_differences(before: list[float], times: list[float], told: str, old: Path, tmp_path: Path) -> None:
+def test_differences(
+    before: list[float], times: list[float], told: str, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_compare, "_PAUSE_S", 0.0)
+
     def run(i: int) -> Any:  # of which no two are the same to the last digit
         return lambda data: (_timed(before[i])(data), data["rows"][0]["in_place"].update(median_us=i + 1))
 
@@ -100,6 +115,38 @@ def test_one_run_given_twice_is_refused(old: Path, tmp_path: Path) -> None:
             Earlier([str(old), str(again)])
 
 
+def test_what_is_outside_is_measured_again_with_engines_made_anew(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the threads of an engine have come to lie, they stay: a wait for a core is then in all of its times."""
+    programs: list[gc3.Program] = []
+    pauses: list[float] = []
+
+    def time_(self: gc3.Program, *_: object, **__: object) -> list[float]:
+        programs.append(self)
+        return [1.0]
+
+    def fast(i: int) -> Any:
+        def change(data: Any) -> None:
+            data["run"] = i
+            for row in data["rows"]:
+                for mode in _MODES:
+                    row[mode]["median_us"] = 1 + i % 2
+
+        return change
+
+    paths = [str(_changed(old, tmp_path / f"{i}.json", fast(i))) for i in range(10)]
+    monkeypatch.setattr(gc3.Program, "time", time_)
+    monkeypatch.setattr(measure, "_waits", dict)  # whatever else this machine does
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    result = _gc3(*_BENCH, *(part for path in paths for part in ("--compare", path)))
+    assert result.output.count("slower at") == 4
+    assert len(programs) == 2 * (4 + 5 * 4)  # with a run to warm up each
+    assert len(set(map(id, programs[8:]))) == 5 * 4
+    assert not {*map(id, programs[:8])} & {*map(id, programs[8:])}
+    assert len(pauses) == 5
+
+
 def test_a_run_whose_iterations_are_fast_and_slow_is_no_difference() -> None:
     """As of ten slow runs under load, and one with a median of fast iterations and as many slow ones."""
     times = [50e3, 60e3, 47e3, 46e3, 55e3, 40e3, 52e3, 57e3, 52e3, 44e3]
@@ -107,6 +154,45 @@ def test_a_run_whose_iterations_are_fast_and_slow_is_no_difference() -> None:
     assert difference(1 << 20, "in_place", times, 9e3, (400.0, 12e3)).outside_noise
     assert difference(1 << 20, "in_place", times, 90e3, (85e3, 120e3)).outside_noise
     assert not difference(1 << 20, "in_place", times, 90e3, (60e3, 120e3)).outside_noise
+
+
+def test_a_wait_for_cores_is_no_difference(old: Path, tmp_path: Path) -> None:
+    """Beside other work, a rank that has no core makes an iteration last a thousand times as long."""
+
+    def run(i: int, waited: float) -> Any:
+        took = 9e3 if waited else 100 + i % 3
+        return lambda data: data["rows"][0]["out_of_place"].update(median_us=took, time_us=took, waited=waited, run=i)
+
+    def found(then: float, now: Measurement, runs: int = 12) -> tuple[bool | None, str]:
+        paths = [str(_changed(old, tmp_path / f"{i}.json", run(i, then if i < 2 else 0.0))) for i in range(runs)]
+        earlier = Earlier(paths)
+        row = Row(1024, 256, "float32", "sum", -1, now, None)
+        return next(iter(earlier.differences([row], lambda *_: now))).outside_noise, earlier.advice()
+
+    slow = _measured(51e3)
+    assert found(0.0, slow) == (True, "")
+    assert found(0.0, replace(slow, waited=0.9)) == (None, bench_compare.BESIDE_LESS)
+    # One long wait, in which some iterations were not: the median is that of the others.
+    assert found(0.0, replace(slow, waited=0.9, time_us=1e6)) == (True, "")
+    # Earlier runs of this kind do not count, however slow they were.
+    assert found(0.9, _measured(110)) == (True, bench_compare.BESIDE_LESS)
+    outside, advice = found(0.9, _measured(110), runs=11)
+    assert outside is None
+    assert advice.startswith("to tell differences from noise, compare with 1 or more further runs")
+    assert advice.endswith(bench_compare.BESIDE_LESS)
+
+
+def test_a_measurement_tells_how_long_threads_had_no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system counts it; for half of the time here, of a thread that is there before the timed iterations."""
+    waits = iter([{"a": 5, "b": 100}, {"a": 5 + 10**8, "b": 200, "c": 7}])
+    clock = iter([0.0, 0.2, 0.3, 0.4])
+    monkeypatch.setattr(gc3.Program, "time", lambda *_, **__: [0.1, 0.1])
+    monkeypatch.setattr(measure, "_waits", lambda: next(waits))
+    monkeypatch.setattr(measure, "perf_counter", lambda: next(clock))
+    program = gc3.compile(load("ring_allreduce"), R=2)
+    found = measure.measure(program, 10, iterations=2, check=False, watched=True)
+    assert found.waited == pytest.approx(0.5)
+    assert measure.measure(program, 10, iterations=2, check=False).waited == 0.0
 
 
 def test_few_of_many_equal_runs_differ() -> None:
@@ -180,7 +266,7 @@ def test_a_program_at_hand_runs_in_turns(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.exit_code == 0, result.output
     told = [line for line in result.output.splitlines() if "faster at" in line and ", outside the noise (" in line]
     assert len(told) == 4
-    del turns[:4]  # of the table
+    del turns[: 2 * 4]  # of the table, each after one run of its own
     assert len(turns) == 2 * 4 * (12 + 3)
     assert all({*turns[i : i + 2]} == {"ring_allreduce", "direct_allreduce"} for i in range(0, len(turns), 2))
     data = json.loads(_gc3(*command, "--json").stdout)

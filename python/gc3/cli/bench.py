@@ -131,11 +131,13 @@ def bench(given: _Given) -> int:
             if not as_json:
                 click.echo(_line(row))
 
-        def again(row: Row, mode: str) -> Measurement:
-            plain: dict[str, Any] = {**settings, "check": False}
-            return measure.measure(cast("Program", infos[mode]), row.count, timer=timer, **plain)
+    def again(row: Row, mode: str) -> Measurement:
+        plain: dict[str, Any] = {**settings, "check": False}
+        fresh = bench_compare.fresh(cast("Program", infos[mode]))
+        with engines.timer(engine) as timer:
+            return measure.measure(fresh, row.count, timer=timer, watched=True, **plain)
 
-        compared = [] if earlier is None else list(earlier.differences(rows, again))
+    compared = [] if earlier is None else list(earlier.differences(rows, again))
     for both in pairs:
         with output.working("comparing in pairs"):
             compared += bench_compare.in_pairs(both, rows, lambda: engines.timer(engine), settings)
@@ -222,7 +224,7 @@ def _rows(
                     cells.append(None)
                     continue
                 begin(f"{sizes.format_size(size)} {'in place' if program.in_place else 'out of place'}")
-                cells.append(measure.measure(program, count, timer=timer, **settings))
+                cells.append(measure.measure(program, count, timer=timer, watched=True, **settings))
             redop = op if known_collectives.reduces(model) else "none"
             root = model.root if known_collectives.rooted(model) else -1
             yield Row(actual, count, dtype, redop, root, cells[0], cells[1])

@@ -6,6 +6,7 @@ import copy
 import math
 import secrets
 import statistics
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +29,24 @@ MODES = {"out_of_place": "out of place", "in_place": "in place"}
 # Runs at other times differ by more than the iterations of one run do, so the noise is how the earlier runs differ: a
 # further run lies in the interval of prediction of their logarithms with a confidence of 99.5 % (Student's t for ten
 # runs). On a machine under load runs are fast or slow by turns: what lies outside is measured again, and must lie
-# outside on the same side each time, as three quarters of its iterations must.
+# outside on the same side each time, as three quarters of its iterations must. That is with engines made anew and after
+# a pause, since a thread may share its core with others' as long as it lives. Where threads had no core for most of the
+# time, the iterations last as long as other programs run: such a run says nothing.
 _STUDENT = 3.690
 _ENOUGH = 10
-_AGAIN = 3
+_AGAIN = 5
+_PAUSE_S = 0.5
+_STARVED = 2 / 3
 # Programs that are at hand run in pairs, with engines made anew for each pair, since also where an engine's memory and
 # processes come to lie makes a few percent. Which of a pair goes first is drawn: without a difference each is then as
 # often the slower one by as much, whatever else the machine does, and the signed-rank test is exact. _RISK is that of
 # all the comparisons of a run together.
 _RISK = 0.005
 _TURN_S = 0.02
+BESIDE_LESS = "some runs do not count, since their threads waited for cores most of the time: run them beside less work"
 _OR_NOT = {"type": ["object", "null"]}
 _PROGRAM = {**schema.record(collective=schema.TEXT, ranks=schema.COUNT), **_OR_NOT}
-_MODE = {**schema.record(median_us=schema.TIME), **_OR_NOT}
+_MODE = {**schema.record({"waited": schema.TIME, "time_us": schema.TIME}, median_us=schema.TIME), **_OR_NOT}
 _SCHEMA = schema.record(
     programs={
         **schema.record(**dict.fromkeys(MODES, _PROGRAM)),
@@ -92,6 +98,7 @@ class Earlier:
             gc3.UserError: One cannot be read, or is not such a file.
         """
         self.path = ", ".join(paths)
+        self._beside_much = False  # whether there are runs whose threads waited for cores
         self._about: dict[str, dict[str, Any]] = {}
         self.rows: dict[tuple[int, str], list[float]] = {}
         read: dict[str, Any] = {}
@@ -107,7 +114,12 @@ class Earlier:
             for row in data["rows"]:
                 for mode in MODES:
                     if row[mode] is not None:
-                        self.rows.setdefault((row["size"], mode), []).append(float(row[mode]["median_us"]))
+                        median = float(row[mode]["median_us"])
+                        known = self.rows.setdefault((row["size"], mode), [])
+                        if _starved(median, row[mode].get("time_us", median), row[mode].get("waited", 0)):
+                            self._beside_much = True
+                        else:
+                            known.append(median)
 
     @staticmethod
     def _what(programs: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,32 +144,45 @@ class Earlier:
 
         Args:
             rows: The rows of this run.
-            again: Measures a row once more in a mode.
+            again: Measures a row once more in a mode, with an engine made anew.
         """
+        found: dict[tuple[int, str], Difference] = {}
+        places = {row.size: row for row in rows}
         for row in rows:
             for mode in MODES:
                 measured: Measurement | None = getattr(row, mode)
                 before = self.rows.get((row.size, mode))
                 if measured is not None and before is not None:
-                    found = difference(row.size, mode, before, *_spread(measured))
-                    for _ in range(_AGAIN if found.outside_noise else 0):
-                        other = difference(row.size, mode, before, *_spread(again(row, mode)))
-                        same = other.outside_noise and (other.now_us > other.before_us) == (
-                            found.now_us > found.before_us
-                        )
-                        if not same:
-                            # Outside on both sides: runs differ now by more than the earlier ones tell.
-                            found = replace(other, outside_noise=None if other.outside_noise else False)
-                            break
-                    yield found
+                    found[row.size, mode] = self._judged(row.size, mode, measured)
+        for _ in range(_AGAIN):
+            outside = [each for each in found.values() if each.outside_noise]
+            if outside:
+                time.sleep(_PAUSE_S)
+            for first in outside:
+                at = first.size, first.mode
+                other = self._judged(*at, again(places[first.size], first.mode))
+                if not other.outside_noise:
+                    found[at] = other
+                elif (other.now_us > other.before_us) != (first.now_us > first.before_us):
+                    # Outside on both sides: runs differ now by more than the earlier ones tell.
+                    found[at] = replace(other, outside_noise=None)
+        yield from found.values()
+
+    def _judged(self, size: int, mode: str, run: Measurement) -> Difference:
+        found = difference(size, mode, self.rows[size, mode], run.median_us, (run.quarter_us, run.three_quarters_us))
+        if found.outside_noise and _starved(run.median_us, run.time_us, run.waited):
+            self._beside_much = True
+            return replace(found, outside_noise=None)
+        return found
 
     def advice(self) -> str:
-        """Says how many further runs are needed to tell differences from noise; "" if there are enough."""
+        """Says what is needed to tell differences from noise; "" if there are enough runs."""
         fewest = min(map(len, self.rows.values()), default=_ENOUGH)
         more = (
             f"{_ENOUGH - fewest} or more further runs: they tell how much runs differ (--compare takes several files)"
         )
-        return f"to tell differences from noise, compare with {more}" if fewest < _ENOUGH else ""
+        told = [f"to tell differences from noise, compare with {more}"] if fewest < _ENOUGH else []
+        return "; ".join([*told, *([BESIDE_LESS] if self._beside_much else [])])
 
     def series(self) -> dict[str, list[tuple[int, float]]]:
         """Returns the median times in seconds by mode, for a chart."""
@@ -167,8 +192,9 @@ class Earlier:
         return found
 
 
-def _spread(run: Measurement) -> tuple[float, tuple[float, float]]:
-    return run.median_us, (run.quarter_us, run.three_quarters_us)
+def _starved(median_us: float, mean_us: float, waited: float) -> bool:
+    """Whether a thread had no core for most of a run, and not once for long: then other iterations show the time."""
+    return waited > _STARVED and 3 * median_us > mean_us
 
 
 def difference(
@@ -186,7 +212,7 @@ def difference(
     False
     """
     logs = [math.log(max(time, 1e-6)) for time in before]
-    centre = statistics.fmean(logs)
+    centre = statistics.fmean(logs) if logs else math.log(max(now, 1e-6))
     outside = None
     if len(logs) >= _ENOUGH:
         width = _STUDENT * statistics.stdev(logs) * math.sqrt(1 + 1 / len(logs))
@@ -236,16 +262,21 @@ def in_pairs(
     pairs: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for mode, both in programs.items():
         for _ in range(12 + among.bit_length()):  # so many that _RISK leaves room for a few that say otherwise
-            fresh = [copy.copy(program) for program in both]
-            for program in fresh:
-                program.trust()  # both are proven, and the copy need not be
+            made = [fresh(program) for program in both]
             first = secrets.randbelow(2)
             with engine() as timer:
                 for row in rows:
-                    early, late = (_turn(fresh[which], mode, row, timer, settings) for which in (first, 1 - first))
+                    early, late = (_turn(made[which], mode, row, timer, settings) for which in (first, 1 - first))
                     pairs.setdefault((row.size, mode), []).append((late, early) if first else (early, late))
     for row in rows:
         yield from (judged(row.size, mode, pairs[row.size, mode], _RISK / among) for mode in programs)
+
+
+def fresh(program: Program) -> Program:
+    """Returns the same program without an engine, which is proven."""
+    made = copy.copy(program)
+    made.trust()
+    return made
 
 
 def _turn(program: Program, mode: str, row: Row, timer: Timer, settings: Mapping[str, Any]) -> float:

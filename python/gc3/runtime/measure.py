@@ -12,8 +12,9 @@ import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gc3 import collectives, datatypes, errors
@@ -42,6 +43,8 @@ class Measurement:
         wrong: Wrong elements in a run after the timed ones; None if not checked.
         quarter_us: A quarter of the iterations took at most this long.
         three_quarters_us: And three quarters this long.
+        waited: The part of the time in which a thread was ready to run and had no core, of the thread that was so the
+            longest; 0 where the system does not say.
     """
 
     time_us: float
@@ -53,6 +56,7 @@ class Measurement:
     wrong: int | None
     quarter_us: float = 0.0
     three_quarters_us: float = 0.0
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,18 @@ def summarize(model: _core.Collective, size: int, seconds: Sequence[float], wron
     return Measurement(us[0], us[1], us[2], us[3], algbw, busbw, wrong, 1e6 * first, 1e6 * third)
 
 
+def _waits() -> dict[str, int]:
+    """By thread of this process and of those that it has started: for how many nanoseconds it had no core."""
+    found: dict[str, int] = {}
+    with suppress(OSError):
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        for process in ("self", *children):
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                with suppress(OSError):  # it has ended
+                    found[str(thread)] = int((thread / "schedstat").read_text().split()[1])
+    return found
+
+
 def measure(
     program: Program,
     count: int,
@@ -120,17 +136,27 @@ def measure(
     iterations: int = 20,
     check: bool = True,
     timer: Timer | None = None,
+    watched: bool = False,
 ) -> Measurement:
     """Times `program` with `count` elements per block and checks the result of one more run.
 
-    `timer` runs it, on the engine of `Program.time` if None.
+    `timer` runs it, on the engine of `Program.time` if None. If it is `watched`, the result says whether threads waited
+    for a core; then there is one more run to warm up, at whose end all threads are there.
     """
     time = Program.time if timer is None else timer
     case = Case(program.collective, count, dtype, op)
     inputs = case.inputs()
     arguments: dict[str, Any] = {"count": count, "dtype": dtype, "op": op}
     # The outputs of the timed iterations are freed before those of the check are allocated, because they may be large.
-    seconds = time(program, inputs, outputs=case.poisoned_outputs(), warmup=warmup, iterations=iterations, **arguments)
+    outputs, before = case.poisoned_outputs(), dict[str, int]()
+    if watched:
+        time(program, inputs, outputs=outputs, warmup=warmup, iterations=1, **arguments)
+        warmup, before = 0, _waits()
+    begun = perf_counter()
+    seconds = time(program, inputs, outputs=outputs, warmup=warmup, iterations=iterations, **arguments)
+    took, after = perf_counter() - begun, _waits() if before else {}
+    waited = max((after[thread] - before.get(thread, 0) for thread in after), default=0) * 1e-9 / max(took, 1e-9)
+    del outputs
     wrong = None
     if check:
         outputs = case.poisoned_outputs()
@@ -141,7 +167,9 @@ def measure(
         )
         wrong = comparison.wrong + len(comparison.changed_inputs)
     size = collectives.size_for(program.collective, count, datatypes.dtype(dtype).itemsize)
-    return summarize(program.collective, size, seconds, wrong)
+    # Where most of the time is beside the iterations, so may be the wait.
+    waited = min(waited, 1.0) if 2 * sum(seconds) > took else 0.0
+    return replace(summarize(program.collective, size, seconds, wrong), waited=waited)
 
 
 def cores() -> int:
