@@ -262,6 +262,15 @@ def test_logs_of_nccl_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "too large to simulate" in calibrated(large, *line, code=1)
 
 
+def test_a_time_of_nothing_cannot_be_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is moved, by parameters of an ideal machine; a logarithm of 0 used to be an internal error."""
+    monkeypatch.chdir(tmp_path)
+    Path("m.csv").write_text("bytes,us\n0,5\n1024,6\n2048,7\n4096,8\n")
+    line = ["-t", "dgx1:preset=ideal", "-p", "ring_allreduce", "--fit", "nvlink2.latency"]
+    told = calibrated("m.csv", "--column", "us", *line, "--splits", "1", "--evaluations", "10", code=1)
+    assert "the parameters predict no time at 0 B: leave this size out" in told
+
+
 def test_logs_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = nccl_tests_log(tmp_path / "a.log", "all_gather_perf", 16, {MIB << k: 1e-4 for k in range(4)})

@@ -131,10 +131,9 @@ def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:
         if (*key, case.size) in known:
             continue
         found = wired[key].run(case.size)
-        if found is None:
-            raise errors.error(
-                "BadMeasurements", f"what NCCL does at {case.size} B is too large to simulate: leave this size out"
-            )
+        if found is None or found.time_s <= 0:
+            what = "what NCCL does is too large to simulate" if found is None else "the parameters predict no time"
+            raise errors.error("BadMeasurements", f"{what} at {case.size} B: leave this size out")
         known[(*key, case.size)] = found.time_s
     return [known[id(case.program), id(case.machine), case.size] for case in cases]
 
