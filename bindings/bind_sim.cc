@@ -120,9 +120,11 @@ void bind_inputs(nb::module_& m) {
           "Rates are by opcode, in the order of opcodes.def.");
 }
 
-template <class Program>
-void make_simulator(sim::Simulator* self, const Program& program, const sim::Machine& machine, const Indices& places) {
-  new (self) sim::Simulator(unwrap(long_work([&] { return sim::Simulator::create(program, machine, places); })));
+template <class Program, class... Apart>
+void make_simulator(sim::Simulator* self, const Program& program, const sim::Machine& machine, const Indices& places,
+                    Apart... apart) {
+  const auto make = [&] { return sim::Simulator::create(program, machine, places, apart...); };
+  new (self) sim::Simulator(unwrap(long_work(make)));
 }
 
 // With counts, a call whose blocks, or the chunks of whose tensors, have these lengths.
@@ -240,8 +242,9 @@ void bind_sim(nb::module_& m) {
       .def("__init__", &make_simulator<ir::Program>, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), "program"_a,
            "machine"_a, "places"_a = Indices(),
            "Rank r of the program is rank places[r] of the machine; without places, rank r.")
-      .def("__init__", &make_simulator<ir::ClassProgram>, nb::keep_alive<1, 3>(), "program"_a, "machine"_a,
-           "places"_a = Indices(), "Simulates one rank of each class of those that are alike on the machine.")
+      .def("__init__", &make_simulator<ir::ClassProgram, bool>, nb::keep_alive<1, 3>(), "program"_a, "machine"_a,
+           "places"_a = Indices(), "apart"_a = false,
+           "Simulates one rank of each class of those that are alike on the machine; or, apart, each rank.")
       .def_prop_ro(
           "program", [](const sim::Simulator& s) -> const ir::Program& { return s.program(); },
           nb::rv_policy::reference_internal, "The program of the ranks that are simulated.")

@@ -202,7 +202,9 @@ def test_a_file_whose_symmetry_is_none_is_refused(tmp_path: Path) -> None:
         (("in[0] 0:1 1:3", "in[0] 0:2 1:3"), "overlap"),
         (("in[0] 0:1 1:3", "in[0]"), "do not map what allreduce requires"),
         (("region sc[0]", "region sc[0] 0:0"), "do not permute the chunks of scratch"),
-        (("region sc[0]", "region sc[1]"), "do not permute"),
+        (("region sc[0]", "region sc[1]"), "follow each other from 0 on"),
+        (("region in[0] 0:1 1:3\n", ""), "follow each other from 0 on"),
+        (("symmetry 3 2", "symmetry" + 33 * " 1"), "the end of the line"),
         (("\nrank 0", "\nrank 0\n\nrank 1"), "has one rank"),
     ):
         path.write_text(text.replace(*wrong, 1))

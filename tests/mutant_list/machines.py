@@ -36,6 +36,27 @@ MUTANTS = (
         _SIM,
     ),
     Mutant(
+        "classes-of-links-of-different-rates",
+        "cpp/gc3/sim/classes.cc",
+        "if (a.bytes_per_s != b.bytes_per_s || a.message_s != b.message_s)",
+        "if (a.message_s != b.message_s)",
+        _SIM,
+    ),
+    Mutant(
+        "classes-of-ranks-that-share-a-link",
+        "cpp/gc3/sim/classes.cc",
+        "} else if (by_[next] != by) {",
+        "} else if (by_[next] == kNone) {",
+        _SIM,
+    ),
+    Mutant(
+        "classes-whose-order-differs-from-copy-to-copy",
+        "cpp/gc3/sim/classes.cc",
+        "if (a.first != b.first || a.tb != b.tb || a.by == b.by) continue;",
+        "if (a.first != b.first || a.tb != b.tb || k != 0) continue;",
+        ("tests/sim/test_sim_classes.py",),
+    ),
+    Mutant(
         "in-switch-where-links-are-direct",
         "cpp/gc3/sim/wiring.cc",
         "if (group == kNone || way.count == 0) return",

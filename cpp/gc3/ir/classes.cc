@@ -1,7 +1,10 @@
 #include "gc3/ir/classes.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/files.h"
@@ -14,11 +17,10 @@
 namespace gc3::ir {
 
 const Region& ClassProgram::region(model::Buffer buffer, std::uint32_t chunk) const {
-  const Region* found = &regions.front();
-  for (const Region& r : regions) {
-    if (r.buffer == buffer && r.begin <= chunk) found = &r;
-  }
-  return *found;
+  const auto before = [](const std::pair<model::Buffer, std::uint32_t>& place, const Region& r) {
+    return place < std::pair(r.buffer, r.begin);
+  };
+  return *std::prev(std::upper_bound(regions.begin(), regions.end(), std::pair(buffer, chunk), before));
 }
 
 std::uint32_t ClassProgram::moved(model::Buffer buffer, std::uint32_t chunk, std::uint32_t count,
@@ -30,8 +32,20 @@ std::uint32_t ClassProgram::moved(model::Buffer buffer, std::uint32_t chunk, std
 bool check_action(const ClassProgram& program, Findings& findings) {
   const auto malformed = [&](const std::string& why) { findings.add({ErrorCode::BadStructure, why}); };
   const Program& one = program.representative;
-  if (program.regions.empty() || one.ranks.size() != 1 || one.has_tensors() || !one.switched.empty()) {
-    malformed("a program of one class has one rank, plain messages and regions");
+  if (one.ranks.size() != 1 || one.has_tensors() || !one.switched.empty()) {
+    malformed("a program of one class has one rank and plain messages");
+    return false;
+  }
+  std::size_t buffers = 0;
+  bool ordered = true;
+  for (std::size_t k = 0; k < program.regions.size(); ++k) {
+    const Region& r = program.regions[k];
+    const bool first = k == 0 || program.regions[k - 1].buffer != r.buffer;
+    ordered = ordered && (first ? static_cast<std::size_t>(r.buffer) == buffers++ && r.begin == 0
+                                : program.regions[k - 1].begin <= r.begin);
+  }
+  if (!ordered || buffers != model::kBufferNames.size()) {
+    malformed("the regions of each buffer follow each other from 0 on");
     return false;
   }
   const auto axes_of = [&](model::Buffer b) { return program.region(b, 0).axes; };
@@ -51,7 +65,8 @@ bool check_action(const ClassProgram& program, Findings& findings) {
     std::uint64_t below = 1;
     bool fits = region.begin <= end;
     for (const model::Axis& axis : region.axes) {
-      fits = fits && axis.coordinate < g.shape().size() && axis.factor != 0 && axis.factor % below == 0;
+      fits = fits && axis.coordinate < g.shape().size() && g.shape()[axis.coordinate] > 1 && axis.factor != 0 &&
+             axis.factor % below == 0;
       if (fits) below = g.span(axis);
     }
     if (fits && (end - region.begin) % below == 0) continue;
@@ -82,8 +97,8 @@ Result<Program> expand(const ClassProgram& program, std::uint64_t most) {
 
 Result<Program> expand(const ClassProgram& program, std::span<const std::uint32_t> ranks, std::uint64_t most) {
   const Program& one = program.representative;
-  if (std::uint64_t{one.instructions.size()} * ranks.size() > most ||
-      std::uint64_t{one.ranks.front().scratch_chunks} * ranks.size() > kMaxScratchChunks) {
+  const std::uint64_t own = std::max({one.instructions.size(), one.threadblocks.size(), one.dependencies.size()});
+  if (own * ranks.size() > most || std::uint64_t{one.ranks.front().scratch_chunks} * ranks.size() > kMaxScratchChunks) {
     return too_large(program);
   }
   Program out = one;
@@ -144,6 +159,8 @@ std::string to_text(const ClassProgram& program) {
 
 namespace {
 
+constexpr std::size_t kMostCoordinates = 32;  // as of gc3.me()
+
 class SymmetryReader : private TextReader {
  public:
   using TextReader::TextReader;
@@ -174,7 +191,10 @@ Status TextReader::parse_symmetry(ClassProgram& program) {
   const Line start = line_;
   if (!line_.accept("symmetry")) return {};
   std::vector<std::uint32_t> shape;
-  while (!line_.at_end()) GC3_CHECK(line_.number(shape.emplace_back(), "a number of values"));
+  while (!line_.at_end() && shape.size() < kMostCoordinates) {
+    GC3_CHECK(line_.number(shape.emplace_back(), "a number of values"));
+  }
+  GC3_CHECK(line_.expect_end());
   Result<model::Symmetry> made = model::Symmetry::of(std::move(shape));
   if (!made.ok() || !made.value().exists()) return start.expected("the numbers of values of coordinates");
   program.symmetry = std::move(made).value();

@@ -7,16 +7,16 @@
 //
 // Let H also act freely on the resources that the program uses: only the identity leaves one of them where it is. Then
 // a resource is used by at most one copy of each transfer, and the state of the simulation stays symmetric, by
-// induction over its events. Events are processed by time, then by the round in which they became known at this time,
-// by the number of their threadblock in its rank, and by rank (execution.h). Suppose that the state is symmetric
-// before the events of one time, round and threadblock: they are the copies of a few events, one of each class of
-// ranks. Copies of one event touch different threadblocks, connection ends and resources, so they do not see each
-// other, and what they make known at this time belongs to the next round. Two ends of a connection that act at once do
-// the same in either order, since each only looks at what the other has done before. Events of different classes may
-// use one resource. Their order there is that of their ranks, and must be the same in all copies: it is if their ranks
-// differ by less than any translation of H, which is what `Folding::same_order` checks. So the state after them is
-// symmetric. With max-min sharing, rates are the unique solution of conditions that H maps to themselves, so all copies
-// of a transfer have one rate.
+// induction over its events. Of such programs, events are processed by time, then by the round in which they became
+// known at this time, by the number of their threadblock in its rank, and by rank (execution.h). Suppose that the state
+// is symmetric before the events of one time, round and threadblock: they are the copies of a few events, one of each
+// class of ranks. Copies of one event touch different threadblocks, connection ends and resources, so they do not see
+// each other, and what they make known at this time belongs to the next round. Two ends of a connection that act at
+// once do the same in either order, since each only looks at what the other has done before. Events of different
+// classes may use one resource. Their order there is that of their ranks, and must be the same in all copies: it is if
+// their ranks differ by less than any translation of H, which is what `Folding::same_order` checks. So the state after
+// them is symmetric. With max-min sharing, rates are the unique solution of conditions that H maps to themselves, so
+// all copies of a transfer have one rate.
 //
 // A symmetric state is known from one rank of each class, and its resources from the first of each class. These ranks
 // are simulated as a program of their own, in which the copies of a peer are that peer: what a rank sends to the next
@@ -155,11 +155,11 @@ class Folding {
         strides_(symmetry_.shape()),
         by_(machine.data().resources.size()) {}
 
-  Result<Classes> run() {
+  Result<Classes> run(bool apart) {
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
     GC3_CHECK(check_places(places_, program_.representative.name, program_.ranks(), machine_));
     least_.assign(strides_.size(), 1);
-    if (!dealt()) return make(connections);
+    if (apart || !dealt()) return make(connections);
     while (true) {
       grow();
       GC3_ASSIGN(Classes made, make(connections));
@@ -347,8 +347,8 @@ class Folding {
 }  // namespace
 
 Result<Classes> find_classes(const ir::ClassProgram& program, const Machine& machine,
-                             const std::vector<std::uint32_t>& places) {
-  return Folding(program, machine, places).run();
+                             const std::vector<std::uint32_t>& places, bool apart) {
+  return Folding(program, machine, places).run(apart);
 }
 
 }  // namespace gc3::sim

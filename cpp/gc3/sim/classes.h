@@ -22,9 +22,9 @@ struct Classes {
   std::string broken;                // what keeps the classes from being larger; empty: all ranks are one class
 };
 
-// Finds the classes. If ranks are not alike at all, each is its own class, and this has the cost of the whole program.
-// Refuses what `wire` refuses.
+// Finds the classes. If ranks are not alike at all, or with `apart`, each is its own class, and this has the cost of
+// the whole program. Refuses what `wire` refuses.
 Result<Classes> find_classes(const ir::ClassProgram& program, const Machine& machine,
-                             const std::vector<std::uint32_t>& places);
+                             const std::vector<std::uint32_t>& places, bool apart = false);
 
 }  // namespace gc3::sim

@@ -62,12 +62,12 @@ ir::ClassProgram to_nodes() {
 // Simulates it by classes and as a whole.
 void check_same(const Machine& machine, std::size_t ranks) {
   const ir::ClassProgram program = to_nodes();
-  const ir::Program whole = ir::expand(program).value();
   const auto one = Simulator::create(program, machine);
-  const auto all = Simulator::create(whole, machine);
+  const auto all = Simulator::create(program, machine, {}, true);
   REQUIRE(one.ok());
   REQUIRE(all.ok());
   CHECK(one.value().program().ranks.size() == ranks);
+  CHECK(all.value().program().ranks.size() == kRanks);
   for (const Sharing sharing : {Sharing::serial, Sharing::max_min}) {
     const auto found = one.value().run({10'000, 4}, options(sharing));
     const auto expected = all.value().run({10'000, 4}, options(sharing));

@@ -7,8 +7,8 @@
 // Every slice is one event, its start: once a slice's end is known, so is the start of the slices that wait for it.
 // Only a step with dependents has a second event for its end.
 //
-// The events of one time have their turns in rounds (event_queue.h), and in each threadblock by threadblock, of all
-// ranks, so that ranks that are alike stay alike (classes.cc). Processors that ranks share know no rounds.
+// Events of one time have their turns by threadblock. In programs of which one rank stands for all they have them in
+// rounds (event_queue.h), and in each by the threadblock's number in its rank, so that ranks stay alike (classes.cc).
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,8 @@ class Execution {
         op_(picoseconds(options.protocol.op_s)),
         rendezvous_(options.protocol.rendezvous_bytes),
         lend_rate_{per_byte(options.protocol.lend_bytes_per_s)},
-        cores_(simulator.machine().data(), program_.ranks.size()) {
+        cores_(simulator.machine().data(), program_.ranks.size()),
+        alike_(simulator.classes() != nullptr && cores_.count() == 0) {
     for (const LinkClass& c : machine_.classes) latency_.push_back(picoseconds(c.latency_s));
     for (std::size_t i = 1; i < ir::kOpcodeCount; ++i) rates_[i] = per_byte(options.protocol.bytes_per_s[i]);
     outcome_.use.resize(machine_.resources.size());
@@ -91,11 +92,10 @@ class Execution {
   bool finished() const { return unfinished_ == 0; }
   Time next_time() { return queue_.first().time(); }
   void step() {
-    const Event e = queue_.begin(cores_.count() == 0);
-    const auto tb = static_cast<std::uint32_t>(e.turn() >> 32U);
-    const auto low = static_cast<std::uint32_t>(e.turn());
-    if (tb != kNone) {
-      advance(program_.ranks[low].first_tb + tb, e.time());
+    const Event e = queue_.begin(alike_);
+    const auto high = static_cast<std::uint32_t>(e.turn() >> 32U), low = static_cast<std::uint32_t>(e.turn());
+    if (high != kNone) {
+      advance(alike_ ? program_.ranks[low].first_tb + high : low, e.time());
     } else if (low == 0) {
       static_cast<Engine*>(this)->on_alarm(e.time());
     } else {
@@ -265,6 +265,7 @@ class Execution {
   const PerByte lend_rate_;
   std::vector<Time> latency_;  // by link class
   Cores cores_;
+  const bool alike_;  // whether ranks that are alike stay so
   Rounds queue_;
   std::vector<Block> blocks_;
   std::vector<Connection> connections_;
@@ -348,12 +349,11 @@ class Execution {
     prepare(t);
   }
 
-  // The turn of a threadblock is its number in its rank, then its rank. After all of them come the alarm and
-  // processors.
+  // The turn of a threadblock. After all of them come the alarm and processors.
   static constexpr std::uint64_t kOthers = std::uint64_t{kNone} << 32U;
   void push(Time at, std::uint32_t t) {
     const std::uint32_t rank = blocks_[t].rank;
-    queue_.push({at, std::uint64_t{t - program_.ranks[rank].first_tb} << 32U | rank});
+    queue_.push({at, alike_ ? std::uint64_t{t - program_.ranks[rank].first_tb} << 32U | rank : std::uint64_t{t}});
   }
   // A processor has finished its current work.
   void turn(std::uint32_t core, Time now) {

@@ -32,8 +32,8 @@ Result<Simulator> Simulator::create(const ir::Program& program, const Machine& m
 }
 
 Result<Simulator> Simulator::create(const ir::ClassProgram& program, const Machine& machine,
-                                    const std::vector<std::uint32_t>& places) {
-  GC3_ASSIGN(Classes found, find_classes(program, machine, places));
+                                    const std::vector<std::uint32_t>& places, bool apart) {
+  GC3_ASSIGN(Classes found, find_classes(program, machine, places, apart));
   const auto classes = std::make_shared<const Classes>(std::move(found));
   Simulator simulator(classes->program, machine);
   simulator.classes_ = classes;

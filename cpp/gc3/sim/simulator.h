@@ -23,9 +23,10 @@ class Simulator {
                                   const std::vector<std::uint32_t>& places = {});
 
   // The same of a program of which one rank stands for all: of one rank of each class of those that are alike on the
-  // machine (see classes.h), at the cost of these, if no call makes ranks differ. The program need not outlive it.
+  // machine (see classes.h), at the cost of these, if no call makes ranks differ; with `apart`, of each rank, with the
+  // same times. The program need not outlive it.
   static Result<Simulator> create(const ir::ClassProgram& program, const Machine& machine,
-                                  const std::vector<std::uint32_t>& places = {});
+                                  const std::vector<std::uint32_t>& places = {}, bool apart = false);
 
   // The time of a call. A program that cannot finish with this many slots is an error that names the cycle of waits.
   Result<Outcome> run(const Call& call, const Options& options) const;

@@ -204,7 +204,7 @@ class Simulation:
     @cached_property
     def whole(self) -> _core.Simulator:
         """The core that simulates each rank; see `messages`."""
-        return _core.Simulator(self.messages, self._machine, self._places) if self._classes else self.fifo
+        return _core.Simulator(self._classes, self._machine, self._places, True) if self._classes else self.fifo
 
     @property
     def alike(self) -> str:
