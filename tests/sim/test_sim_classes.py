@@ -13,7 +13,6 @@ from gc3 import sim
 from gc3.cli.main import main
 from gc3.lang import Algorithm, algorithm, chunk, compile, me
 from gc3.runtime.classes import ClassProgram
-from gc3.runtime.program import Program
 from one_rank_programs import (
     allpairs_allreduce,
     hierarchical_allreduce,
@@ -46,14 +45,18 @@ CASES: list[tuple[Algorithm, dict[str, Any], str, int]] = [  # and how many clas
 ]
 
 
-def _both(form: Algorithm, parameters: dict[str, Any], machine: str, **how: Any) -> tuple[sim.Simulation, ...]:
-    made: Any = compile(form, **{**how, **parameters})
+def _made(form: Algorithm, **how: Any) -> ClassProgram:
+    made: object = compile(form, **how)
     assert isinstance(made, ClassProgram)
-    on = sim.platform(machine)
+    return made
+
+
+def _both(form: Algorithm, parameters: dict[str, Any], machine: str, **how: Any) -> tuple[sim.Simulation, ...]:
+    made, on = _made(form, **how, **parameters), sim.platform(machine)
     return sim.Simulation(made, on), _apart(made, on)
 
 
-def _apart(made: Any, on: sim.Platform) -> sim.Simulation:
+def _apart(made: ClassProgram, on: sim.Platform) -> sim.Simulation:
     simulation = sim.Simulation(made, on)
     simulation.core = simulation.whole  # each rank
     assert simulation.fifo.ranks == made.ranks
@@ -94,7 +97,7 @@ def test_ranks_that_meet_at_a_link_in_another_order_are_not_of_one_class() -> No
 
 
 def test_a_machine_that_differs_somewhere_is_told_and_simulated_in_full() -> None:
-    made: Any = compile(hierarchical_allreduce, **NODES)
+    made = _made(hierarchical_allreduce, **NODES)
     on = sim.platform("ndv4:N=4")
     worn = replace(on, slower=(("node2.nic3.in", 0.5),))
     one, whole = sim.Simulation(made, worn), _apart(made, worn)
@@ -108,20 +111,17 @@ def test_a_machine_that_differs_somewhere_is_told_and_simulated_in_full() -> Non
 def test_ranks_that_are_disturbed_are_all_simulated() -> None:
     one, whole = _both(hierarchical_allreduce, NODES, "ndv4:N=4")
     late = sim.Disturbance({5: 1e-4}, {9: 1.5})
-    plain = sim.Simulation(Program(compile(hierarchical_allreduce, **NODES).core), one.platform)
-    for disturbance in (
-        late,
-        sim.Disturbance(),
-    ):  # times of the order that other programs have differ little, if at all
+    plain = sim.Simulation(_made(hierarchical_allreduce, **NODES).whole, one.platform)
+    for disturbance in (late, sim.Disturbance()):  # other programs have another order at equal times
         expected = plain.run(1 << 20, disturbance=disturbance).time_s
         assert one.run(1 << 20, disturbance=disturbance).time_s == pytest.approx(expected, rel=0.01)
     assert one.run(1 << 16, sharing="max-min").time_s == whole.run(1 << 16, sharing="max-min").time_s
-    part = {"ranks": range(8, 40)}
+    part = range(8, 40)
     on = sim.platform("ndv4:N=8")
-    made: Any = compile(hierarchical_allreduce, **NODES)
-    assert sim.Simulation(made, on, **part).fifo.ranks == 1
-    assert sim.Simulation(made, on, **part).run(1 << 20).time_s == one.run(1 << 20).time_s
-    parts = [sim.Part(sim.Simulation(p, on, **part), 1 << 20) for p in (made, made.whole)]
+    made = _made(hierarchical_allreduce, **NODES)
+    assert sim.Simulation(made, on, ranks=part).fifo.ranks == 1
+    assert sim.Simulation(made, on, ranks=part).run(1 << 20).time_s == one.run(1 << 20).time_s
+    parts = [sim.Part(sim.Simulation(p, on, ranks=part), 1 << 20) for p in (made, made.whole)]
     shared = [sim.together(on, [each, each]) for each in parts]
     assert shared[0].time_s == pytest.approx(shared[1].time_s, rel=0.01)
 
@@ -138,7 +138,7 @@ def test_an_explained_run_adds_up_over_all_ranks() -> None:
 
 def test_commands_take_such_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    made = compile(hierarchical_allreduce, **NODES)
+    made = _made(hierarchical_allreduce, **NODES)
     made.save("h.gc3")
 
     def said(line: str) -> str:
