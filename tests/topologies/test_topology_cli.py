@@ -180,7 +180,7 @@ def test_nics_without_a_network_are_beside_their_ranks(spec: str) -> None:
         assert math.dist(place, middle) > outermost
         near = sorted(layout.points, key=lambda point: math.dist(point, place))
         (first, *_) = (line.start for line in layout.lines if line.end == place)
-        assert near.index(first) < 4
+        assert near.index(first) < len(near) / 2
 
 
 def test_lines_pass_by_switches() -> None:
