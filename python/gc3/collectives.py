@@ -203,18 +203,15 @@ def condition(collective: Collective) -> str:
     """Returns the digest by which a table knows a custom collective, beside its name: of its buffers and condition.
 
     Raises:
-        gc3.UserError: It is built in; or it demands what a program makes, or what a function accepts; or it has named
-            tensors, whose operations a table cannot have.
+        gc3.UserError: It has the name of a built-in one, or no table can have it.
     """
     why = ""
-    if collective.data is None:
-        why = "built in: call the method of its name"
+    if collective.data is None or collective.name in BUILTIN:
+        why = "the name of a built-in collective: call the method of that name, or name yours otherwise"
     elif collective.open:
         why = "defined by what a program makes: a table needs expect= as data or a function"
     elif collective.data.named.tensors:
         why = "of named tensors: bind its program, and call run_rank"
-    elif collective.name in BUILTIN:
-        why = "named like a built-in one: give it another name"
     if why:
         raise errors.error("BadCollective", f"'{collective.name}' is {why}")
     return collective.model().condition

@@ -15,7 +15,7 @@ from gc3 import collectives, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Table, parse
 from gc3.comm.spec import Spec
-from gc3.tune import Search
+from gc3.tune import Goal, Measured, Own, Search, Tuner
 from gc3.tune.timers import ThreadTimer
 
 pytestmark = pytest.mark.python_only
@@ -219,6 +219,18 @@ def test_a_number_of_ranks_of_its_own_needs_no_option(swap: Path) -> None:
     assert "is for 3 ranks, not for 2" in said
 
 
+def test_points_of_another_condition_do_not_count() -> None:
+    def own(condition: str) -> Own:
+        return Own("/a.py:f", "mirror", "1", 2, condition)
+
+    spec = Spec("/a.py:f", ())
+    point = Measured("mirror", 2, 64, False, ((spec, 1.0),), None, 1, own=(own("a"),))
+    for condition, left in (("a", 1), ("b", 0)):
+        goal = Goal(("mirror",), (2,), (64, 128), own=(own(condition),))
+        assert len(Tuner(goal, [point]).measured) == left
+    assert Tuner(Goal(("gather",), (2,), (64,)), [point]).measured  # those of other commands stay
+
+
 def test_a_machine_is_simulated(swap: Path) -> None:
     search = Search("mirror", sim.platform("ndv4"), 8, in_place=False, own=[f"{swap}:swap"], most=10)
     assert {spec.algorithm for spec, _ in search.fastest(1 << 20)[0]} == {f"{swap}:swap"}
@@ -269,5 +281,5 @@ def test_a_row_whose_program_has_another_condition_is_refused(swap: Path) -> Non
 def test_collectives_that_no_table_can_have(name: str) -> None:
     wanted = "whatever it makes" if name == "whatever" else {(0, 0): (0, 0)}
     given = collectives.custom(name, inputs=[1], outputs=[1], expect=wanted)
-    with pytest.raises(gc3.UserError, match=r"named like a built-in one|defined by what a program makes"):
+    with pytest.raises(gc3.UserError, match=r"the name of a built-in collective|defined by what a program makes"):
         collectives.condition(given)

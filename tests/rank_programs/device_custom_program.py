@@ -51,3 +51,16 @@ with gc3.init() as comm:
     if RANK == 1:
         wanted[:5] = np.sum([g[:5] + g[5:] for g in given], axis=0)
     assert np.array_equal(x.memory.content, wanted), x.memory.content
+
+    # The program of a row, by the collective that it serves.
+    swap = gc3.collectives.custom("swap", inputs=[1, 1], outputs=[1, 1], expect=lambda rank, _: (1 - rank, 0))
+    exchange = gc3.SourceProgram("exchange", swap)
+    with exchange:
+        for rank in range(2):
+            gc3.chunk(rank, "in", 0).copy(1 - rank, "out", 0)
+    comm.load(gc3.compile(exchange))
+    out = there(np.zeros(3))
+    for value in (1.0, 5.0):
+        assert comm.run(swap, there(np.full(3, value + RANK)), out) is out
+        comm.synchronize()
+        assert out.memory.content.tolist() == [value + 1 - RANK] * 3

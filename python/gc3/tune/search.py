@@ -335,5 +335,10 @@ def _default(place: Place, goal: Goal) -> Spec | None:
 
 
 def _current(point: Measured, goal: Goal) -> bool:
-    """Whether the default table still chooses the program that the candidates were compared with."""
-    return point.default in (None, _default(point.place, goal))
+    """Whether the default table still chooses the program that the candidates were compared with.
+
+    Points of a custom collective count only for its condition: a row has one.
+    """
+    own = goal.own_of(point.collective, point.ranks)
+    same = not own or own[0].condition == point.condition
+    return same and point.default in (None, _default(point.place, goal))
