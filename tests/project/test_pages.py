@@ -99,6 +99,16 @@ def test_the_commands_of_a_page_succeed(page: str, monkeypatch: pytest.MonkeyPat
                 assert status == 0, printed
 
 
+def test_the_program_beside_that_of_another_tool_runs() -> None:
+    (text, *_) = (
+        text for language, _, text in BLOCK.findall((DOCS / "coming_from.md").read_text()) if language == "python"
+    )
+    Path("ring.py").write_text(text)
+    assert run("python ring.py") == (0, "")
+    status, printed = run("gc3 verify ring.xml")
+    assert (status, "proven: it implements allreduce" in printed) == (0, True)
+
+
 def sentences(page: Path) -> Iterator[list[str]]:
     """The words of each sentence of a page, without code and tables."""
     text = re.sub(r"^```.*?^```$|<!--.*?-->", "\n\n", page.read_text(), flags=re.MULTILINE | re.DOTALL)
