@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,14 +12,19 @@ from gc3.cli.interrupt import alarm
 pytestmark = pytest.mark.python_only
 
 
+def take_time() -> None:
+    """Longer than the limit."""
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+
+
 class SlowToFree:
     """An object that takes longer to free than the limit."""
 
     def __del__(self) -> None:
         """Takes its time."""
-        until = time.monotonic() + 0.3
-        while time.monotonic() < until:
-            pass
+        take_time()
 
 
 def freed() -> None:
@@ -29,13 +34,27 @@ def freed() -> None:
     time.sleep(30)
 
 
+def ended() -> None:
+    """Frees a generator that takes its time to end, and waits."""
+
+    def steps() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            take_time()
+
+    for _ in steps():
+        break
+    time.sleep(30)
+
+
 def busy() -> None:
     """Does not look at the time."""
     while True:
         pass
 
 
-@pytest.mark.parametrize("work", [freed, busy])
+@pytest.mark.parametrize("work", [freed, ended, busy])
 def test_a_limit_ends_a_command_wherever_it_is(work: Callable[[], None]) -> None:
     """Python would print what is raised while an object is freed, and go on; pytest fails on that."""
     with pytest.raises(TimeoutError), alarm(time.monotonic() + 0.1, TimeoutError):

@@ -38,7 +38,7 @@ def events(path: str) -> list[dict[str, Any]]:
 
 
 def test_a_trace_shows_every_step_and_message() -> None:
-    found = json.loads(trace("ring_allreduce --topology ndv4 --size 256KiB -o t.json --json"))
+    found = json.loads(trace("ring_allreduce:instances=1 --topology ndv4 --size 256KiB -o t.json --json"))
     p = gc3.compile(algorithms.load("ring_allreduce"), R=8)
     rows = events("t.json")
     kinds = Counter(e["ph"] for e in rows)

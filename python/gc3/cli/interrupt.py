@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -48,13 +49,14 @@ def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, No
         return
 
     def ring(_signal: int, frame: FrameType | None) -> None:
-        while frame is not None:
-            if frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__:
-                # Python drops what is raised while an object is freed, and prints it.
-                signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
-                return
+        freed = isinstance(sys.exc_info()[1], GeneratorExit)  # maybe: a generator that somebody closes is as good
+        while frame is not None and not freed:
+            freed = frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__
             frame = frame.f_back
-        raise problem
+        if not freed:
+            raise problem
+        # Python drops what is raised while an object is freed, and prints it.
+        signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
 
     usual = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), _SOON), _AGAIN)
