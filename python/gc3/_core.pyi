@@ -1070,9 +1070,7 @@ class Simulator:
         """
 
     @overload
-    def __init__(
-        self, program: ClassProgram, machine: SimMachine, places: Sequence[int] = [], apart: bool = False
-    ) -> None:
+    def __init__(self, program: ClassProgram, machine: SimMachine, places: Sequence[int] = [], apart: bool = False) -> None:
         """
         Simulates one rank of each class of those that are alike on the machine; or, apart, each rank.
         """
