@@ -177,7 +177,7 @@ def _main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as link:
         request = _serve(link)
     program, main = _become(*request)
-    exec(compile(program, sys.argv[0], "exec"), main.__dict__)  # noqa: S102 - a program of the tests
+    exec(compile(program, sys.argv[0], "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - of the tests
 
 
 if __name__ == "__main__":
