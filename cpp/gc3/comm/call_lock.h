@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <mutex>
-#include <string>
 #include <thread>
 
+#include "gc3/base/after_fork.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
 
@@ -20,11 +20,8 @@ class CallLock {
   // not have.
   Status take(std::unique_lock<std::mutex>& lock) {
     GC3_CHECK(check_maker());
-    lock = std::unique_lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) return {};
-    GC3_CHECK(check_here());
-    lock.lock();
-    return {};
+    lock = std::unique_lock(mutex_, std::defer_lock);
+    return gc3::take(lock, process_);
   }
 
   Status check_maker() const {
@@ -35,7 +32,7 @@ class CallLock {
   bool here() const { return getpid() == process_; }
   Status check_here() const {
     if (here()) return {};
-    return Diagnostic(ErrorCode::UsedAfterFork, "the communicator belongs to process " + std::to_string(process_));
+    return of_another_process(process_);
   }
 
   // Whoever has the lock makes a program as long as this lives. Python compiles it, and may run a signal handler

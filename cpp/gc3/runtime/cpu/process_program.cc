@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/after_fork.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/guarded.h"
@@ -67,14 +68,7 @@ Status Membership::check_thread() const {
   return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
 }
 
-Status Membership::take(std::unique_lock<std::mutex>& lock) const {
-  if (lock.try_lock()) return {};
-  if (getpid() != process) {
-    return Diagnostic(ErrorCode::UsedAfterFork, "the communicator belongs to process " + std::to_string(process));
-  }
-  lock.lock();
-  return {};
-}
+Status Membership::take(std::unique_lock<std::mutex>& lock) const { return gc3::take(lock, process); }
 
 std::unique_lock<std::mutex> Membership::look() {
   std::unique_lock lock(mutex, std::defer_lock);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gc3/base/after_fork.h"
 #include "gc3/base/threads.h"
 #include "gc3/runtime/p2p/limits.h"
 
@@ -34,10 +35,7 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   group.job()->pending().add(*this);
 }
 
-Diagnostic Messenger::of_another_process() const {
-  return Diagnostic(ErrorCode::UsedAfterFork,
-                    "the communicator belongs to process " + std::to_string(group_.process(rank_)));
-}
+Diagnostic Messenger::of_another_process() const { return gc3::of_another_process(group_.process(rank_)); }
 
 bool Messenger::at_once(const Operation& operation, Envelope& got) {
   if (operation.peer >= in_.size() || operation.peer == rank_) return false;
