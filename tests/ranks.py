@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 import forked
 
 # Seconds after which a test no longer waits for what takes a moment on a machine of its own. The CI has two cores, with
@@ -16,6 +18,10 @@ import forked
 LONGEST = 100.0
 # Seconds that such a machine may add to a time that gc3 promises.
 LOAD = 30.0
+# Of a test that leaves its ranks little memory.
+limits_memory = pytest.mark.skipif(
+    "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space"
+)
 
 
 def until(happened: Callable[[], object]) -> None:

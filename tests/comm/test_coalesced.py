@@ -1,7 +1,5 @@
 """Several arrays in one call, and functions that are called when a call has ended."""
 
-import os
-
 import pytest
 
 import ranks
@@ -16,7 +14,7 @@ def test_a_program_without_v_form_serves_many_arrays_by_copies() -> None:
     ranks.run(ranks.program("coalesced_flat"), 2)
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+@ranks.limits_memory
 def test_a_rank_without_memory_for_the_copies_tells_the_others() -> None:
     ranks.run(ranks.program("coalesced_flat"), 2, arguments=["limit"])
 

@@ -43,13 +43,13 @@ def test_close_frees_descriptors_at_once(count: int) -> None:
     ranks.run(ranks.program("close_frees_descriptors"), count)
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+@ranks.limits_memory
 @pytest.mark.parametrize("count", [1, 3])
 def test_many_communicators_share_one_window_and_one_set_of_descriptors(count: int) -> None:
     ranks.run(ranks.program("many_communicators"), count)
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space")
+@ranks.limits_memory
 def test_an_array_without_addresses_takes_nothing_from_the_job() -> None:
     ranks.run(ranks.program("address_limit"), 1)
 

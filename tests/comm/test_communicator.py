@@ -127,10 +127,12 @@ def test_calls_of_a_signal_handler_while_a_program_is_compiled() -> None:
     ranks.run(ranks.program("nested_calls_of_makers"), 2)
 
 
+@ranks.limits_memory
 def test_calls_that_find_no_thread_are_one_error() -> None:
     ranks.run(ranks.program("no_threads"), 1)
 
 
+@ranks.limits_memory
 def test_a_call_that_finds_no_memory_is_told_to_all() -> None:
     ranks.run(ranks.program("call_without_memory"), 2)
 
