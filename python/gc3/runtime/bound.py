@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from gc3 import _core, computing, datatypes, errors
 from gc3.properties import beyond, describe
-from gc3.properties import check as check_properties
 from gc3.runtime.buffers import as_array
+from gc3.runtime.guarded import guarded
 from gc3.runtime.options import EngineOptions
 from gc3.support.public import of_all_ranks, public
 
@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = "tuple[int, ...]"
 
-# A program made ready, and the shapes of chunks and the type for which it is.
-_Known: TypeAlias = "tuple[_core.ProcessProgram, list[Shape], np.dtype[Any]]"
+# An application: its function, how many operands it reads, the shapes of all, and the times of its operation on these.
+_Applied: TypeAlias = "tuple[Callable[..., object], int, list[Shape], deque[float]]"
 
 _LINE = 128  # bytes: slots are whole cache lines
 _KNOWN = 64  # sets of arrays that are not looked at again
 _NOTHING = np.empty(0, np.uint8)
-_GUARD = 0xA5
 _KEPT = 1000  # times of an operation on operands of one size
 
 
@@ -47,16 +46,17 @@ class Measured:
 
     def __bool__(self) -> bool:
         """Whether anything was measured."""
-        return bool(self._times)
+        return any(self._times.values())
 
-    def add(self, elements: tuple[int, ...], seconds: float) -> None:
-        """Notes the time of an application on so many elements."""
-        self._times.setdefault(elements, deque(maxlen=_KEPT)).append(seconds)
+    def of(self, elements: tuple[int, ...]) -> deque[float]:
+        """Returns where the times of applications on so many elements are kept."""
+        return self._times.setdefault(elements, deque(maxlen=_KEPT))
 
     def __call__(self, *elements: int) -> float:
         """Returns the seconds of an application: the median of those of the nearest size."""
         weight = self._weight(elements)
-        nearest = min(list(self._times), key=lambda known: abs(math.log((self._weight(known) or 1) / (weight or 1))))
+        known = [elements for elements, times in list(self._times.items()) if times]
+        nearest = min(known, key=lambda known: abs(math.log((self._weight(known) or 1) / (weight or 1))))
         median = float(np.median(self._times[nearest]))
         return median if nearest == elements else median * weight / (self._weight(nearest) or 1)
 
@@ -65,6 +65,19 @@ class Measured:
             return sum(elements)
         work = computing.work(self._name, self._declared, *elements)
         return work if not isinstance(work, tuple) else work[0] or work[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A program made ready for chunks of some shapes, and what its calls of them need."""
+
+    program: _core.ProcessProgram
+    outputs: list[tuple[str, Shape]]
+    counts: list[int]
+    dtype: np.dtype[Any]
+    name: str
+    operation: _core.Operation
+    applied: list[_Applied]
 
 
 class Bound:
@@ -88,7 +101,7 @@ class Bound:
         self._engine = engine
         # By communicator, which they do not keep open.
         self._prepared: WeakKeyDictionary[_core.Communicator, dict[int, _core.ProcessProgram]] = WeakKeyDictionary()
-        self._known: WeakKeyDictionary[_core.Communicator, dict[tuple[object, ...], _Known]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[_core.Communicator, dict[tuple[object, ...], _Ready]] = WeakKeyDictionary()
         self._collective = program.collective
         self._lengths = program.lengths
         self._applications = program.applications()
@@ -112,7 +125,7 @@ class Bound:
                     "BadArgument",
                     f"'{errors.shown(name)}' is declared {describe(properties[name])}, and applied to {reads} operands",
                 )
-        made = {name: _guarded(functions[name], properties[name]) for name in wanted} if check else functions
+        made = {name: guarded(functions[name], properties[name]) for name in wanted} if check else functions
         self._functions = [made[name] for name, _, _ in self._applications]
         self._measured = {
             name: Measured(name, declared[name].cost if name in declared else None) for name in sorted(wanted)
@@ -157,18 +170,18 @@ class Bound:
             for rank in ranks
         ]
         outputs = {
-            name: [_whole(found[length], chunks[rank], dtype) for rank in ranks]
+            name: [np.empty(_whole(found[length], chunks[rank]), dtype) for rank in ranks]
             for name, chunks, length in self._outputs
         }
         engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
-        with _raised_where_it_ends() as ended:
+        with _RaisedWhereItEnds() as ended:
             engine.compute(
-                [[datatypes.as_bytes(array) for array in own] for own in inputs],
-                [[datatypes.as_bytes(outputs[name][rank]) for name in outputs] for rank in ranks],
+                inputs,
+                [[outputs[name][rank] for name in outputs] for rank in ranks],
                 [math.prod(shape) for shape in found],
                 datatypes.name(dtype),
                 _core.Operation(datatypes.op(op)),
-                self._caller(found, dtype, ended),
+                self._caller(self._applied(found), dtype, ended),
             )
         return outputs
 
@@ -216,27 +229,25 @@ class Bound:
         key = self._key(tensors, op, shapes)
         given: Any = tensors
         kept = self._known.setdefault(comm, {})  # of the latest calls
-        known = kept.get(key) if key is not None else None
-        if known is None:
-            known, inputs = self._first_time(joined, comm, tensors, shapes)
+        ready = kept.get(key) if key is not None else None
+        if ready is None:
+            ready, inputs = self._first_time(joined, comm, tensors, op, shapes)
             if key is not None:
-                kept[key] = known
+                kept[key] = ready
                 if len(kept) > _KNOWN:
                     kept.pop(next(iter(kept)))
         else:
             inputs = [_NOTHING if given[name] is None else given[name] for name in self._inputs]
-        ready, found, dtype = known
-        rank = comm.rank
-        outputs = {name: _whole(found[length], chunks[rank], dtype) for name, chunks, length in self._outputs}
-        with _raised_where_it_ends() as ended:
+        outputs = {name: np.empty(shape, ready.dtype) for name, shape in ready.outputs}
+        with _RaisedWhereItEnds() as ended:
             joined.compute(
-                ready,
-                [datatypes.as_bytes(own) for own in inputs],
-                [datatypes.as_bytes(array) for array in outputs.values()],
-                [math.prod(shape) for shape in found],
-                datatypes.name(dtype),
-                _core.Operation(datatypes.op(op)),
-                self._caller(found, dtype, ended),
+                ready.program,
+                inputs,
+                list(outputs.values()),
+                ready.counts,
+                ready.name,
+                ready.operation,
+                self._caller(ready.applied, ready.dtype, ended),
                 timeout,
             )
         return outputs
@@ -246,8 +257,9 @@ class Bound:
         joined: _core.Joined,
         comm: _core.Communicator,
         tensors: Mapping[str, npt.ArrayLike | None],
+        op: str,
         shapes: Mapping[str, Shape] | None,
-    ) -> tuple[_Known, list[Array]]:
+    ) -> tuple[_Ready, list[Array]]:
         """Checks what is given, and makes the program ready for it."""
         if joined.size != self._collective.ranks:
             raise errors.error(
@@ -265,10 +277,14 @@ class Bound:
         longest = max((math.prod(shape) for shape in found), default=0)
         slot = 1 << (longest * dtype.itemsize * self._core.max_count + _LINE - 1).bit_length()
         prepared = self._prepared.setdefault(comm, {})
-        ready = prepared.get(slot)
-        if ready is None:
-            ready = prepared[slot] = joined.prepare(self._core, 0, slot)
-        return (ready, found, dtype), [own[rank] for own in arrays.values()]
+        program = prepared.get(slot)
+        if program is None:
+            program = prepared[slot] = joined.prepare(self._core, 0, slot)
+        outputs = [(name, _whole(found[length], chunks[rank])) for name, chunks, length in self._outputs]
+        counts = [math.prod(shape) for shape in found]
+        operation = _core.Operation(datatypes.op(op))
+        ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, self._applied(found))
+        return ready, [own[rank] for own in arrays.values()]
 
     def _key(self, tensors: Any, op: str, shapes: Any) -> tuple[Any, ...] | None:
         """What a call of plain arrays has in common with those that need the same; None: it has to be looked at."""
@@ -292,28 +308,35 @@ class Bound:
             return None
         return key
 
+    def _applied(self, shapes: Sequence[Shape]) -> list[_Applied]:
+        """The applications, on chunks of these shapes."""
+        found: list[_Applied] = []
+        for function, (name, reads, lengths) in zip(self._functions, self._applications, strict=True):
+            own = [shapes[length] for length in lengths]
+            times = self._measured[name].of(tuple(math.prod(shape) for shape in own))
+            found.append((function, reads, own, times))
+        return found
+
     def _caller(
-        self, shapes: Sequence[Shape], dtype: np.dtype[Any], ended: list[BaseException]
+        self, applied: Sequence[_Applied], dtype: np.dtype[Any], ended: list[BaseException]
     ) -> Callable[[int, list[memoryview]], None]:
         """What calls a function; an exception that ends programs, as of Ctrl-C, goes to `ended`."""
 
         def call(application: int, operands: list[memoryview]) -> None:
-            name, reads, lengths = self._applications[application]
-            views: list[Array] = []
-            for memory, length in zip(operands, lengths, strict=True):
-                flat: Array = np.frombuffer(memory, dtype)
-                views.append(np.reshape(flat, shapes[length]))
+            function, reads, shapes, times = applied[application]
+            views: list[Array] = [np.ndarray(s, dtype, memory) for s, memory in zip(shapes, operands, strict=True)]
             out = views[reads] if len(views) == reads + 1 else tuple(views[reads:])
             begin = time.perf_counter()
             try:
-                made: object = self._functions[application](*views[:reads], out=out)
+                made = function(*views[:reads], out=out)
             except BaseException as problem:
                 if not isinstance(problem, Exception):
                     ended.append(problem)
                 raise
             if not self._checks:  # which takes copies, and calls it twice
-                self._measured[name].add(tuple(view.size for view in views), time.perf_counter() - begin)
+                times.append(time.perf_counter() - begin)
             if made is not None and made is not out:
+                name = self._applications[application][0]
                 raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
 
         return call
@@ -401,74 +424,18 @@ class Bound:
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
 
 
-class _Copy:
-    """A copy of a chunk between guards."""
-
-    def __init__(self, array: Array, fill: int | None = None) -> None:
-        """Copies the array, or fills as many bytes."""
-        self.memory: Array = np.full(array.nbytes + 2 * _LINE, _GUARD, np.uint8)
-        inner: Array = self.memory[_LINE : _LINE + array.nbytes]
-        flat: Array = np.frombuffer(inner, array.dtype)
-        self.view: Array = np.reshape(flat, array.shape)
-        if fill is None:
-            np.copyto(self.view, array)
-        else:
-            inner[:] = fill
-        self._before: Array = np.array(self.memory)
-
-    def changed(self) -> bool:
-        """Whether anything was written."""
-        return not np.array_equal(self.memory, self._before)
-
-    def escaped(self) -> bool:
-        """Whether a guard was written."""
-        return bool((self.memory[:_LINE] != _GUARD).any() or (self.memory[-_LINE:] != _GUARD).any())
-
-
-def _guarded(function: Callable[..., None], properties: Sequence[int]) -> Callable[..., object]:
-    """Calls a function twice on guarded copies, with different bytes in the results, and tests its properties."""
-
-    def call(*reads: Array, out: Array | tuple[Array, ...]) -> object:
-        several = isinstance(out, tuple)
-        places = out if several else (out,)
-        before: list[_Copy] | None = None
-        for fill in (0, _GUARD ^ 0xFF):
-            operands = [_Copy(array) for array in reads]
-            results = [_Copy(array, fill) for array in places]
-            views = tuple(result.view for result in results)
-            returned: object = function(*(operand.view for operand in operands), out=views if several else views[0])
-            if returned is not None and returned is not (views if several else views[0]):
-                return returned
-            for k, operand in enumerate(operands):
-                if operand.changed():
-                    raise ValueError(f"it writes operand {k}, which it may only read")
-            for k, result in enumerate(results):
-                if result.escaped():
-                    raise ValueError(f"it writes beside result {k}")
-                if before is not None and not np.array_equal(result.memory, before[k].memory):
-                    raise ValueError(
-                        f"it makes other values of the same operands: it leaves a part of result {k} as it was, reads "
-                        "it, or depends on something else"
-                    )
-            before = results
-        check_properties(function, properties, reads, places)
-        for place, result in zip(places, before or (), strict=True):
-            np.copyto(place, result.view)
-        return None
-
-    return call
-
-
-@contextmanager
-def _raised_where_it_ends() -> Generator[list[BaseException], None, None]:
+class _RaisedWhereItEnds:
     """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised: it is put here."""
-    ended: list[BaseException] = []
-    try:
-        yield ended
-    except errors.UserError:
-        if ended:
-            raise ended[0] from None
-        raise
+
+    def __enter__(self) -> list[BaseException]:
+        """Returns where it is put."""
+        self._ended: list[BaseException] = []
+        return self._ended
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
+        """Raises it instead of the error of the call."""
+        if self._ended and isinstance(problem, errors.UserError):
+            raise self._ended[0] from None
 
 
 def _is_plain(array: object) -> bool:
@@ -481,11 +448,9 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
     return given  # pyright: ignore[reportUnknownVariableType]
 
 
-def _whole(shape: Shape, chunks: int, dtype: np.dtype[Any]) -> Array:
-    """An output of so many chunks, one after the other in the first dimension."""
-    if not shape:
-        return np.empty(chunks, dtype)
-    return np.empty((shape[0] * chunks, *shape[1:]), dtype)
+def _whole(shape: Shape, chunks: int) -> Shape:
+    """The shape of an output of so many chunks, one after the other in the first dimension."""
+    return (shape[0] * chunks, *shape[1:]) if shape else (chunks,)
 
 
 public(Bound)
