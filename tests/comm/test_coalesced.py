@@ -5,7 +5,9 @@ import pytest
 import ranks
 
 
-@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.nightly), 3, 4])
+@pytest.mark.parametrize(
+    "n", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.python_only), 4]
+)
 def test_many_arrays_at_once(n: int) -> None:
     ranks.run(ranks.program("coalesced"), n, {"EVERY": "0" if n == 4 else "1"})
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import gc3
 import ranks
 from gc3 import errors
+from gc3.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -229,35 +231,27 @@ def test_timing() -> None:
     ranks.run(ranks.program("time_every_collective"), 3)
 
 
-def test_run_and_bench_on_processes() -> None:
-    base = [sys.executable, "-m", "gc3"]
-    for arguments in (
-        [
-            "run",
-            "ring_allreduce:R=3",
-            "--engine",
-            "processes",
-            "--size",
-            "100003B",
-            "--dtype",
-            "int8",
-        ],
-        ["run", "direct_alltoall:R=4,protocol=LL", "--engine", "processes", "--json"],
-        ["bench", "ring_allreduce:R=2", "--engine", "processes", "-b", "1KiB", "-e", "64KiB", "-f", "8"],
-    ):
-        done = subprocess.run([*base, *arguments], capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == 0, done.stderr
-    refused = subprocess.run(
-        [*base, "run", "ring_allreduce:R=2", "--engine", "processes:seed=1"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert refused.returncode == 2
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run ring_allreduce:R=3 --engine processes --size 100003B --dtype int8",
+        "run direct_alltoall:R=4,protocol=LL --engine processes --json",
+        "bench ring_allreduce:R=2 --engine processes -b 1KiB -e 64KiB -f 8",
+    ],
+)
+@pytest.mark.python_only
+def test_run_and_bench_on_processes(line: str) -> None:
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 0, done.output
+
+
+def test_processes_take_no_order_of_steps() -> None:
+    refused = CliRunner().invoke(main, ["run", "ring_allreduce:R=2", "--engine", "processes:seed=1"])
+    assert refused.exit_code == 2
     assert "--engine threads" in refused.stderr
 
 
+@pytest.mark.python_only
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
     command = ["bench", "ring_allreduce:R=3", "--engine", "processes", "-b", "64MiB", "-n", "100000"]

@@ -17,6 +17,7 @@ import ranks
 from ranks import program
 
 pytestmark = [
+    pytest.mark.python_only,
     pytest.mark.waits,
     pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}"),
 ]

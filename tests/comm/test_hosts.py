@@ -33,14 +33,14 @@ def on_hosts(
     )
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.python_only)])
 def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> None:
     done = on_hosts(count, ranks, [program("on_hosts"), ranks, tmp_path])
     assert done.returncode == 0, done.stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == [str(rank) for rank in range(count * ranks)]
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.python_only)])
 def test_programs_compute_while_their_messages_move(
     count: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +51,12 @@ def test_programs_compute_while_their_messages_move(
 
 @pytest.mark.parametrize(
     ("fault", "host", "survivors"),
-    [("kill", 1, 2), ("crash", 0, 2), ("cut", 1, 4), ("mute", 0, 4)],
+    [
+        ("kill", 1, 2),
+        pytest.param("crash", 0, 2, marks=pytest.mark.python_only),
+        pytest.param("cut", 1, 4, marks=pytest.mark.python_only),
+        pytest.param("mute", 0, 4, marks=pytest.mark.python_only),
+    ],
 )
 def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors: int) -> None:
     done = on_hosts(2, 2, [program("lost_hosts"), fault, host])
@@ -66,6 +71,7 @@ def test_ranks_name_a_host_that_they_have_lost(fault: str, host: int, survivors:
         assert re.search(r"host node\d \(ranks [\d-]+\)", said), said
 
 
+@pytest.mark.python_only
 def test_a_stopped_host_is_late_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its system answers, so it is not lost; its leader is named when the time of the call is over."""
     monkeypatch.setenv("GC3_COMM_TIMEOUT", "6")
@@ -77,6 +83,7 @@ def test_a_stopped_host_is_late_and_named(monkeypatch: pytest.MonkeyPatch) -> No
         assert re.search(r"rank 2 \(process \d+ on node1\), which has been stopped", said), said
 
 
+@pytest.mark.python_only
 @pytest.mark.parametrize(
     ("setting", "code", "said"),
     [
@@ -105,6 +112,7 @@ def test_hosts_that_do_not_meet_say_why(setting: str, code: str, said: str) -> N
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.python_only
 def test_strangers_on_the_port_do_no_harm() -> None:
     done = on_hosts(2, 2, [program("among_strangers")])
     assert done.returncode == 0, done.stdout
@@ -116,6 +124,7 @@ FAULTS = int(os.environ.get("FAULTS", "2"))
 SHARES = int(os.environ.get("LIBRARY_SHARES", "12"))
 
 
+@pytest.mark.python_only
 @pytest.mark.timeout(120 + 60 * FAULTS)
 def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
     tool = Path(hosts.__file__).with_name("random_faults.py")
@@ -126,7 +135,14 @@ def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
 
 
 @pytest.mark.timeout(300 if SHARES > 1 else 3600)
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.nightly), (3, 2)])
+@pytest.mark.parametrize(
+    ("count", "ranks"),
+    [
+        (2, 2),
+        pytest.param(4, 1, marks=pytest.mark.nightly),
+        pytest.param(3, 2, marks=pytest.mark.python_only),
+    ],
+)
 def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
     line = [program("library_on_hosts"), ranks, 0, SHARES]
     done = on_hosts(count, ranks, line, timeout=150 if SHARES > 1 else 1200)
@@ -137,6 +153,7 @@ def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
     assert done.stdout.count("all right") == count * ranks
 
 
+@pytest.mark.python_only
 def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     """Every host keeps it, and jobs take it whose hosts all have it and whose ranks are placed as they were."""
     own = f"GC3_CACHE={shlex.quote(str(tmp_path))}/$GROUP_RANK {shlex.quote(sys.executable)}"
@@ -166,6 +183,7 @@ def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     assert not any("tuned-hosts-" in source for source in sources(1))
 
 
+@pytest.mark.python_only
 def test_rows_for_a_transport_serve_calls_over_it(tmp_path: Path) -> None:
     row = {"collective": "allreduce", "program": {"algorithm": "ring_allreduce"}}
     table = tmp_path / "mine.json"
@@ -180,6 +198,7 @@ def test_rows_for_a_transport_serve_calls_over_it(tmp_path: Path) -> None:
     assert done.stdout.count("v-form by mine.json row 3") == 2, done.stdout  # v-forms have their places and transport
 
 
+@pytest.mark.python_only
 def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:
     tuning = f"GC3_CACHE={shlex.quote(str(tmp_path))} {shlex.quote(sys.executable)} -m gc3 tune --engine hosts"
     done = on_hosts(1, 2, [], tuning)

@@ -100,6 +100,7 @@ def rounds(share: int, whole: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("rounds", [share, pytest.param(whole, marks=pytest.mark.nightly)])
 
 
+@pytest.mark.python_only
 @rounds(10, 50)
 def test_two_launches_of_one_name_at_once_keep_to_themselves(rounds: int, tmp_path: Path) -> None:
     for round_ in range(rounds):
@@ -112,6 +113,7 @@ def test_two_launches_of_one_name_at_once_keep_to_themselves(rounds: int, tmp_pa
         assert list(said(folder).values()) == ["met\n"] * 4, said(folder)
 
 
+@pytest.mark.python_only
 @rounds(1, 3)
 def test_two_launches_by_one_process_are_distinguished_or_refused(rounds: int, tmp_path: Path) -> None:
     """Only the start time distinguishes these ranks."""
@@ -136,6 +138,7 @@ def test_two_launches_by_one_process_are_distinguished_or_refused(rounds: int, t
             assert "were both told to be rank" in text or "two processes say they are rank" in text, answers
 
 
+@pytest.mark.python_only
 @rounds(1, 2)
 def test_a_rank_left_over_from_a_crash_joins_no_other_launch(rounds: int, tmp_path: Path) -> None:
     for round_ in range(rounds):
@@ -156,6 +159,7 @@ def test_a_rank_left_over_from_a_crash_joins_no_other_launch(rounds: int, tmp_pa
             assert "rank 0 has not called gc3.init()" in last
 
 
+@pytest.mark.python_only
 def test_a_rank_left_over_from_a_crash_does_not_join_a_slow_launch(tmp_path: Path) -> None:
     """When it could join, nothing shows yet that the next launch will have a rank of that number."""
     variables = name()
@@ -173,6 +177,7 @@ def left_behind(rank: int, size: int, launch: int, around: str = "") -> str:
 IN_CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # the shell is process 1, in the session of whoever calls
 
 
+@pytest.mark.python_only
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
 def test_ranks_that_process_1_adopted_do_not_join_its_own(tmp_path: Path) -> None:
     launches: list[Launch] = []
@@ -187,6 +192,7 @@ def test_ranks_that_process_1_adopted_do_not_join_its_own(tmp_path: Path) -> Non
         assert "mixed" not in answers[f"1.{rank}"]
 
 
+@pytest.mark.python_only
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a PID namespace")
 def test_ranks_that_process_1_starts_seconds_apart_get_the_reason(tmp_path: Path) -> None:
     # Rank 1 need not wait for longer than rank 0.
@@ -197,6 +203,7 @@ def test_ranks_that_process_1_starts_seconds_apart_get_the_reason(tmp_path: Path
         assert "must start within 2 s" in answer
 
 
+@pytest.mark.python_only
 def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(tmp_path: Path) -> None:
     """Rank 1 of a crashed launch, and rank 0 of a later one in the same session, before its rank 1 comes."""
     launches: list[Launch] = []
@@ -210,6 +217,7 @@ def test_ranks_of_two_launches_whose_launchers_have_ended_do_not_meet(tmp_path: 
             assert ended(tmp_path / str(number) / f"said.{which}").startswith("refused:")
 
 
+@pytest.mark.python_only
 def test_a_secret_does_not_admit_a_rank_left_over_from_a_crash(tmp_path: Path) -> None:
     """A rank with its own session, as torchrun starts them, before a launch that starts slowly."""
     variables = name() | {"GC3_SECRET": "of the ranks of one test"}
@@ -226,6 +234,7 @@ def test_ranks_whose_launcher_ends_at_once_meet(tmp_path: Path) -> None:
     assert [ended(tmp_path / f"said.1.{r}") for r in range(3)] == ["met\n"] * 3
 
 
+@pytest.mark.python_only
 def test_ranks_left_over_from_a_launch_do_not_complete_another(tmp_path: Path) -> None:
     variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
     Launch(tmp_path, [command(2, 3, 1)], variables, waits=False).wait()
@@ -236,6 +245,7 @@ def test_ranks_left_over_from_a_launch_do_not_complete_another(tmp_path: Path) -
     assert "refused:" in ended(tmp_path / "said.1.2")
 
 
+@pytest.mark.python_only
 @pytest.mark.parametrize("around", ["timeout 60", "sh -c '\"$@\"; true' -", "setsid"])
 def test_ranks_started_by_wrappers_belong_to_their_launch(around: str, tmp_path: Path) -> None:
     variables = name()
@@ -260,6 +270,7 @@ def test_ranks_of_several_terminals_meet_with_a_secret(tmp_path: Path) -> None:
     assert list(said(tmp_path).values()) == ["met\n"] * 3
 
 
+@pytest.mark.python_only
 def test_ranks_of_several_terminals_are_told_to_use_a_secret(tmp_path: Path) -> None:
     """Ranks of two launches come in any order, seconds apart, so that nothing else distinguishes the launches."""
     variables = name() | {"GC3_JOIN_TIMEOUT": "8"}
@@ -292,6 +303,7 @@ def test_environments_of_other_users_are_ignored(tmp_path: Path) -> None:
     assert list(said(tmp_path).values()) == ["met\n"] * 2
 
 
+@pytest.mark.python_only
 def test_one_of_two_that_say_to_be_a_rank_is_not_picked(tmp_path: Path) -> None:
     variables = name() | {"GC3_JOIN_TIMEOUT": "5"}
     for launch in [Launch(tmp_path, [command(r, 2, n)], variables) for r, n in ((0, 1), (1, 1), (1, 2))]:
@@ -308,6 +320,7 @@ def test_names_of_this_host(tmp_path: Path) -> None:
     assert list(said(tmp_path).values()) == ["met\n"] * 3
 
 
+@pytest.mark.python_only
 def test_ranks_with_different_job_names_get_both_names(tmp_path: Path) -> None:
     addresses = ["node1", "10.0.0.3"]
     commands = [f"MASTER_ADDR={addresses[r]} GC3_JOIN_TIMEOUT={2 + 4 * r} {command(r, 2, 1)}" for r in (0, 1)]
@@ -365,6 +378,7 @@ def test_ranks_with_different_secrets_get_the_reason() -> None:
     assert "turned away: 1 with another GC3_SECRET" in first
 
 
+@pytest.mark.python_only
 def test_a_report_of_a_defect_does_not_show_the_secret() -> None:
     for options in ([], ["--json"]):
         done = subprocess.run(

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ranks import program
+import forked
+from ranks import World, program
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "processes.py"
 JOIN = program("join")
@@ -61,7 +62,9 @@ def expect_ranks(text: str, ranks: int) -> None:
     assert text.count("chosen by default.json row") == 1
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 5])
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(1, marks=pytest.mark.python_only), 2, pytest.param(5, marks=pytest.mark.python_only)]
+)
 def test_by_hand(ranks: int) -> None:
     port = str(uuid.uuid4())
     common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
@@ -70,6 +73,7 @@ def test_by_hand(ranks: int) -> None:
     expect_ranks("".join(text for _, text in results), ranks)
 
 
+@pytest.mark.python_only
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize(
     ("launcher", "options"),
@@ -84,6 +88,7 @@ def test_by_mpirun(launcher: str, options: list[str], ranks: int) -> None:
     expect_ranks(launched([path, *options, "-n", str(ranks)]), ranks)
 
 
+@pytest.mark.python_only
 def test_by_torchrun(tmp_path: Path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("this Python cannot import torch, which brings torchrun")
@@ -91,6 +96,7 @@ def test_by_torchrun(tmp_path: Path) -> None:
     expect_ranks(launched(torchrun, TMPDIR=str(tmp_path)), 3)  # it leaves a folder of logs
 
 
+@pytest.mark.python_only
 def test_by_srun() -> None:
     job = str(uuid.uuid4().int)
     common = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_NTASKS": "3"}
@@ -131,7 +137,7 @@ def test_by_srun() -> None:
     ],
 )
 def test_wrong_or_missing_variables(variables: dict[str, str], code: str, said: str) -> None:
-    ((status, text),) = world([variables], JOIN)
+    ((status, text),) = World([forked.start(JOIN, [], environment(**variables), ["gc3.comm"])]).finish()
     assert status == 0, text
     assert text.count("GC3-") == 1
     assert text.startswith(code)
