@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import forked
+import gc3
+from gc3.comm.objects import pickled, unpickled
 
 # Seconds after which a test no longer waits for what takes a moment on a machine of its own. The CI has two cores, with
 # other work on them, and sanitizers. A defect makes these waits endless, or longer than this.
@@ -93,10 +98,22 @@ def start(
 
 
 def run(
-    file: Path, ranks: int, environment: Mapping[str, str] | None = None, arguments: Sequence[object] = ()
+    file: Path,
+    ranks: int,
+    environment: Mapping[str, str] | None = None,
+    arguments: Sequence[object] = (),
+    imports: Sequence[str] = ("gc3.comm",),
 ) -> list[str]:
     """Like `start`; all ranks must succeed. Returns their outputs."""
-    results = start(file, ranks, environment, arguments).finish()
+    results = start(file, ranks, environment, arguments, imports).finish()
     for rank, (status, text) in enumerate(results):
         assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"
     return [text for _, text in results]
+
+
+def call(fn: Callable[[gc3.Communicator], Any], ranks: int, table: str | None = None) -> list[Any]:
+    """What `gc3.spawn` does, for tests that are not about how it starts ranks, which here are forked."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "fn").write_bytes(pickled((sys.path, table, pickled(fn))))
+        run(program("called"), ranks, arguments=[folder], imports=("gc3.comm.objects", "pytest"))
+        return [unpickled(Path(folder, str(rank)).read_bytes()) for rank in range(ranks)]

@@ -288,7 +288,7 @@ def test_wrong_arguments_on_one_rank_are_told_to_the_others() -> None:
                     found[name].append(str(problem))
         return found
 
-    first, second = gc3.spawn(body, 2)
+    first, second = ranks.call(body, 2)
     for name in CALLS:
         own, *_ = second[name]
         assert not own.startswith("GC3-R010"), own
@@ -306,4 +306,4 @@ def test_wrong_arguments_on_all_ranks_leave_the_communicator_usable() -> None:
             under_way.wait()
         return float(comm.all_reduce(np.ones(1))[0])
 
-    assert gc3.spawn(body, 2) == [2.0, 2.0]
+    assert ranks.call(body, 2) == [2.0, 2.0]

@@ -29,7 +29,7 @@ def test_overlapping_groups_have_their_own_order_of_calls() -> None:
         c = inner.broadcast(np.array([float(rank)]), root=0)[0]
         return [float(v) for v in ((a, b, c) if rank == 0 else (b, a, c))] + [float(under_way.wait()[0])]
 
-    found = gc3.spawn(body, 4)
+    found = ranks.call(body, 4)
     assert found == [[1, 2, 1, 6], [1, 4, 1, 6], [5, 2, 3, 6], [5, 4, 3, 6]]
 
 
@@ -46,7 +46,7 @@ def test_groups_with_names_are_made_and_used_in_any_order_by_any_thread() -> Non
             found.append([float(under_way[name].wait()[0]) for name in values])
         return found
 
-    assert gc3.spawn(body, 2) == [[[2, 200], [2, 200]]] * 2
+    assert ranks.call(body, 2) == [[[2, 200], [2, 200]]] * 2
 
 
 def test_groups_without_a_name_that_ranks_make_in_another_order_are_an_error_on_all_ranks() -> None:
@@ -63,7 +63,7 @@ def test_groups_without_a_name_that_ranks_make_in_another_order_are_an_error_on_
                 said.append(str(problem))
         return said
 
-    for texts in gc3.spawn(body, 2):
+    for texts in ranks.call(body, 2):
         assert len(texts) == 3
         for said in texts:
             assert said.startswith("GC3-R010 the ranks make different calls: some make a group")
@@ -82,7 +82,7 @@ def test_ranks_that_call_something_else_than_a_group_without_a_name_learn_it_at_
             return str(problem)
         return ""
 
-    for said in gc3.spawn(body, 3):
+    for said in ranks.call(body, 3):
         assert said.startswith("GC3-R010 the ranks make different calls: some make a group")
         assert "rank 0: group of ranks 0, 1" in said
         assert "rank 1: call 2 of the communicator, allreduce of 3 float64 (sum)" in said
@@ -104,7 +104,7 @@ def test_a_thousand_groups_are_made_and_freed_without_other_ranks() -> None:
             group.close()
         return float(np.median(took)), before, open_files()
 
-    for median, before, after in gc3.spawn(body, 3)[:2]:
+    for median, before, after in ranks.call(body, 3)[:2]:
         assert before == after
         assert median < 1  # far more than it takes
 
@@ -120,7 +120,7 @@ def test_an_error_of_a_group_has_its_name_and_does_not_affect_others() -> None:
                 said = problem.message
         return said, float(comm.all_reduce(np.ones(1))[0])
 
-    found = gc3.spawn(body, 3)
+    found = ranks.call(body, 3)
     assert [total for _, total in found] == [3.0] * 3
     for said, _ in found[:2]:
         assert said.startswith("the ranks make different calls: group pair: call 2 of the communicator")
@@ -135,7 +135,7 @@ def test_a_rank_outside_the_list_of_a_group_disturbs_nobody() -> None:
             said = problem.message
         return said, float(comm.all_reduce(np.ones(1))[0])
 
-    found = gc3.spawn(body, 3)
+    found = ranks.call(body, 3)
     assert [total for _, total in found] == [3.0] * 3
     assert [bool(said) for said, _ in found] == [False, False, True]
 
@@ -152,7 +152,7 @@ def test_invalid_groups_are_refused() -> None:
                 said.append(str(problem).splitlines()[0])
         return said
 
-    assert gc3.spawn(body, 1) == [
+    assert ranks.call(body, 1) == [
         [
             "GC3-L017 bad argument: rank 0 is not in the list of a group (); only the ranks in the list make it",
             "GC3-L017 bad argument: rank 0 is twice in the list of a group",

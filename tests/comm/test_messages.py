@@ -55,7 +55,7 @@ def test_sends_and_receives_of_every_kind() -> None:
             said.append(repr(statuses[1]))
         return said
 
-    for rank, said in enumerate(gc3.spawn(body, 3)):
+    for rank, said in enumerate(ranks.call(body, 3)):
         assert said[3] == f"Status(source={(rank - 1) % 3}, tag=9, count=5000)"
 
 
@@ -91,7 +91,7 @@ def test_any_elements_in_groups_and_beside_collectives() -> None:
         receive.wait()
         return [status.count, int(out["color"].sum()), float(found[0]), float(inner[0]), float(total[0])]
 
-    assert gc3.spawn(body, 2) == [[10, 60, 11.0, 21.0, 2.0], [10, 30, 10.0, 20.0, 2.0]]
+    assert ranks.call(body, 2) == [[10, 60, 11.0, 21.0, 2.0], [10, 30, 10.0, 20.0, 2.0]]
 
 
 def test_a_function_is_called_at_the_end() -> None:
@@ -106,7 +106,7 @@ def test_a_function_is_called_at_the_end() -> None:
         assert all(t.test() for t in receives + sends)
         return int(sum(out[-1] for out in outs))
 
-    assert gc3.spawn(body, 2) == [10, 10]
+    assert ranks.call(body, 2) == [10, 10]
 
 
 def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
@@ -145,7 +145,7 @@ def test_mistakes_are_told_and_the_communicator_goes_on() -> None:
         assert comm.sendrecv(x, other, np.zeros(4)).count == 4
         return said
 
-    first, second = gc3.spawn(body, 2)
+    first, second = ranks.call(body, 2)
     assert [line.split()[0] for line in first] == [
         *["GC3-L007"] * 4, *["GC3-L017"] * 2, "GC3-R002", *["GC3-R001"] * 3, "GC3-M002", "GC3-L017", "GC3-R003"
     ]  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_message_of_another_type_is_an_error_of_both_ranks(
                 said.append(f"{problem.code} {problem.message} {problem}")
         return said
 
-    for said in gc3.spawn(body, 2):
+    for said in ranks.call(body, 2):
         assert len(said) == 2
         for text in said:
             assert text.startswith("GC3-R010")
@@ -240,7 +240,7 @@ def test_an_array_is_kept_until_its_message_has_left() -> None:
             total += out[0]
         return total
 
-    assert gc3.spawn(body, 2) == [190.0, 190.0]
+    assert ranks.call(body, 2) == [190.0, 190.0]
 
 
 @pytest.mark.slow

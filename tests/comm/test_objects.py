@@ -43,7 +43,7 @@ def test_objects_reach_their_ranks(size: int) -> None:
             assert same(comm.scatter_object(given, root), comm.rank)
         assert all(same(g, r) for r, g in enumerate(comm.all_gather_object(own)))
 
-    gc3.spawn(body, size)
+    ranks.call(body, size)
 
 
 def test_an_object_is_received_while_another_thread_is_in_a_call() -> None:
@@ -64,7 +64,7 @@ def test_numbers_in_place_of_an_object_are_an_error_on_both_ranks(call: str) -> 
             instead(comm) if comm.rank else getattr(comm, f"{call}_object")([b"some", b"bytes"])
         return str(caught.value)
 
-    for said in gc3.spawn(body, 2):
+    for said in ranks.call(body, 2):
         assert "length of a gc3 object" in said, said
 
 
@@ -80,7 +80,7 @@ def test_objects_from_rank_to_rank() -> None:
             comm.send_object(threading.Lock(), 0)
         return comm.send_object(comm.rank, 0, tag=7)
 
-    assert gc3.spawn(body, 3) == [[{"text": "é" * 100_000}, 1, 2], None, None]
+    assert ranks.call(body, 3) == [[{"text": "é" * 100_000}, 1, 2], None, None]
 
 
 def test_threads_of_one_tag_send_and_receive_whole_objects() -> None:
@@ -96,7 +96,7 @@ def test_threads_of_one_tag_send_and_receive_whole_objects() -> None:
             found = sorted(number for moved in threads.map(move, range(4)) for number in moved)
         return found
 
-    first, second = gc3.spawn(body, 2)
+    first, second = ranks.call(body, 2)
     assert first == second == [(thread, turn) for thread in range(4) for turn in range(50)]
 
 
@@ -111,7 +111,7 @@ def test_an_object_is_no_array_of_bytes(as_object: bool) -> None:
         return str(found.value)
 
     sent, received = ("an object", "uint8") if as_object else ("uint8", "an object")
-    for text in gc3.spawn(body, 2):
+    for text in ranks.call(body, 2):
         assert f"sends {sent}, and rank 1 (process" in text, text
         assert f"receives {received}\n" in text, text
 
@@ -145,7 +145,7 @@ def test_what_mpi_has_and_gc3_has_not() -> None:
         grid[:, 0] = part[: got.count]
         assert (got.source, grid[:, 0].tolist()) == ((r - 1) % n, [0, 2])
 
-    gc3.spawn(body, 3)
+    ranks.call(body, 3)
 
 
 def test_one_large_object_among_small_ones_is_not_padded_for_all() -> None:
@@ -157,7 +157,7 @@ def test_one_large_object_among_small_ones_is_not_padded_for_all() -> None:
         return [*found, len(part)]
 
     expected = [[5, 1_000_000, 5, n] for n in (0, 1_000_000, 1)]
-    assert gc3.spawn(body, 3) == expected
+    assert ranks.call(body, 3) == expected
 
 
 def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_they_continue() -> None:
@@ -178,7 +178,7 @@ def test_an_object_that_cannot_be_sent_is_an_error_on_all_ranks_and_they_continu
                 said.append(problem.code + " " + problem.message)
         return said, comm.all_gather_object(comm.rank)
 
-    (other, all_there), (own, _) = gc3.spawn(body, 2)
+    (other, all_there), (own, _) = ranks.call(body, 2)
     assert all_there == [0, 1]
     assert other == ["GC3-R024 a rank has failed: rank 1 has no object to send; its own error says why"] * 5
     assert all("GC3-R023 an object that cannot be sent: " in text for text in own)
@@ -201,7 +201,7 @@ def test_an_object_that_cannot_be_read_is_an_error_that_names_its_rank() -> None
             return problem.message
         return ""
 
-    root, other = gc3.spawn(body, 2)
+    root, other = ranks.call(body, 2)
     assert root == ""
     assert "of rank 0, when it is read: ValueError: invalid literal" in other
 

@@ -71,7 +71,7 @@ def test_the_file_of_a_program_has_a_one_sided_form(tmp_path: Path) -> None:
         assert comm.register(result) is result
         return str(comm.explain("allreduce", 3, "float64")), result.tolist()
 
-    for said, result in gc3.spawn(body, 2, table=str(table)):
+    for said, result in ranks.call(body, 2, table=str(table)):
         assert result == [0, 2, 4]
         assert said.splitlines()[0].endswith(", direct on registered memory")
         assert "\n  on registered memory: direct_allreduce\n" in said
@@ -91,7 +91,7 @@ def test_messages_in_its_place_multiply_by_a_factor_once(tmp_path: Path) -> None
                 found.append(x[0])
         return found
 
-    assert gc3.spawn(body, 2, table=str(table)) == [[1.5] * 4] * 2
+    assert ranks.call(body, 2, table=str(table)) == [[1.5] * 4] * 2
 
 
 def test_mistakes_with_registered_memory() -> None:

@@ -40,7 +40,7 @@ def test_without_a_loss_all_ranks_are_left() -> None:
         twice = smaller.shrink()
         return smaller.size, float(smaller.all_reduce(np.ones(1))[0]), float(twice.all_reduce(np.ones(1))[0])
 
-    assert gc3.spawn(body, 3)[:2] == [(2, 2.0, 2.0)] * 2
+    assert ranks.call(body, 3)[:2] == [(2, 2.0, 2.0)] * 2
 
 
 def test_a_rank_that_does_not_shrink_is_named() -> None:
@@ -55,7 +55,7 @@ def test_a_rank_that_does_not_shrink_is_named() -> None:
             comm.recv(np.ones(1), 0)  # no call that the other one would have to make
         return said
 
-    assert "has not made the group" in gc3.spawn(body, 2)[0]
+    assert "has not made the group" in ranks.call(body, 2)[0]
 
 
 def test_a_call_in_place_of_shrink_is_told_at_once_and_all_may_shrink_then() -> None:
@@ -67,7 +67,7 @@ def test_a_call_in_place_of_shrink_is_told_at_once_and_all_may_shrink_then() -> 
             said = str(caught.value)
         return said, float(comm.shrink().all_reduce(np.ones(1))[0])
 
-    (said, total), *others = gc3.spawn(body, 3)
+    (said, total), *others = ranks.call(body, 3)
     assert "rank 0: call 2 of the communicator, allreduce of 1 float64" in said
     assert "rank 1, 2: group of ranks 0, 1, 2, made at shrink()" in said
     assert [total, *(t for _, t in others)] == [3.0] * 3
@@ -82,7 +82,7 @@ def test_wrong_arguments_of_shrink_are_told_to_the_others_at_once(wrong: Any, wh
             comm.shrink(**(wrong if comm.rank == 1 else {}))
         return str(caught.value), float(comm.shrink().all_reduce(np.ones(1))[0])
 
-    found = gc3.spawn(body, 3)
+    found = ranks.call(body, 3)
     assert [total for _, total in found] == [3.0] * 3
     for rank, (said, _) in enumerate(found):
         if rank != 1:

@@ -52,7 +52,7 @@ def test_a_type_that_gc3_does_not_have_is_not_another_one(types: tuple[str, str]
             said.append(str(found.value))
         return said
 
-    for said in gc3.spawn(body, 2):
+    for said in ranks.call(body, 2):
         for text in said:
             assert text.startswith("GC3-R010 the ranks make different calls"), text
             assert all(name in text for name in names), text

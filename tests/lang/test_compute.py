@@ -364,7 +364,7 @@ def test_an_abort_while_the_last_operation_computes_ends_that_call() -> None:
                 found.append(str(problem))
         return found
 
-    (call, after), (other, other_after) = gc3.spawn(body, 2)
+    (call, after), (other, other_after) = ranks.call(body, 2)
     assert all("rank 0 (" in text and "has aborted the communicator" in text for text in (call, after, other_after))
     assert other in (call, "no error")  # a rank that needs nothing from rank 0 may have ended its call before
 
@@ -398,7 +398,7 @@ def test_wrong_arguments_of_a_rank_that_computes_are_told_to_the_others() -> Non
             comm.barrier()  # rank 1 does not wait in its wrong call, nor for the others to make the group
         return found
 
-    first, second = gc3.spawn(body, 2)
+    first, second = ranks.call(body, 2)
     for name in MISTAKES:
         assert "a call with wrong arguments: " in first[name], first[name]
         assert not second[name].startswith("GC3-R010"), second[name]
