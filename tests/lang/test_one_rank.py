@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import gc3
 from gc3 import _core, algorithms
+from gc3.algorithms import _one_rank
 from gc3.cli.main import main
 from gc3.lang import Algorithm, algorithm, chunk, compile, dump, me
 from gc3.runtime.classes import ClassProgram
@@ -138,8 +139,21 @@ def test_one_rank_is_compiled_and_proven_for_all(form: Algorithm, parameters: di
         assert (found.slots, found.transfers) == (whole.slots, whole.transfers)
 
 
+@pytest.mark.parametrize("name", sorted({form.name for form, _ in FORMS}))
+def test_the_library_is_written_so_where_loops_take_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = next(given for form, given in FORMS if form.name == name)
+    loop = algorithms.load(name)
+    assert not loop.write(**parameters).trace().symmetric
+    monkeypatch.setattr(_one_rank, "LOOPED", 3)
+    assert loop.write(**parameters).trace().symmetric
+    if name == "ring_allreduce":  # a chunk's channel depends on its number
+        assert not loop.write(R=4, channels=2).trace().symmetric
+    if name == "ring_allgather":  # and its ring
+        assert not loop.write(R=4, G=2, rails=2).trace().symmetric
+
+
 def test_a_program_of_65536_ranks_is_one_class() -> None:
-    made = compile(hierarchical_allreduce, N=8192, G=8)
+    made = compile(algorithms.load("hierarchical_allreduce"), N=8192, G=8)
     assert made.ranks == 65536
     assert made.info()["classes"] == 1
     assert made.verify().transfers == 65536 * (2 * 7 + 2 * 8191)
@@ -148,7 +162,7 @@ def test_a_program_of_65536_ranks_is_one_class() -> None:
 
 
 def test_an_all_to_all_of_65536_ranks_is_proven() -> None:
-    made = compile(two_step_alltoall, N=8192, G=8)
+    made = compile(algorithms.load("two_step_alltoall"), N=8192, G=8)
     assert made.verify().transfers == 65536 * (8192 * 7 + 8191)
 
 

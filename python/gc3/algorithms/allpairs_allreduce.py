@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from gc3.lang import Cost, algorithm, chunk
+from gc3.algorithms import _one_rank
+from gc3.lang import Cost, algorithm, chunk, me
+
+
+def one_rank(R: int, chunks: int = 1) -> None:
+    """The same."""
+    (rank,) = me(R)
+    for d in range(1, R):
+        chunk(rank + d, "in", rank * chunks, chunks).copy(rank, "sc", (rank + d) * chunks)
+    for index in range(chunks):
+        c = chunk(rank, "in", rank * chunks + index)
+        for d in range(1, R):
+            c = c.reduce(chunk(rank, "sc", (rank + d) * chunks + index))
+    for d in range(1, R):
+        chunk(rank, "in", rank * chunks, chunks).copy(rank + d)
 
 
 @algorithm(
@@ -15,6 +29,9 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def allpairs_allreduce(R: int, chunks: int = 1) -> None:
     """Each rank gathers and sums its share of the data from everyone, then sends the sums to everyone."""
+    if R > _one_rank.LOOPED:
+        one_rank(R, chunks)
+        return
     for r in range(R):
         share = r * chunks  # rank r reduces the chunks from here on
         for peer in range(R):

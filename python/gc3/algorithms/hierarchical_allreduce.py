@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import all_gather, reduce_scatter
-from gc3.lang import Cost, algorithm, parallelize
+from gc3.lang import Cost, algorithm, me, parallelize
+
+
+def one_rank(N: int, G: int, parallel: int = 0) -> None:
+    """The same."""
+    node, gpu = me(N, G)
+    channels: list[dict[str, int]] = [{"ch": k} if parallel else {} for k in range(3)]
+    first, across, last = channels
+    with parallelize(max(parallel, 1)):
+        _one_rank.reduce_scatter(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **first)
+    _one_rank.reduce_scatter(lambda d: (node + d, gpu), lambda d: gpu * N + (node + d), N, **across)
+    _one_rank.all_gather(lambda d: (node + d, gpu), lambda d: gpu * N + (node + d), N, **across)
+    with parallelize(max(parallel, 1)):
+        _one_rank.all_gather(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **last)
 
 
 @algorithm(
@@ -20,6 +34,9 @@ def hierarchical_allreduce(N: int, G: int, parallel: int = 0) -> None:
     With `parallel` > 0 the schedule is that of 002 section 5.1: a channel for each phase, with the phases inside the
     nodes cut into `parallel` parts each (the paper uses N).
     """
+    if N * G > _one_rank.LOOPED:
+        one_rank(N, G, parallel)
+        return
     first, across, last = (0, 1, 2) if parallel else (None, None, None)
     # intra-node ReduceScatter
     for n in range(N):

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import reduce_scatter
-from gc3.lang import Cost, algorithm
+from gc3.lang import Cost, algorithm, me
+
+
+def one_rank(N: int, G: int) -> None:
+    """The same."""
+    node, gpu = me(N, G)
+    for a in range(N):
+        _one_rank.reduce_scatter(lambda d: (node, gpu + d), lambda d, a=a: (node + a) * G + (gpu + d), G)
+    _one_rank.reduce_scatter(lambda d: (node + d, gpu), lambda d: (node + d) * G + gpu, N)
 
 
 @algorithm(
@@ -15,6 +24,9 @@ from gc3.lang import Cost, algorithm
 )
 def hierarchical_reducescatter(N: int, G: int) -> None:
     """Sums inside each node so that GPU g has the blocks of all GPUs g, then sums these across nodes."""
+    if N * G > _one_rank.LOOPED:
+        one_rank(N, G)
+        return
     for n in range(N):
         for m in range(N):
             reduce_scatter([n * G + g for g in range(G)], range(m * G, (m + 1) * G))

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from gc3.lang import Cost, algorithm, chunk
+from gc3.algorithms import _one_rank
+from gc3.lang import Cost, algorithm, chunk, me
+
+
+def one_rank(N: int, G: int) -> None:
+    """The same."""
+    node, gpu = me(N, G)
+    for a in range(N):
+        c = chunk((node, gpu), "out", (node - a, gpu))
+        for other in range(1, G):
+            c.copy((node, gpu + other), ch=0)
+        if a + 1 < N:
+            c.copy((node + 1, gpu), ch=1)
 
 
 @algorithm(
@@ -14,6 +26,9 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def rail_allgather(N: int, G: int) -> None:
     """Each block goes round the ring of the GPUs g of all nodes, each of which sends it to the others of its node."""
+    if N * G > _one_rank.LOOPED:
+        one_rank(N, G)
+        return
     for g in range(G):
         for n in range(N):
             c = chunk((n, g), "out", (n, g))

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
-from gc3.lang import Cost, algorithm, chunk
+from typing import Any
+
+from gc3.algorithms import _one_rank
+from gc3.algorithms._order import is_pow2
+from gc3.lang import Cost, algorithm, chunk, me
 from gc3.lang.formula import pow2
+
+
+def one_rank(R: int) -> None:
+    """The same for powers of two, whose bits are the coordinates of a rank, the highest first."""
+    bits = me(*[2] * (R.bit_length() - 1))
+    weights = [R >> (k + 1) for k in range(len(bits))]
+
+    def beside(k: int) -> tuple[Any, ...]:
+        return (*bits[:k], bits[k] + 1, *bits[k + 1 :])
+
+    def kept(k: int) -> Any:
+        out = bits[0] * weights[0]
+        for bit, weight in zip(bits[1 : k + 1], weights[1 : k + 1], strict=True):
+            out = out + bit * weight
+        return out
+
+    for k in range(len(bits)):
+        theirs = chunk(beside(k), "in", kept(k), weights[k])
+        chunk(bits, "in", kept(k), weights[k]).reduce(theirs)
+    for k in reversed(range(len(bits))):
+        chunk(bits, "in", kept(k), weights[k]).copy(beside(k))
 
 
 @algorithm(
@@ -20,6 +45,9 @@ def recursive_halving_doubling_allreduce(R: int) -> None:
     If R is not a power of two, the ranks beyond the largest one first add their input to a partner's, and get the
     result from it at the end.
     """
+    if R > _one_rank.LOOPED and is_pow2(R):
+        one_rank(R)
+        return
     P = pow2(R)
     for extra in range(P, R):
         chunk(extra - P, "in", 0, P).reduce(chunk(extra, "in", 0, P))

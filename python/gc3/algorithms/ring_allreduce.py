@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import rings
-from gc3.lang import Cost, algorithm, chunk
+from gc3.lang import Cost, algorithm, chunk, me
+
+
+def one_rank(R: int) -> None:
+    """The same, on one channel."""
+    (rank,) = me(R)
+    how = {"ch": 0, "sendtb": 0, "recvtb": 0}
+    _one_rank.reduce_scatter(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **how)
+    _one_rank.all_gather(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **how)
 
 
 @algorithm(
@@ -19,6 +28,9 @@ def ring_allreduce(R: int, channels: int = 1, G: int = 1, rails: int = 1) -> Non
 
     On nodes of G ranks, each part of the data has one of `rails` rings that share the NICs.
     """
+    if R > _one_rank.LOOPED and (channels, G, rails) == (1, 1, 1):
+        one_rank(R)
+        return
     for n, ring in enumerate(rings(R, G, rails)):
         for i in range(R):
             ch, at = n * channels + i % channels, n * R + i

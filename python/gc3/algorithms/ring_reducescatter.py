@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import reduce_scatter, rings
-from gc3.lang import Cost, algorithm
+from gc3.lang import Cost, algorithm, me
+
+
+def one_rank(R: int) -> None:
+    """The same, on one ring."""
+    (rank,) = me(R)
+    _one_rank.reduce_scatter(lambda d: (rank + d,), lambda d: rank + d, R, ch=0)
 
 
 @algorithm(
@@ -16,5 +23,8 @@ from gc3.lang import Cost, algorithm
 )
 def ring_reducescatter(R: int, G: int = 1, rails: int = 1) -> None:
     """Each block goes once round the ring and is summed on the way; on nodes of G ranks, round `rails` rings."""
+    if R > _one_rank.LOOPED and (G, rails) == (1, 1):
+        one_rank(R)
+        return
     for c, ring in enumerate(rings(R, G, rails)):
         reduce_scatter(ring, [rank * rails + c for rank in ring], ch=c)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from gc3.lang import Cost, algorithm, chunk
+from gc3.algorithms import _one_rank
+from gc3.lang import Cost, algorithm, chunk, me
+
+
+def one_rank(N: int, G: int) -> None:
+    """The same."""
+    node, gpu = me(N, G)
+    _one_rank.all_gather(lambda d: (node + d, gpu), lambda d: (node + d, gpu), N, buffer="out")
+    for a in range(N):
+        _one_rank.all_gather(lambda d: (node, gpu + d), lambda d, a=a: (node - a, gpu + d), G, buffer="out")
 
 
 @algorithm(
@@ -14,6 +23,9 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def two_level_ring_allgather(N: int, G: int) -> None:
     """Each block goes round the ring of nodes, and inside each node round the ring of its GPUs."""
+    if N * G > _one_rank.LOOPED:
+        one_rank(N, G)
+        return
     for n in range(N):
         for g in range(G):
             c = chunk((n, g), "out", (n, g))

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from gc3.lang import Cost, algorithm, chunk
+from gc3.algorithms import _one_rank
+from gc3.lang import Cost, algorithm, chunk, me
+
+
+def one_rank(N: int, G: int) -> None:
+    """The same."""
+    node, gpu = me(N, G)
+    for a in range(N):
+        for b in range(G):
+            c = chunk((node, gpu), "in", (node + a, gpu + b))
+            if a == 0:
+                c.copy((node, gpu + b), "out", (node, gpu))
+            else:
+                c.copy((node, gpu + b), "sc", (node + a, gpu))
+        if a:
+            chunk((node, gpu), "sc", (node + a) * G, sz=G).copy((node + a, gpu), "out", node * G)
 
 
 @algorithm(
@@ -13,6 +28,9 @@ from gc3.lang import Cost, algorithm, chunk
 )
 def two_step_alltoall(N: int, G: int) -> None:
     """Gathers all blocks for one remote GPU inside the node, then sends them in one message."""
+    if N * G > _one_rank.LOOPED:
+        one_rank(N, G)
+        return
     for n in range(N):
         for g in range(G):
             for m in range(N):
