@@ -119,7 +119,7 @@ def test_a_pipe_that_says_nothing_is_left_at_a_signal(tmp_path: Path) -> None:
     [
         ("ring_allreduce", {"R": 4, "instances": 1_000_000}, "1000000 instances"),
         ("ring_allreduce", {"R": 64, "instances": 60_000}, "parallel parts"),
-        ("two_step_alltoall", {"N": 512, "G": 8}, "33554432 chunks in all inputs and outputs"),
+        ("hierarchical_alltoall", {"N": 512, "G": 8}, "33554432 chunks in all inputs and outputs"),
     ],
 )
 def test_programs_too_large_for_any_target_are_refused_first(name: str, settings: dict[str, Any], text: str) -> None:
