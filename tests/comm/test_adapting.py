@@ -82,7 +82,7 @@ def test_the_environment_and_rows_say_whether_it_learns(tmp_path: Path) -> None:
     assert no.rows[0].adapt is False
 
 
-@pytest.mark.parametrize("call", [15, 200])
+@pytest.mark.parametrize("call", [15, pytest.param(200, marks=pytest.mark.python_only)])
 def test_a_rank_that_is_killed_while_programs_are_tried_is_reported(call: int) -> None:
     results = ranks.start(PROGRAM, 3, arguments=["killed", call]).finish()
     assert [status for status, _ in results] == [0, -signal.SIGKILL, 0]

@@ -17,13 +17,13 @@ def ranks_read_each_others_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("hidden", [0, 1])
-@pytest.mark.parametrize("count", [50_000, 3_000_017])
+@pytest.mark.parametrize("count", [50_000, pytest.param(3_000_017, marks=pytest.mark.python_only)])
 def test_a_rank_that_loses_its_privileges_continues(hidden: int, count: int) -> None:
     """Also within a call: while rank 0 waits in it, or has already lent its data."""
     ranks.run(ranks.program("lose_privileges"), 2, arguments=[hidden, count])
 
 
-@pytest.mark.parametrize("many", [3, 5])
+@pytest.mark.parametrize("many", [3, pytest.param(5, marks=pytest.mark.python_only)])
 def test_one_of_many_ranks_loses_its_privileges(many: int) -> None:
     ranks.run(ranks.program("one_loses_privileges"), many)
 

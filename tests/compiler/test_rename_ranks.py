@@ -14,7 +14,7 @@ SYMMETRIC = sorted(name for name, a in catalogue().items() if _core.is_symmetric
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("in_place", [False, pytest.param(True, marks=pytest.mark.python_only)])
 def test_every_algorithm_with_ranks_in_another_order(name: str, in_place: bool) -> None:
     algorithm = load(name)
     size = {"R": 4} if any(p.name == "R" for p in algorithm.parameters) else {"N": 2, "G": 3}

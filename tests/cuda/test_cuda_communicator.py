@@ -50,7 +50,7 @@ def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mappi
     assert "waits for a message from rank 1" in results[0][1]
 
 
-@pytest.mark.parametrize("call", ["first", "later"])
+@pytest.mark.parametrize("call", ["first", pytest.param("later", marks=pytest.mark.python_only)])
 def test_types_that_differ_by_rank_are_told_at_the_deadline(driver: Mapping[str, str], call: str) -> None:
     """No process waits for another one in a call, so nothing could tell it earlier; no data is taken."""
     results = ranks.start(ranks.program("device_types_differ"), 2, {**driver, "GC3_COMM_TIMEOUT": "6"}, [call]).finish()

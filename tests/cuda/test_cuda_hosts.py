@@ -24,7 +24,7 @@ def on_two_hosts(ranks: int, name: str, *words: object) -> subprocess.CompletedP
     return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, check=False)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.python_only)])
 def test_results_between_hosts(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GC3_CUDA_WINDOWS", str(ranks - 1))  # they do not serve several hosts, and it is said
     done = on_two_hosts(ranks, "device_on_hosts", ranks)
@@ -32,13 +32,14 @@ def test_results_between_hosts(ranks: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert done.stdout.count("all right") == 2 * ranks
 
 
+@pytest.mark.python_only
 def test_the_end_of_an_engine_lets_other_threads_connect() -> None:
     done = on_two_hosts(1, "device_engine_dropped")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all right") == 2
 
 
-@pytest.mark.parametrize("fault", ["kill", "cut"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("cut", marks=pytest.mark.python_only)])
 def test_a_lost_host_ends_the_kernels_that_wait_for_it(fault: str) -> None:
     done = on_two_hosts(2, "device_lost_host", fault)
     said = [line for line in done.stdout.splitlines() if line.startswith("lost: ")]

@@ -161,6 +161,7 @@ def test_a_program_of_65536_ranks_is_one_class() -> None:
         _ = made.core
 
 
+@pytest.mark.python_only
 def test_an_all_to_all_of_65536_ranks_is_proven() -> None:
     made = compile(algorithms.load("two_step_alltoall"), N=8192, G=8)
     assert made.verify().transfers == 65536 * (8192 * 7 + 8191)

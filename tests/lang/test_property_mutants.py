@@ -192,6 +192,7 @@ def judge(fused: Fused, R: int, times: int, seed: int, tally: Counter[str]) -> N
         assert right or refuted(mutant), (fused.algorithm.name, R, chosen, damaged)
 
 
+@pytest.mark.python_only
 def test_no_wrong_mutant_of_2000_is_accepted() -> None:
     tally: Counter[str] = Counter()
     for seed in range(3):

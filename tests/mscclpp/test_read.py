@@ -227,6 +227,7 @@ def test_public_plans() -> None:
 UNPROVEN = re.compile("all(reduce|gather)_nvls_zero_copy_[24]")
 
 
+@pytest.mark.python_only
 @pytest.mark.skipif(not FILES, reason="the public plans are not here")
 def test_public_plans_compute_what_numpy_does() -> None:
     for path in FILES:

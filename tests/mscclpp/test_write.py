@@ -49,8 +49,8 @@ def operations(plan: dict[str, Any], rank: int = 0) -> list[str]:
     return [op["name"] for block in plan["gpus"][rank]["threadblocks"] for op in block["ops"]]
 
 
-@pytest.mark.parametrize("protocol", ["Simple", "LL"])
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("protocol", ["Simple", pytest.param("LL", marks=pytest.mark.python_only)])
+@pytest.mark.parametrize("in_place", [False, pytest.param(True, marks=pytest.mark.python_only)])
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_of_the_library_compute_what_numpy_does(name: str, in_place: bool, protocol: str) -> None:
     core = lowered(name, in_place=in_place, instances=2 if in_place else 1, protocol=protocol)
@@ -132,7 +132,7 @@ PUBLIC: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.python_only)])
 @pytest.mark.parametrize(("public", "name", "how"), PUBLIC, ids=[public for public, *_ in PUBLIC])
 def test_plans_are_not_longer_than_the_public_ones(public: str, name: str, how: dict[str, Any], ranks: int) -> None:
     path = SHIPPED / f"{public}_{ranks}.json"

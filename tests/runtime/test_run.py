@@ -67,7 +67,9 @@ def test_algorithms_implement_their_collective(name: str, in_place: bool, count:
 
 
 @pytest.mark.parametrize(("dtype", "op"), PAIRS)
-@pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
+@pytest.mark.parametrize(
+    "protocol", ["Simple", *(pytest.param(name, marks=pytest.mark.python_only) for name in ("LL", "LL128"))]
+)
 def test_every_type_reduction_and_protocol(dtype: str, op: str, protocol: str) -> None:
     program = ring(protocol=protocol, in_place=False)
     case = Case(program.collective, 333, dtype, op)
