@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+import forked
 
 LIBRARY = Path(__file__).parent.parent / "build" / "release" / "libgc3_fake_cuda.so"
 ENVIRONMENT = {"GC3_CUDA_DRIVER": str(LIBRARY), "GC3_NVRTC": str(LIBRARY)}
@@ -25,23 +28,26 @@ DRIVERS = (
 
 def gc3(*arguments: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs the command line with the fake driver, whose `settings` are those of tests/fake_cuda/machine.h."""
-    return _run(["-m", "gc3", *arguments], settings, timeout)
+    return _run("import sys, gc3.cli.main as cli\nsys.exit(cli.main())", arguments, settings, timeout)
 
 
 def python(code: str, settings: str = "", timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs a piece of Python with the fake driver."""
-    return _run(["-c", code], settings, timeout)
+    return _run(code, (), settings, timeout)
 
 
-def _run(arguments: list[str], settings: str, timeout: float) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-        env={**os.environ, **ENVIRONMENT, "FAKE_CUDA": settings},
-    )
+def _run(code: str, arguments: Sequence[str], settings: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    """In a forked process, whose streams are one."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "code.py")
+        file.write_text(code)
+        environment = {**os.environ, **ENVIRONMENT, "FAKE_CUDA": settings}
+        process = forked.start(file, arguments, environment, ["gc3.cli.main", "gc3.comm"])
+        try:
+            text, _ = process.communicate(timeout)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess([*arguments], process.wait(), text, text)
 
 
 class Driver:
