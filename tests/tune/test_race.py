@@ -274,6 +274,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[str, Callable
         return tuple(true * math.exp(draw.gauss(0, 0.05)) for _ in range(given[3]))
 
     monkeypatch.setattr(RankTimer, "seconds", seconds)
+    monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
 
     def run(*more: str) -> str:
         line = ["tune", "allgather", "--ranks", "2", "-b", "1KiB", "-e", "4KiB", *options, *more]
@@ -316,6 +317,7 @@ def test_only_a_comparison_in_enough_rounds_says_how_much_faster_a_program_is(mo
         return race(times, lambda spec: next(times[spec]), kept=kept, goes_on=lambda: next(left, None) is not None)
 
     monkeypatch.setattr(RankTimer, "seconds", lambda *_, **__: (1e-6,))
+    monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
     monkeypatch.setattr(Point, "race", turns)
     (point,) = Tuner(Goal(("allgather",), (2,), (1024,))).points()
     assert point.default_us == pytest.approx(1e4)
@@ -348,6 +350,7 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Search, "seconds", predicted)
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
+    monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
     tuner = Tuner(Goal(("allreduce",), (2,), (1 << 20, 2 << 20), time_limit=1000))
     assert len(list(tuner.points())) == 2
     first = [spec for spec in timed if spec in many][: len(many)]
@@ -379,6 +382,7 @@ def test_brief_points_are_measured_again_in_the_time_that_others_leave(monkeypat
     monkeypatch.setattr(search.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
+    monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
     sizes = tuple(1 << power for power in (14, 16, 17, 18, 19, 20))
     tuner = Tuner(Goal(("allreduce",), (2,), sizes, time_limit=160))
     points = [(point.size, point.brief) for point in tuner.points()]
