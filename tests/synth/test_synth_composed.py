@@ -183,7 +183,11 @@ def test_nodes_of_different_sizes(solvers: Solvers, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "chunks", "above"),
-    [pytest.param("allgather", 16, 0.01, marks=pytest.mark.nightly), ("alltoall", 64, 0.0), ("allreduce", 512, 0.06)],
+    [
+        ("alltoall", 64, 0.0),
+        pytest.param("allgather", 16, 0.01, marks=pytest.mark.nightly),
+        pytest.param("allreduce", 512, 0.06, marks=pytest.mark.nightly),
+    ],
 )
 def test_phases_overlap(solvers: Solvers, name: str, chunks: int, above: float) -> None:
     """One after the other, the phases take 9 to 59 % more rounds than the bound."""
