@@ -129,8 +129,8 @@ def test_split_and_group_keep_what_an_index_depends_on() -> None:
 def test_one_rank_is_compiled_and_proven_for_all(form: Algorithm, parameters: dict[str, Any]) -> None:
     for in_place in (False, True):
         classes = _core.compile_classes(form.write(in_place=in_place, **parameters).trace())
-        if classes is None:  # parts of chunks, or threadblocks by number
-            assert "parallel" in parameters or form.name == "ring_allreduce"
+        if classes is None:  # parts of chunks
+            assert "parallel" in parameters
             continue
         found = _core.verify_classes(classes)
         assert found.ok, found.diagnostics

@@ -154,7 +154,7 @@ Result<std::optional<ir::ClassProgram>> compile_classes(const Trace& trace, cons
   GC3_CHECK(check(options));
   const bool parts = std::ranges::any_of(trace.ops, [](const ChunkOp& op) { return op.factor != 1; });
   if (!trace.symmetry.exists() || options.instances != 1 || !options.order.empty() || options.window != 0 ||
-      options.scratch != kNone || parts || is_manual(trace)) {
+      options.scratch != kNone || parts) {
     return std::optional<ir::ClassProgram>();
   }
   // They may leave of a copy only the chunks that are needed, and these may be side by side on some ranks alone.
@@ -162,6 +162,7 @@ Result<std::optional<ir::ClassProgram>> compile_classes(const Trace& trace, cons
   if (!keeps_chunks(placed)) placed = trace;
   placed.extents = trace.extents;  // translations need whole axes
   if (!keeps_chunks(placed)) return std::optional<ir::ClassProgram>();
+  placed = number_threadblocks(std::move(placed));
   const ChunkDag chunks = build_chunk_dag(placed);
   GC3_ASSIGN(const Scheduled s, schedule(placed, chunks, options));
   ir::ClassProgram out{synchronize(placed, s.dag, s.channels, s.threadblocks, s.order), placed.symmetry, {}};

@@ -53,6 +53,8 @@ struct ChunkOp {
   bool adapts = false;            // a copy that the user did not write: it adapts an algorithm to the other mode
 
   bool remote() const { return src.rank != dst.rank || offset != 0; }
+  // The rank of `dst`; in a trace of representatives that to which rank 0 sends.
+  std::uint32_t to() const { return dst.rank + offset; }
 };
 
 // A use of a compute operation, on single chunks of one rank.

@@ -126,7 +126,7 @@ class Assigner {
     const std::uint32_t pair = pairs_.at(pair_key, static_cast<std::uint32_t>(pair_list_.size()));
     if (pair == pair_list_.size()) pair_list_.emplace_back(lane, base);
     const ChunkOp& o = trace_.ops[op];
-    const std::uint32_t to = o.dst.rank + o.offset;  // of representatives, both are 0 but one
+    const std::uint32_t to = o.to();
     const std::uint64_t key =
         (static_cast<std::uint64_t>(o.src.rank) << 44U) | (static_cast<std::uint64_t>(to) << 24U) | pair;
     const std::uint32_t id = ids_.at(key, static_cast<std::uint32_t>(out_.connections.size()));

@@ -96,18 +96,19 @@ class ManualPlacer {
     for (const std::uint32_t b : {from, to}) {
       if (!peers_[b].where.exists()) peers_[b].where = op.where;
     }
-    if (peers_[from].send != kNone && peers_[from].send != op.dst.rank) {
+    const std::uint32_t sends_to = op.to();
+    const std::uint32_t receives_from = trace_.symmetry.exists() ? trace_.symmetry.minus(0, sends_to) : op.src.rank;
+    if (peers_[from].send != kNone && peers_[from].send != sends_to) {
       return conflict(
-          op, from,
-          "two send peers, ranks " + std::to_string(peers_[from].send) + " and " + std::to_string(op.dst.rank));
+          op, from, "two send peers, ranks " + std::to_string(peers_[from].send) + " and " + std::to_string(sends_to));
     }
-    if (peers_[to].recv != kNone && peers_[to].recv != op.src.rank) {
+    if (peers_[to].recv != kNone && peers_[to].recv != receives_from) {
       return conflict(
           op, to,
-          "two receive peers, ranks " + std::to_string(peers_[to].recv) + " and " + std::to_string(op.src.rank));
+          "two receive peers, ranks " + std::to_string(peers_[to].recv) + " and " + std::to_string(receives_from));
     }
-    peers_[from].send = op.dst.rank;
-    peers_[to].recv = op.src.rank;
+    peers_[from].send = sends_to;
+    peers_[to].recv = receives_from;
     const std::uint32_t a = root(from);
     const std::uint32_t b = root(to);
     std::int32_t wanted = wanted_[a];
@@ -195,7 +196,7 @@ class ManualPlacer {
       Block& to = blocks[ids_[receiver(op)]];
       if (from.send_connection == kNone) {
         from.send_connection = to.recv_connection = static_cast<std::uint32_t>(c.connections.size());
-        c.connections.push_back({op.src.rank, op.dst.rank, from.channel});
+        c.connections.push_back({op.src.rank, op.to(), from.channel});
       }
       c.connection_of[i] = from.send_connection;
     }

@@ -41,7 +41,7 @@ class Numberer {
   void learn(const ChunkOp& op) {
     receiver_.try_emplace({op.src.rank, op.send_tb}, op.recv_tb);
     sender_.try_emplace({op.dst.rank, op.recv_tb}, op.send_tb);
-    std::vector<Pair>& pairs = pairs_[{op.src.rank, op.dst.rank}];
+    std::vector<Pair>& pairs = pairs_[{op.src.rank, op.to()}];
     const auto same = [&](const Pair& p) { return p.send_tb == op.send_tb && p.recv_tb == op.recv_tb; };
     const auto known = std::find_if(pairs.begin(), pairs.end(), same);
     if (known == pairs.end()) {
@@ -63,7 +63,7 @@ class Numberer {
   }
 
   void choose(ChunkOp& op) {
-    const std::vector<Pair>& pairs = pairs_[{op.src.rank, op.dst.rank}];
+    const std::vector<Pair>& pairs = pairs_[{op.src.rank, op.to()}];
     const auto fits = [&](const Pair& p) { return op.channel == kAuto || p.channel == op.channel; };
     const auto found = std::find_if(pairs.begin(), pairs.end(), fits);
     if (found != pairs.end()) {
