@@ -12,7 +12,7 @@
 #include "gc3/ir/test_seal.h"
 #include "gc3/ir/text.h"
 #include "gc3/ir/xml_write.h"
-#include "gc3/verify/verify.h"
+#include "gc3/verify/classes.h"
 
 namespace gc3::fuzz {
 namespace {
@@ -80,6 +80,19 @@ void check_program(const ir::Program& p, bool in_xml) {
   }
 }
 
+// A program of which one rank stands for all: what is proven on it holds for all.
+void check_classes(const ir::ClassProgram& p) {
+  const Bytes image = ir::write_image(p, false);
+  demand(ir::write_image(must(ir::read_classes(image), "an image of one rank is read"), false) == image,
+         "an image keeps the rank that stands for all");
+  demand(ir::write_image(must(ir::parse_classes(ir::to_text(p)), "a text of one rank is read"), false) == image,
+         "a text keeps the rank that stands for all");
+  if (chunks(p.representative) > kMostChunks || !verify::verify_representative(p).ok()) return;
+  const auto whole = ir::expand(p);
+  if (!whole.ok() || chunks(whole.value()) > kMostChunks) return;
+  demand(verify::verify(whole.value()).ok(), "what is proven on one rank holds for all");
+}
+
 // Each runtime refuses the text, or the program that it executes can be verified.
 void check_runtimes(std::string_view text) {
   for (const ir::XmlTarget& target : ir::kXmlTargets) {
@@ -102,10 +115,15 @@ void judge(std::span<const std::byte> bytes) {
   const bool is_xml =
       text.substr(std::min(text.find_first_not_of(" \t\r\n\xef\xbb\xbf"), text.size())).starts_with('<');
   if (is_xml) check_runtimes(text);
+  const Bytes mended_bytes = ir::testing::sealed({bytes.begin(), bytes.end()});
+  for (const std::span<const std::byte> input : {bytes, std::span<const std::byte>(mended_bytes)}) {
+    const auto kept = ir::read_any(input, "<input>", {.keep_classes = true});
+    if (kept.ok() && kept.value().classes) check_classes(*kept.value().classes);
+  }
   if (file.ok()) return check_program(file.value().program, is_xml);
   demand(!file.error().message.empty(), "an error has a message");
   // With a wrong checksum the rest of the image would never be read.
-  const auto mended = ir::read_image(ir::testing::sealed({bytes.begin(), bytes.end()}));
+  const auto mended = ir::read_image(mended_bytes);
   if (mended.ok()) check_program(mended.value(), false);
 }
 
