@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 import fake_driver
+import forked
 import gc3
 from gc3 import nccl as overlay
 from gc3.algorithms import catalogue
@@ -82,25 +83,26 @@ def run(
 def _run(
     code: str, scratch: str, programs: Path | None, log: Path | None, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        env={
-            **os.environ,
-            **fake_driver.ENVIRONMENT,
-            "FAKE_CUDA": "devices=8 mapped=1",
-            "TMPDIR": scratch,  # of the fake NCCL
-            "OPENBLAS_NUM_THREADS": "1",  # a process with threads must not fork
-            "GC3_NCCL": str(FAKE_NCCL),
-            "NCCL_DEBUG": "INFO",
-            **({} if programs is None else {"GC3_NCCL_PROGRAMS": str(programs)}),
-            **({} if log is None else {"GC3_NCCL_LOG": str(log)}),
-            **environment,
-        },
-    )
+    own = {
+        **os.environ,
+        **fake_driver.ENVIRONMENT,
+        "FAKE_CUDA": "devices=8 mapped=1",
+        "TMPDIR": scratch,  # of the fake NCCL
+        "GC3_NCCL": str(FAKE_NCCL),
+        "NCCL_DEBUG": "INFO",
+        **({} if programs is None else {"GC3_NCCL_PROGRAMS": str(programs)}),
+        **({} if log is None else {"GC3_NCCL_LOG": str(log)}),
+        **environment,
+    }
+    with tempfile.TemporaryDirectory() as place:
+        file, errors = Path(place, "code.py"), Path(place, "errors")
+        file.write_text(f"import os\nos.dup2(os.open({str(errors)!r}, os.O_WRONLY | os.O_CREAT), 2)\n{code}")
+        process = forked.start(file, [], own, ["nccl_world", "ml_dtypes"])
+        try:
+            text, _ = process.communicate(240)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess([], process.wait(), text, errors.read_text())
 
 
 class _Id(ctypes.Structure):
