@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.python_only,
 ]
 # Threads, and ranks of each.
-WORLDS = ((1, 2), (3, 1), (2, 2), (4, 2), (1, 8))
+WORLDS = ((1, 2), (3, 1), (2, 2), *(pytest.param(*world, marks=pytest.mark.nightly) for world in ((4, 2), (1, 8))))
 COLLECTIVES = 8
 REDUCING = 3
 TYPES = 12
