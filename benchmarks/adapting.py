@@ -1,12 +1,13 @@
 """What communicators learn while their calls run: how soon, what it costs, and under a load that comes and goes.
 
-    python benchmarks/adapting.py [--ranks 2] [--seconds 20] [--phases 4] [start] [cost] [load]
+    python benchmarks/adapting.py [--ranks 2] [--seconds 20] [--phases 4] [start] [cost] [load] [generate]
 
 start  from a bad table: the speed of the calls after 2,000, beside that of the default table and of the bad one
 cost   the time of a call when nothing is to be learned any more, beside the same program without learning
 load   other processes begin and end: time of each phase beside that of the best fixed program for the phase. Which
        one is the best is decided by half of the turns, and its time is that of the other half, since the least of
        several measured times is too small by chance
+generate  sizes that no row was made for: the time with generated programs beside that without them, and which these are
 
 All are measured in turn, block by block, in the same processes; times are those of the slowest rank. Nothing is kept.
 """
@@ -38,6 +39,7 @@ from gc3.support import files
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
+UNKNOWN = (3_000_000, 20_000_000)  # at 2 ranks only rows without an end serve them
 PAIRS = 5  # of communicators
 BLOCK = 1024  # calls, among which there are looks
 SHORT, MORE = 4096, 4  # bytes of calls that are looked at less often, so that a block has so many times as many
@@ -151,6 +153,29 @@ def pair(me: gc3.Communicator, size: int, folder: str, seconds: float) -> float:
         return statistics.median(ratios)
 
 
+def generate(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> None:
+    """For sizes in no table."""
+    del folder
+    for size in UNKNOWN:
+        x, y = np.ones(size // 4, np.float32), np.empty(size // 4, np.float32)
+        with ExitStack() as stack:
+            comms: list[gc3.Communicator] = []
+            for value in ("0", "1"):
+                os.environ["GC3_GENERATE"] = value
+                comms.append(stack.enter_context(gc3.init(adapt=True)))
+            times: tuple[list[float], list[float]] = ([], [])
+            until = time.monotonic() + seconds / len(UNKNOWN)
+            while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
+                for comm, taken in zip(comms, times, strict=True):
+                    taken.append(block(comm, x, y, 40))
+            last = slowest(me, [statistics.median(taken[len(taken) // 2 :]) for taken in times])
+            say(
+                f"{size:>8} B  us: without {1e6 * last[0]:.1f}, with generated programs {1e6 * last[1]:.1f}, "
+                f"{last[1] / last[0]:.2f} of that, over {40 * (len(times[0]) - len(times[0]) // 2)} calls of each"
+            )
+            say(f"            {learned(comms[1], size)}")
+
+
 def half_mean(times: list[float], half: int) -> float:
     """Of every other turn."""
     return statistics.mean(times[half::2])
@@ -219,7 +244,7 @@ def rank(me: gc3.Communicator, what: list[str], seconds: float, phases: int, fol
     """On each rank; returns the lines."""
     os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))  # for the communicators of each part
     lines: list[str] = []
-    for name, run in (("start", start), ("cost", cost), ("load", partial(load, phases=phases))):
+    for name, run in (("start", start), ("cost", cost), ("load", partial(load, phases=phases)), ("generate", generate)):
         if name in what:
             lines.append(f"{name}:")
             run(me, folder, seconds, say=lines.append)
@@ -232,7 +257,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20, help="of each part")
     parser.add_argument("--phases", type=int, default=4, help="of the part `load`, every other one loaded")
-    parser.add_argument("what", nargs="*", default=["start", "cost", "load"])
+    parser.add_argument("what", nargs="*", default=["start", "cost", "load", "generate"])
     options = parser.parse_args()
     os.environ["GC3_CACHE"] = "off"
     lines = Path("/proc/cpuinfo").read_text().splitlines()

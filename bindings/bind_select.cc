@@ -67,6 +67,24 @@ std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, 
       Recipe{ask, std::move(text), slots, slot_bytes, changes_of(thresholds), renames, lower});
 }
 
+// `generate`(text of a program, ranks, size, texts of those tried) returns the recipe of another one, or None.
+comm::Generation generation_of(nb::object generate, std::shared_ptr<comm::Allowance> allowance) {
+  const auto ask = [function = held(std::move(generate))](
+                       const std::string& base, const CallShape& call,
+                       const std::vector<std::string>& tried) -> Result<std::shared_ptr<const Recipe>> {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      const nb::object found = (*function)(base, call.ranks, call.size, tried);
+      return found.is_none() ? nullptr : nb::cast<std::shared_ptr<const Recipe>>(found);
+    } catch (nb::python_error& raised) {  // nobody waits for it: it is told where the program is explained
+      return Diagnostic(ErrorCode::Internal, nb::repr(raised.value()).c_str());
+    } catch (const std::exception& raised) {
+      return Diagnostic(ErrorCode::Internal, raised.what());
+    }
+  };
+  return {ask, std::move(allowance)};
+}
+
 TransportKind transport_of(std::string_view name) {
   const std::optional<TransportKind> kind = parse_transport(name);
   if (!kind) unwrap(Status(Diagnostic(ErrorCode::BadArgument, "there is no transport '" + std::string(name) + "'")));
@@ -171,17 +189,21 @@ void bind_select(nb::module_& m) {
           "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0, "nodes"_a = 1,
           "ranks_per_node"_a = 0, "transport"_a = "", "condition"_a = "",
           "The row that serves a call, with reasons; of a custom collective by its condition, too.");
+  nb::class_<comm::Allowance>(m, "Allowance", "The processor time of a process for generated programs.")
+      .def(nb::init<>());
   nb::class_<comm::AdaptOptions>(m, "AdaptOptions", "What a communicator learns while its calls run.")
       .def(
           "__init__",
           [](comm::AdaptOptions* self, const std::string& mode, std::uint32_t share, const Selection* learned,
-             const Selection* candidates) {
+             const Selection* candidates, nb::object generate, std::shared_ptr<comm::Allowance> allowance) {
             new (self) comm::AdaptOptions{unwrap(comm::parse_adapt_mode(mode)), share,
                                           learned == nullptr ? Selection() : *learned,
                                           candidates == nullptr ? Selection() : *candidates};
+            if (!generate.is_none()) self->generation = generation_of(std::move(generate), std::move(allowance));
           },
           "mode"_a, "share"_a = select::Learner::kDefaultShare, "learned"_a.none() = nb::none(),
-          "candidates"_a.none() = nb::none(), "`mode` as in GC3_ADAPT; `share` in millionths of the time.");
+          "candidates"_a.none() = nb::none(), "generate"_a.none() = nb::none(), "allowance"_a.none() = nb::none(),
+          "`mode` as in GC3_ADAPT; `share` in millionths of the time.");
   nb::class_<comm::Communicator::Recipe>(m, "DeviceRecipe",
                                          "The recipe and the program that serve a call on another engine.")
       .def_prop_ro("slots", [](const comm::Communicator::Recipe& r) { return r.recipe->slots; })

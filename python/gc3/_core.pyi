@@ -167,6 +167,12 @@ class Knobs:
         """
 
     @property
+    def generate(self) -> int:
+        """
+        1: where ranks learn while calls run, programs are also generated for sizes, skews and loads that no row of a table was made for, in at most 5 % of a core; 0: none are. The same on all ranks.
+        """
+
+    @property
     def single_copy(self) -> int:
         """
         1: ranks read or write large messages directly in each other's memory, where the system allows it and GC3_PROBE has shown it to be faster; 0: only from arrays made with gc3.empty().
@@ -1391,10 +1397,15 @@ class Selection:
         The row that serves a call, with reasons; of a custom collective by its condition, too.
         """
 
+class Allowance:
+    """The processor time of a process for generated programs."""
+
+    def __init__(self) -> None: ...
+
 class AdaptOptions:
     """What a communicator learns while its calls run."""
 
-    def __init__(self, mode: str, share: int = 20000, learned: Selection | None = None, candidates: Selection | None = None) -> None:
+    def __init__(self, mode: str, share: int = 20000, learned: Selection | None = None, candidates: Selection | None = None, generate: object | None = None, allowance: Allowance | None = None) -> None:
         """`mode` as in GC3_ADAPT; `share` in millionths of the time."""
 
 class DeviceRecipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from pathlib import Path
@@ -11,9 +12,12 @@ from click.testing import CliRunner
 
 import gc3
 import ranks
+from gc3 import _core
 from gc3.cli.main import main
-from gc3.comm import adapting, kept
+from gc3.comm import adapting, generating, kept
+from gc3.comm.generating import neighbours
 from gc3.comm.selection import Table
+from gc3.comm.spec import Spec
 
 pytestmark = pytest.mark.waits
 
@@ -80,6 +84,60 @@ def test_the_environment_and_rows_say_whether_it_learns(tmp_path: Path) -> None:
     assert adapting.prepare(True, 0.02, "", no).specs
     assert not adapting.prepare("exact", 0.02, "0", yes).specs
     assert no.rows[0].adapt is False
+
+
+@pytest.mark.parametrize(("count", "until"), [(2, r"generated.* us\)"), (3, r"generated.*(timed yet|us)\)")])
+def test_a_program_is_generated_for_sizes_in_no_table(tmp_path: Path, count: int, until: str) -> None:
+    said = ranks.run(PROGRAM, count, arguments=["generate", table_of(tmp_path), until])
+    assert "generated, because no row was made for such " in said[0]
+    assert said == said[:1] * count
+
+
+def test_nothing_is_generated_where_that_is_not_wished(tmp_path: Path) -> None:
+    arguments = ["generate", table_of(tmp_path), "after [0-9]{4}"]
+    assert "generated" not in ranks.run(PROGRAM, 2, {"GC3_GENERATE": "0"}, arguments)[0]
+
+
+def test_a_program_that_cannot_be_generated_is_told_with_the_reason(tmp_path: Path) -> None:
+    said = ranks.run(PROGRAM, 2, arguments=["reason", table_of(tmp_path)])
+    assert "(another rank cannot make it)" in said[0]
+    assert " (ValueError('planned'))" in said[1]
+
+
+@pytest.mark.parametrize("close", [[], ["close"]])
+def test_a_job_ends_while_a_program_is_generated(tmp_path: Path, close: list[str]) -> None:
+    assert ranks.run(PROGRAM, 2, arguments=["leave", table_of(tmp_path), *close]) == ["left\n"] * 2
+
+
+def test_all_ranks_generate_the_same_program_which_can_be_kept() -> None:
+    base = Spec("ring_allreduce", (("R", "ranks"),))
+
+    class Joined:
+        size = 2
+
+        def learned(self) -> list[tuple[object, ...]]:
+            return [("allreduce", 3000, False, 0, str(made[0]), 20, 40, 7)]
+
+    learnings = [adapting.Learning(_core.AdaptOptions("1"), {str(base): base}) for _ in range(2)]
+    for learning in learnings:
+        assert generating.generator(learning.specs)(str(base), 2, 3000, [str(base)]) is not None
+    made = [list(learning.specs.values())[-1] for learning in learnings]
+    assert made[0] == made[1] != base
+    rows = list(learnings[0]._rows(Joined()))  # type: ignore[arg-type]
+    assert [(row.spec, row.size) for row in rows] == [(made[0], (2048, 4096))]
+    # With no more to try, there is none.
+    assert generating.generator({str(base): base})(str(base), 2, 3000, [*map(str, neighbours(base, 2, 3000))]) is None
+
+
+@pytest.mark.parametrize("algorithm", ["leader_allreduce", "binomial_broadcast", "ring_allgather", "direct_alltoall"])
+def test_most_generated_programs_compile_and_the_others_are_refused(algorithm: str) -> None:
+    found = [*neighbours(Spec(algorithm, (("R", "ranks"),)), 4, 1 << 20)]
+    assert len(set(found)) == len(found) > 3
+    good = 0
+    for spec in found:
+        with contextlib.suppress(gc3.UserError):
+            good += spec.compile(4).ranks == 4
+    assert good > len(found) // 2
 
 
 @pytest.mark.parametrize("call", [15, pytest.param(200, marks=pytest.mark.python_only)])

@@ -5,19 +5,25 @@ adapting.py settle [OPTION]     one AllReduce until its program is known; OPTION
 adapting.py bits TABLE          that every call of "exact" gives the bits of the first one
 adapting.py killed              rank 1 is killed while programs are tried
 adapting.py differ              rank 1 does not wish to learn
+adapting.py generate TABLE SAID     until what is told has a match of SAID; all results are checked
+adapting.py reason TABLE            until rank 1 has failed to generate a program
+adapting.py leave TABLE [close]     ends, perhaps after it has closed, while a program is generated
 """
 
 import json
 import os
 import random
+import re
 import signal
 import sys
+import threading
 import time
 
 import numpy as np
 from here import RANK, SIZE, at_once
 
 import gc3
+from gc3.comm import generating
 
 COUNT = 5000
 delays = random.Random(RANK)  # noqa: S311 - no secret
@@ -100,9 +106,55 @@ def differ() -> None:
         print(learned(comm))
 
 
+def until(table: str, said: str) -> gc3.Communicator:
+    comm = gc3.init(table=table, adapt=True, adapt_share=1.0)
+    x = np.full(COUNT, RANK + 1, np.float32)
+    total = sum(range(1, SIZE + 1))
+    assert (comm.all_reduce(x) == total).all()
+    # What is told changes in the same calls on all ranks.
+    while not re.search(said, learned(comm)):
+        assert (comm.all_reduce(x) == total).all()
+    return comm
+
+
+def generate(table: str, said: str) -> None:
+    with until(table, said) as comm:
+        print(learned(comm))
+
+
+def reason(table: str) -> None:
+    def fail(*_: object) -> object:
+        raise ValueError("planned")
+
+    if RANK == 1:
+        generating.neighbours = fail
+    with until(table, r"\((another rank|ValueError)") as comm:
+        print(learned(comm))
+
+
+def leave(table: str, close: str = "") -> None:
+    begun, closes = threading.Event(), threading.Event()
+
+    def wait(*_: object) -> list[object]:
+        begun.set()
+        closes.wait()
+        return []
+
+    generating.neighbours = wait
+    comm = until(table, "is being made")
+    begun.wait()
+    threading.Timer(0.1, closes.set).start()  # while this thread waits in close(), or in the end of the interpreter
+    if close:
+        comm.close()
+        assert closes.is_set()
+    print("left")
+
+
 if sys.argv[1] == "settle":
     settle(json.loads(sys.argv[2]) if sys.argv[2:] else None)
 elif sys.argv[1] == "bits":
     bits(sys.argv[2])
+elif sys.argv[1] in ("generate", "reason", "leave"):
+    {"generate": generate, "reason": reason, "leave": leave}[sys.argv[1]](*sys.argv[2:])
 else:
     {"forms": forms, "killed": killed, "differ": differ}[sys.argv[1]]()

@@ -21,6 +21,7 @@ using select::Learner;
 using select::Recipe;
 using select::Row;
 
+constexpr std::size_t kFromTables = 12;    // with the table's first
 constexpr std::size_t kFromLearned = 5;    // with the table's first
 constexpr std::size_t kFromElsewhere = 6;  // programs that are not the table's, if there are so many
 constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
@@ -54,13 +55,13 @@ std::uint64_t time_of(const std::vector<std::uint32_t>& begun, const std::vector
   return static_cast<std::uint64_t>(std::clamp<std::int64_t>(after(end, begin), least, most));
 }
 
-std::string time_text(std::uint64_t ns) {
+}  // namespace
+
+std::string Adaptation::time_text(std::uint64_t ns) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.4g us", static_cast<double>(ns) / 1000.0);
   return text.data();
 }
-
-}  // namespace
 
 Result<AdaptMode> parse_adapt_mode(const std::string& text) {
   if (text == "0") return AdaptMode::off;
@@ -72,7 +73,7 @@ Result<AdaptMode> parse_adapt_mode(const std::string& text) {
 
 std::uint64_t AdaptOptions::wish(const select::Selection& table) const {
   if (mode == AdaptMode::off) return 0;
-  const std::uint64_t how = mix64(share) ^ static_cast<std::uint64_t>(mode);
+  const std::uint64_t how = mix64(share) ^ static_cast<std::uint64_t>(mode) ^ (generation.make ? 1U << 31U : 0U);
   return std::max<std::uint64_t>(mix64(table.digest() ^ mix64(candidates.digest() ^ mix64(how))), 1);
 }
 
@@ -120,13 +121,14 @@ Adaptation::Class* Adaptation::find(const CallShape& shape, bool v, const Row& r
     found->v = v;
     found->arms.push_back({row.recipe, ready});
     make_arms(*found, table);
+    if (options_.learned.find(shape) == nullptr) found->unmade = row.unmade(shape);
   }
   return found.get();
 }
 
 void Adaptation::make_arms(Class& of, const select::Selection& table) {
   std::size_t known = 0;
-  const auto add = [&](const std::shared_ptr<const Recipe>& recipe, std::size_t most = Learner::kMostArms) {
+  const auto add = [&](const std::shared_ptr<const Recipe>& recipe, std::size_t most = kFromTables) {
     const auto same = [&](const Class::Arm& arm) { return arm.recipe->text == recipe->text; };
     if (of.arms.size() < most && std::ranges::none_of(of.arms, same)) of.arms.push_back({recipe});
   };
@@ -136,9 +138,10 @@ void Adaptation::make_arms(Class& of, const select::Selection& table) {
   }
   // Others are of other sizes.
   for (const auto& row : options_.learned.near(of.shape)) add(row->recipe, kFromLearned);
-  for (const auto& row : table.near(of.shape)) add(row->recipe, Learner::kMostArms - kFromElsewhere);
+  for (const auto& row : table.near(of.shape)) add(row->recipe, kFromTables - kFromElsewhere);
   for (const auto& row : options_.candidates.near(of.shape)) add(row->recipe);
-  of.learner = Learner(of.arms.size(), known, options_.share);
+  of.listed = of.arms.size();
+  of.learner = Learner(of.listed, known, options_.share);
 }
 
 Status Adaptation::next(const Turn& turn, Class& of, const core::Interrupted& interrupted) {
@@ -154,7 +157,8 @@ Status Adaptation::next(const Turn& turn, Class& of, const core::Interrupted& in
         of.exchange_ns = static_cast<std::uint32_t>(std::clamp<std::int64_t>(of.since - begin, 1, kMost));
       }
       // After the first exchange, so that nothing is made for calls that come a few times only.
-      if (of.exchange_ns != 0 && !std::exchange(of.making, true) && of.arms.size() > 1) compile(of);
+      const bool more = of.arms.size() > 1 || options_.generation.make;
+      if (of.exchange_ns != 0 && !std::exchange(of.making, true) && more) compile(of);
     }
     if (((of.open >> of.leg.arm) & 1U) == 0) {
       GC3_CHECK(open(turn, of, of.leg.arm, interrupted));
@@ -210,6 +214,7 @@ Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& in
   std::uint64_t sum = 0;
   std::uint32_t ready = kMost;
   std::uint32_t failed = of.failed;
+  std::uint32_t decided = kMost;
   for (const Group::Payload& words : all) {
     const std::uint64_t its = words[2] >> 32U;
     sum += its;
@@ -218,70 +223,92 @@ Status Adaptation::meet(const Turn& turn, Class& of, const core::Interrupted& in
     times.exchange = std::min(times.exchange, words[3] & kMost);
     ready &= static_cast<std::uint32_t>(words[3] >> 32U & 0xffffU);
     failed |= static_cast<std::uint32_t>(words[3] >> 48U);
+    decided &= static_cast<std::uint32_t>(words[3] >> 32U & 0xffffU) | static_cast<std::uint32_t>(words[3] >> 48U);
   }
   if (!together) times.mean = sum / all.size();
   of.ready = ready;
+  const std::uint32_t candidate = 1U << of.arms.size();
+  const bool refused = (failed & candidate) != 0;
+  failed &= ~candidate;
   for (std::uint32_t a = 1; a < of.arms.size(); ++a) {
     if (((failed & ~of.failed) >> a & 1U) != 0) of.learner.exclude(a);
   }
   of.failed = failed;
   of.learner.heard(of.leg, times);
+  if (options_.generation.make) generate(of, (decided & candidate) != 0, refused);
   return {};
 }
 
 // The memory of a program, which all ranks take together. Fails only if the communicator has failed.
 Status Adaptation::open(const Turn& turn, Class& of, std::uint32_t arm, const core::Interrupted& interrupted) {
-  const Status opened = of.arms[arm].program->load(turn, interrupted);
-  GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(turn, {opened.ok() ? 1U : 0U}, interrupted));
+  cpu::ProcessProgram& program = *of.arms[arm].program;
+  const auto agree = [&](std::uint64_t own) -> Result<bool> {
+    GC3_ASSIGN(const std::vector<Group::Payload> all, core_.exchange(turn, {own}, interrupted));
+    return std::ranges::all_of(all,
+                               [&](const Group::Payload& words) { return words[0] == all[0][0] && words[0] != 0; });
+  };
+  // Different programs of one text would end the communicator.
+  GC3_ASSIGN(bool good, agree(program.fingerprint() | 1U));
+  if (good) {
+    const Status opened = program.load(turn, interrupted);
+    GC3_ASSIGN(good, agree(opened.ok() ? 1U : 0U));
+  }
   const std::lock_guard lock(mutex_);
   of.open |= 1U << arm;
-  if (std::ranges::all_of(all, [](const Group::Payload& words) { return words[0] == 1; })) return {};
+  if (good) return {};
   of.failed |= 1U << arm;
   of.learner.exclude(arm);
   return {};
 }
 
 void Adaptation::compile(Class& of) {
-  const auto started = maker_.start([this, &of]() -> Status {
-    std::optional<std::vector<std::uint64_t>> order;
-    const bool adds = of.shape.kind == model::CollectiveKind::allreduce ||
-                      of.shape.kind == model::CollectiveKind::reducescatter ||
-                      of.shape.kind == model::CollectiveKind::reduce;
-    const bool here = !core_.placement().several();  // slots of rows are those that suit shared memory
-    const bool compares = options_.mode == AdaptMode::exact && adds;
-    for (std::size_t a = 0; a < of.arms.size() && !closing_; ++a) {
+  const auto started = maker_.start([this, &of, count = of.arms.size()]() -> Status {
+    for (std::size_t a = 0; a < count && !closing_; ++a) {
       const Recipe& recipe = *of.arms[a].recipe;
-      Result<ir::Program> program = make_(recipe, of.shape);
-      bool good = program.ok();
-      if (good && compares) {
-        auto own = ir::addition_order(program.value());
-        if (a == 0) order = own;
-        good = own && own == order;
-      }
-      if (a == 0) continue;
-      if (good && of.v) good = ir::trace_blocks(program.value()).ok();
-      Ready ready;
-      if (good) {
-        auto made =
-            core_.prepare(program.value(), here ? recipe.slots : 0, here ? recipe.slot_bytes : 0, recipe.thresholds);
-        if (made.ok()) ready = std::move(made).value();
-      }
+      const std::int64_t before = processor_ns();
+      if (a == 0) static_cast<void>(make_program(of, recipe));  // for its order and cost
+      Result<Ready> made = a == 0 ? Ready() : make_ready(of, recipe);
       const std::lock_guard lock(mutex_);
-      const auto same = [&](const Class::Arm& arm) { return arm.program == ready; };
-      if (ready != nullptr && std::ranges::none_of(of.arms, same)) {
-        of.arms[a].program = std::move(ready);
-        of.own_ready |= 1U << a;
-      } else {
-        of.own_failed |= 1U << a;
-      }
+      of.arms[a].cost_ns = processor_ns() - before;
+      if (a == 0) continue;
+      if (made.ok()) of.arms[a].program = std::move(made).value();
+      (made.ok() ? of.own_ready : of.own_failed) |= 1U << a;
     }
     return {};
   });
   if (!started.ok()) of.own_failed = ((1U << of.arms.size()) - 1) & ~1U;  // without a thread there is only the first
 }
 
+// A program that can serve the calls of a class.
+Result<ir::Program> Adaptation::make_program(Class& of, const Recipe& recipe) {
+  GC3_ASSIGN(ir::Program program, make_(recipe, of.shape));
+  const bool adds = of.shape.kind == model::CollectiveKind::allreduce ||
+                    of.shape.kind == model::CollectiveKind::reducescatter ||
+                    of.shape.kind == model::CollectiveKind::reduce;
+  if (options_.mode == AdaptMode::exact && adds) {
+    const auto order = ir::addition_order(program);
+    if (&recipe == of.arms[0].recipe.get()) of.order = order;
+    if (!order || order != of.order) return Diagnostic(ErrorCode::BadArgument, "it adds in another order");
+  }
+  if (of.v) GC3_CHECK(ir::trace_blocks(program));
+  return program;
+}
+
+// The same, prepared, unless it is that of an arm.
+Result<Adaptation::Ready> Adaptation::make_ready(Class& of, const Recipe& recipe) {
+  GC3_ASSIGN(const ir::Program program, make_program(of, recipe));
+  const bool here = !core_.placement().several();  // slots of rows are those that suit shared memory
+  GC3_ASSIGN(Ready ready,
+             core_.prepare(program, here ? recipe.slots : 0, here ? recipe.slot_bytes : 0, recipe.thresholds));
+  const std::lock_guard lock(mutex_);
+  const auto same = [&](const Class::Arm& arm) { return arm.program == ready; };
+  if (std::ranges::any_of(of.arms, same)) return Diagnostic(ErrorCode::BadArgument, "it is the same as another one");
+  return ready;
+}
+
 std::string Adaptation::describe(const CallShape& shape, const Row& row) const {
-  if (options_.differs) return "nothing, because the ranks differ in what they wish: adapt, adapt_share, or the table";
+  if (options_.differs)
+    return "nothing, because the ranks differ in what they wish: adapt, adapt_share, GC3_GENERATE, or the table";
   if (!learns(row)) return "";
   const std::lock_guard lock(mutex_);
   auto at = classes_.find(key_of(shape, false, row));
@@ -298,7 +325,7 @@ std::string Adaptation::describe(const CallShape& shape, const Row& row) const {
   if (options_.mode == AdaptMode::exact) text += " that add in the row's order";
   text += " after " + std::to_string(learner.calls()) + " calls from " + shape.describe() + " to the next power of two";
   if (learner.changes() != 0) text += "; the load has changed " + std::to_string(learner.changes()) + " times";
-  return text;
+  return text + describe_generated(of);
 }
 
 std::vector<Adaptation::Learned> Adaptation::learned() const {

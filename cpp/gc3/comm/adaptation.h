@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/comm/generation.h"
 #include "gc3/runtime/core/waiting/progress.h"
 #include "gc3/runtime/cpu/communicator.h"
 #include "gc3/runtime/select/learner.h"
@@ -36,6 +37,7 @@ struct AdaptOptions {
   std::uint32_t share = select::Learner::kDefaultShare;  // of the time, in millionths, that trials may cost
   select::Selection learned = {};                        // rows that earlier runs have learned: tried first
   select::Selection candidates = {};                     // rows with further programs, beside those of the table
+  Generation generation = {};                            // of further programs while calls run
   bool differs = false;                                  // the ranks have wished different things, so that it is off
 
   // Equal for the same wishes with the same tables; 0: none.
@@ -55,6 +57,14 @@ class Adaptation {
     struct Arm {
       std::shared_ptr<const select::Recipe> recipe;
       Ready program = nullptr;
+      std::int64_t cost_ns = 0;  // processor time that making it took here; 0: not known
+    };
+    // A program that is generated: an arm once all ranks have it.
+    struct Candidate {
+      bool begun = false;
+      Arm arm = {};
+      std::string text = {};
+      std::string why = {};  // this rank cannot make it
     };
 
     std::uint32_t free = 0;                  // calls that are left of a leg that is not timed
@@ -80,6 +90,13 @@ class Adaptation {
     // What this rank has made, and what it cannot make. The exchange orders them for other ranks; here the lock does.
     std::uint32_t own_ready = 1;
     std::uint32_t own_failed = 0;
+    std::optional<std::vector<std::uint64_t>> order;  // in which the row's program adds, known to the thread
+
+    std::string unmade;                                        // for what of these calls no row was made
+    std::size_t listed = 0;                                    // arms that were not generated
+    std::uint32_t generated = 0;                               // candidates so far
+    std::optional<Candidate> candidate;                        // its bits above are those of the arm that it may become
+    std::vector<std::pair<std::string, std::string>> refused;  // candidates, and why they are no arms
   };
 
   Adaptation(cpu::Communicator& core, AdaptOptions options, Make make);
@@ -132,8 +149,19 @@ class Adaptation {
   Status meet(const Turn& turn, Class& of, const core::Interrupted& interrupted, std::int64_t begin);
   Status open(const Turn& turn, Class& of, std::uint32_t arm, const core::Interrupted& interrupted);
   bool learns(const select::Row& row) const;
+  // generation.cc
+  static std::int64_t processor_ns();
+  static std::string unmade(const Class& of);
+  void generate(Class& of, bool decided, bool refused);
+  void begin(Class& of);
+  Status make_candidate(Class& of, const std::string& base, const std::vector<std::string>& tried,
+                        Class::Candidate& made);
+  static std::string describe_generated(const Class& of);
+  static std::string time_text(std::uint64_t ns);
   void make_arms(Class& of, const select::Selection& table);
   void compile(Class& of);
+  Result<ir::Program> make_program(Class& of, const select::Recipe& recipe);
+  Result<Ready> make_ready(Class& of, const select::Recipe& recipe);
 
   cpu::Communicator& core_;
   AdaptOptions options_;

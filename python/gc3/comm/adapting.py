@@ -7,6 +7,7 @@ learned as a table in the cache folder, beside that of `gc3 tune`, for the same 
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any
 
 from gc3 import _core, collectives, errors
 from gc3.algorithms import catalogue
-from gc3.comm import kept
+from gc3.comm import generating, kept
 from gc3.comm.selection import FORMAT, Row, Table
 from gc3.comm.spec import Spec
 from gc3.support import files
@@ -76,7 +77,7 @@ class Learning:
             yield Row(collective, (joined.size, joined.size), sizes, in_place, spec, note, "", at)
 
 
-def prepare(adapt: Any, share: Any, wanted: str, table: Table) -> Learning:
+def prepare(adapt: Any, share: Any, wanted: str, table: Table, *, generate: bool = True) -> Learning:
     """Returns what a job learns with.
 
     Args:
@@ -84,6 +85,7 @@ def prepare(adapt: Any, share: Any, wanted: str, table: Table) -> Learning:
         share: The time that trials may cost, of all.
         wanted: GC3_ADAPT.
         table: The table in force.
+        generate: Whether programs are generated while calls run.
 
     Raises:
         gc3.UserError: An option is invalid, or what was kept is no table.
@@ -101,8 +103,11 @@ def prepare(adapt: Any, share: Any, wanted: str, table: Table) -> Learning:
     kept.learned_path()  # the conditions that it holds for, before this process is restricted to some cores
     rows = kept.read_learned()
     others = candidates(table)
-    options = _core.AdaptOptions(mode, int(share * _MILLION), Table(rows).core, Table(others).core)
-    return Learning(options, {str(row.spec): row.spec for row in (*others, *table.rows, *rows)})
+    specs = {str(row.spec): row.spec for row in (*others, *table.rows, *rows)}
+    further, allowance = generating.generator(specs), generating.allowance(os.getpid())
+    tables = Table(rows).core, Table(others).core
+    options = _core.AdaptOptions(mode, int(share * _MILLION), *tables, further if generate else None, allowance)
+    return Learning(options, specs)
 
 
 def candidates(table: Table) -> tuple[Row, ...]:

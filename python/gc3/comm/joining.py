@@ -121,7 +121,7 @@ def _join(
     waits = set_up.comm_timeout if timeout is None else seconds(timeout)
     rows = Table.default() if table is None else Table.read(table)
     tuned = kept.for_job(several=route is not None) if table is None else None
-    learning = adapting.prepare(adapt, adapt_share, set_up.adapt, tuned or rows)
+    learning = adapting.prepare(adapt, adapt_share, set_up.adapt, tuned or rows, generate=bool(set_up.generate))
     joined = _core.join(
         rank,
         size,

@@ -171,7 +171,7 @@ void Learner::begin() {
     arm = {arm.excluded};
     arm.ratio = before;
   }
-  own_ = strange_ = round_ = 0;
+  own_ = strange_ = round_ = more_ = 0;
   opens_ = false;
   since_ = next_round_ = calls_;
 }
@@ -180,6 +180,12 @@ void Learner::exclude(std::uint32_t arm) {
   arms_[arm].excluded = true;
   if (best_ == arm) lead(0);
   if (complete()) end_round();
+}
+
+void Learner::add() {
+  arms_.emplace_back();
+  more_ = kRounds;
+  next_round_ = calls_;
 }
 
 void Learner::lead(std::uint32_t arm) {
@@ -217,7 +223,8 @@ void Learner::end_round() {
   }
   own_ = 0;
   ++round_;
-  if (settled()) next_round_ = calls_ + (calls_ - since_) / kRoundPart;
+  if (more_ != 0) --more_;
+  if (settled() && more_ == 0) next_round_ = calls_ + (calls_ - since_) / kRoundPart;
 }
 
 }  // namespace gc3::select

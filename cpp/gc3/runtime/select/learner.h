@@ -32,7 +32,7 @@ class Learner {
   // call.
   static constexpr std::uint32_t kPeriod = 250;
   static constexpr std::uint32_t kMostPeriod = 20'000;
-  static constexpr std::size_t kMostArms = 12;
+  static constexpr std::size_t kMostArms = 16;
   static constexpr std::uint32_t kDefaultShare = 20'000;
 
   // One of the programs. They are numbered from 0, the one that the table has.
@@ -58,6 +58,8 @@ class Learner {
   void heard(const Leg& leg, const Times& times);
   // This program cannot be run.
   void exclude(std::uint32_t arm);
+  // There is another program, which can be run now. The next rounds follow each other again.
+  void add();
 
   std::uint32_t best() const { return best_; }
   std::uint64_t best_ns() const { return time_of(best_); }
@@ -116,6 +118,7 @@ class Learner {
   std::uint64_t exchange_ns_ = 0;
   std::uint64_t between_ns_ = 0;
   std::uint32_t round_ = 0;
+  std::uint32_t more_ = 0;        // rounds that follow each other although the first ones are over
   std::uint64_t next_round_ = 0;  // the number of the call from which it may begin
   std::uint64_t since_ = 0;       // and the number of that with which the present load began
   std::uint32_t strange_ = 0;     // looks in a row that differ from what is known

@@ -187,6 +187,24 @@ TEST_CASE("programs that are not ready or cannot be run are not run") {
   CHECK(none.best() == 0);
 }
 
+TEST_CASE("a program that is added when all others are compared is tried soon, and wins if it is faster") {
+  for (const std::uint64_t ns : {5'000U, 9'000U, 40'000U}) {
+    Learner learner(2);
+    Calls calls(std::vector<std::uint64_t>{10'000, 8'000, ns});
+    calls.run(learner, 20'000);
+    REQUIRE(learner.best() == 1);
+    learner.add();
+    CHECK(learner.settled());
+    calls.run(learner, 1000);
+    CHECK(learner.best() == (ns == 5'000 ? 2 : 1));
+    CHECK(learner.time_of(2) * 10 > ns * 9);
+    CHECK(learner.time_of(2) * 10 < ns * 11);
+    const std::uint64_t exchanges = calls.exchanges;
+    calls.run(learner, 20'000);
+    CHECK(calls.exchanges - exchanges < 400);  // then rounds are as rare as before
+  }
+}
+
 TEST_CASE("what an earlier run has learned is tried first, and alone") {
   Learner learner(6, 4);
   Calls calls(std::vector<std::uint64_t>{10'000, 9'000, 9'000, 9'000, 5'000, 9'000});

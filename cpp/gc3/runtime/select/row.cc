@@ -186,6 +186,13 @@ std::string Row::misfit(const CallShape& call) const {
   return "for " + (key->reason == nullptr ? key->limit(*this) : key->reason(*this, call));
 }
 
+std::string Row::unmade(const CallShape& call) const {
+  constexpr double kSkewed = 2;  // below it blocks are about equal
+  if (!last_ranks) return "numbers of ranks";
+  if (!end_size) return "sizes";
+  return call.skew >= kSkewed && first_skew == 1 && !end_skew ? "skews" : "";
+}
+
 bool Row::covers(const Row& other) const {
   return std::ranges::all_of(kKeys, [&](const Key& key) { return key.covers(*this, other); });
 }

@@ -83,6 +83,8 @@ struct Row {
   bool serves(const CallShape& call) const;
   // Why the row does not serve a call of its collective; empty if it does.
   std::string misfit(const CallShape& call) const;
+  // For what of a call that it serves it was not made, since it names no end of it: "sizes"; empty: for all.
+  std::string unmade(const CallShape& call) const;
   // Whether it serves all calls that the other one does.
   bool covers(const Row& other) const;
   // The calls that it serves: "allreduce, 2 to 4 ranks, any size, in place".

@@ -105,6 +105,20 @@ TEST_CASE("the skew of counts is the longest one divided by the mean") {
   CHECK(CallShape::skew_of(Counts{~std::uint64_t{0}, ~std::uint64_t{0}}) == 1);
 }
 
+TEST_CASE("a row was made for calls whose limits it names") {
+  Row made = row("a", 0, 100);
+  CHECK(made.unmade(call(50)) == "numbers of ranks");
+  made.last_ranks = 3;
+  CHECK(made.unmade(call(50)).empty());
+  CallShape skewed = call(50);
+  skewed.skew = 3;
+  CHECK(made.unmade(skewed) == "skews");
+  made.end_skew = 4;
+  CHECK(made.unmade(skewed).empty());
+  made.end_size = {};
+  CHECK(made.unmade(call(50)) == "sizes");
+}
+
 TEST_CASE("rows for hosts serve as many ranks on each of so many hosts") {
   Row only = row("hosts.json row 1", 0, {});
   only.first_nodes = 2;
