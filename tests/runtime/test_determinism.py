@@ -74,6 +74,7 @@ def test_threads(name: str, parameters: dict[str, int], protocol: str) -> None:
 OTHERS = [pytest.param(*REDUCING[3], marks=pytest.mark.nightly)]
 
 
+@pytest.mark.python_only
 @pytest.mark.parametrize(("name", "parameters"), [REDUCING[0], REDUCING[6], *OTHERS])
 def test_processes(name: str, parameters: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether ranks read each other's memory or not."""

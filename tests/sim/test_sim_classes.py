@@ -153,6 +153,7 @@ def test_commands_take_such_programs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "in 1 class" in said("show h.gc3 --source -t ndv4:N=4")
 
 
+@pytest.mark.python_only
 def test_65536_ranks_are_simulated_as_one() -> None:
     simulation = sim.Simulation(
         compile(hierarchical_allreduce, N=8192, G=8), sim.platform("hierarchical:N=8192,G=8,nics=8")
