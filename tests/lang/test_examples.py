@@ -149,10 +149,11 @@ FUSED = {
 
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_programs_equal_call_after_call(name: str, tmp_path: Path) -> None:
-    for count in ("1", "3"):
-        done = script(name, *FUSED[name], "--ranks", count, "--check")
-        assert done.returncode == 0, done.stderr
-        assert re.fullmatch(rf"proven: \w+ on {count} ranks\nequal to call after call\n", done.stdout)
+    for count in (1, 3):
+        found = ranks.start(EXAMPLES / f"{name}.py", count, arguments=[*FUSED[name], "--check"]).finish()
+        assert [status for status, _ in found] == [0] * count, found
+        said = "".join(text for _, text in found)
+        assert re.fullmatch(rf"proven: \w+ on {count} ranks\nequal to call after call\n", said), said
     done = script(name, *FUSED[name], *QUICK, "--ranks", "2", "--json", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
