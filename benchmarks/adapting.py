@@ -39,7 +39,7 @@ from gc3.support import files
 
 BAD = {"algorithm": "ring_allreduce", "slots": 2, "slot_bytes": 512}
 SIZES = (256, 16 << 10, 1 << 20)
-UNKNOWN = (3_000_000, 20_000_000)  # at 2 ranks only rows without an end serve them
+UNKNOWN = (600_000, 3_000_000)  # at 2 ranks only rows without an end serve them
 PAIRS = 5  # of communicators
 BLOCK = 1024  # calls, among which there are looks
 SHORT, MORE = 4096, 4  # bytes of calls that are looked at less often, so that a block has so many times as many
@@ -162,7 +162,7 @@ def generate(me: gc3.Communicator, folder: str, seconds: float, say: Any) -> Non
             comms: list[gc3.Communicator] = []
             for value in ("0", "1"):
                 os.environ["GC3_GENERATE"] = value
-                comms.append(stack.enter_context(gc3.init(adapt=True)))
+                comms.append(stack.enter_context(gc3.init(adapt=True, adapt_share=0.2)))
             times: tuple[list[float], list[float]] = ([], [])
             until = time.monotonic() + seconds / len(UNKNOWN)
             while float(me.broadcast(np.array([float(time.monotonic() < until)]))[0]):
