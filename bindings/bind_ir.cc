@@ -209,7 +209,8 @@ ir::ProgramFile load_file(const std::string& path, const NamedOrGiven& collectiv
   return unwrap(long_work([&] { return ir::load_any(path, options); }));
 }
 
-std::string to_xml(const Program& p, std::string_view dialect, std::optional<std::string_view> target,
+template <class P>
+std::string to_xml(const P& p, std::string_view dialect, std::optional<std::string_view> target,
                    std::uint64_t min_bytes, std::uint64_t max_bytes) {
   const auto spelled = model::parse_name<ir::XmlDialect>(ir::kXmlDialectNames, dialect);
   if (!spelled)
@@ -223,8 +224,9 @@ std::string to_xml(const Program& p, std::string_view dialect, std::optional<std
   return unwrap(ir::write_xml(p, {*spelled, limits, min_bytes, max_bytes}));
 }
 
-void save_xml(const Program& p, const std::string& path, std::string_view dialect,
-              std::optional<std::string_view> target, std::uint64_t min_bytes, std::uint64_t max_bytes) {
+template <class P>
+void save_xml(const P& p, const std::string& path, std::string_view dialect, std::optional<std::string_view> target,
+              std::uint64_t min_bytes, std::uint64_t max_bytes) {
   const std::string xml = to_xml(p, dialect, target, min_bytes, max_bytes);
   unwrap(ir::write_file(path, std::as_bytes(std::span(xml))));
 }
@@ -307,10 +309,11 @@ void bind_ir(nb::module_& m) {
           "load", [](const std::string& path) { return unwrap(ir::load_any(path)).program; }, "path"_a,
           "Reads a file of any form: image, text or MSCCL XML.")
       .def(
-          "to_xml", &to_xml, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0, "max_bytes"_a = 0,
+          "to_xml", &to_xml<Program>, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0,
+          "max_bytes"_a = 0,
           "MSCCL XML in the dialect 'msccl' or 'rccl'. `target` ('msccl', 'azure', 'rccl') is the runtime whose limits "
           "must hold; None: no limits.")
-      .def("save_xml", &save_xml, "path"_a, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0,
+      .def("save_xml", &save_xml<Program>, "path"_a, "dialect"_a = "msccl", "target"_a = nb::none(), "min_bytes"_a = 0,
            "max_bytes"_a = 0, "Writes what to_xml() gives: readers of `path` see the old file or the new one.")
       .def_static(
           "from_xml",
@@ -350,6 +353,8 @@ void bind_ir(nb::module_& m) {
       .def(
           "__eq__", [](const Program& a, const Program& b) { return a == b; }, nb::is_operator(),
           nb::sig("def __eq__(self, other: object, /) -> bool"));
+  m.def("save_xml", &save_xml<ir::ClassProgram>, "program"_a, "path"_a, "dialect"_a = "msccl", "target"_a = nb::none(),
+        "min_bytes"_a = 0, "max_bytes"_a = 0, "As Program.save_xml, of a program of which one rank stands for all.");
   nb::class_<ir::ProgramFile>(m, "ProgramFile",
                               "A program that was read from a file, and the calls for which the file allows it.")
       .def_ro("program", &ir::ProgramFile::program)

@@ -112,6 +112,12 @@ nb::object wait(const Handle& handle, std::optional<double> timeout) {
   return handle.result;
 }
 
+template <class Program>
+void load_program(const Joined& joined, const Program& program, std::uint64_t first, std::optional<std::uint64_t> end,
+                  const std::string& source, const std::string& text) {
+  without_gil([&] { return joined.body().load(bindings::as_read(program), first, end, source, text, interrupted); });
+}
+
 }  // namespace
 
 void bind_processes(nb::module_& m) {
@@ -343,14 +349,10 @@ void bind_processes(nb::module_& m) {
             });
           },
           "collective"_a, "count"_a, "dtype"_a, "in_place"_a, "root"_a, "counts"_a.none() = nb::none(), "arrays"_a = 0)
-      .def(
-          "load_proven",
-          [](Joined& j, const ir::Program& program, std::uint64_t first, std::optional<std::uint64_t> end,
-             const std::string& source, const std::string& text) {
-            without_gil([&] { return j.body().load(program, first, end, source, text, interrupted); });
-          },
-          "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
-          "Collective: a verified program serves the calls of its collective from now on.")
+      .def("load_proven", &load_program<ir::Program>, "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
+           "Collective: a verified program serves the calls of its collective from now on.")
+      .def("load_proven", &load_program<ir::ClassProgram>, "program"_a, "first"_a, "end"_a.none(), "source"_a, "text"_a,
+           "The same of one of which a rank stands for all.")
       .def(
           "time_v",
           [](Joined& j, ProcessProgram& program, std::string_view name, std::vector<std::uint64_t> counts,

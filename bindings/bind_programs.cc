@@ -88,19 +88,21 @@ void compute_on_rank(const Joined& joined, cpu::ProcessProgram& program, const s
   without_gil([&] { return joined.body().compute(program, call, caller_of(plan, function), interrupted); });
 }
 
+template <class Program>
+std::shared_ptr<cpu::ProcessProgram> prepare_program(const Joined& joined, const Program& program, std::uint32_t slots,
+                                                     std::uint64_t slot_bytes, const ThresholdList& thresholds) {
+  const ThresholdChanges changes = changes_of(thresholds);
+  return without_gil([&] { return joined.body().prepare(bindings::as_read(program), slots, slot_bytes, changes); });
+}
+
 }  // namespace
 
 void bind_programs(nb::class_<Joined>& joined) {
   joined
-      .def(
-          "prepare",
-          [](Joined& j, const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
-             const ThresholdList& thresholds) {
-            const ThresholdChanges changes = changes_of(thresholds);
-            return without_gil([&] { return j.body().prepare(program, slots, slot_bytes, changes); });
-          },
-          "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "thresholds"_a = ThresholdList(),
-          "Local: prepares a program.")
+      .def("prepare", &prepare_program<ir::Program>, "program"_a, "slots"_a = 0, "slot_bytes"_a = 0,
+           "thresholds"_a = ThresholdList(), "Local: prepares a program.")
+      .def("prepare", &prepare_program<ir::ClassProgram>, "program"_a, "slots"_a = 0, "slot_bytes"_a = 0,
+           "thresholds"_a = ThresholdList(), "The same of one of which a rank stands for all.")
       .def(
           "prepare_direct",
           [](Joined& j, const ir::direct::Program& program, std::shared_ptr<cpu::ProcessProgram> messages) {

@@ -233,6 +233,9 @@ void bind_relative(nb::module_& m) {
         "program is written from the view of one rank, and the same on all of them.");
   nb::class_<ir::ClassProgram>(m, "ClassProgram", "A program of which rank 0 stands for all ranks.")
       .def_ro("representative", &ir::ClassProgram::representative, "The steps of rank 0 alone.")
+      .def_prop_ro(
+          "stands_for_all", [](const ir::ClassProgram& p) { return p.symmetry.exists(); },
+          "Whether rank 0 does; else it was read from an image with the steps of all ranks.")
       .def(
           "expand", [](const ir::ClassProgram& p) { return unwrap(long_work([&] { return ir::expand(p); })); },
           "The program of all ranks.")

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "arrays.h"
+#include "communicator.h"
 #include "convert.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/comm/communicator.h"
@@ -52,11 +53,13 @@ Diagnostic problem_of(nb::python_error& raised) {
 std::shared_ptr<const Recipe> make_recipe(nb::object compile, std::string text, std::uint32_t slots,
                                           std::uint64_t slot_bytes, const ThresholdList& thresholds, bool renames,
                                           bool direct) {
-  const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::Program> {
+  const auto ask = [function = held(std::move(compile))](const CallShape& call) -> Result<ir::ClassProgram> {
     const nb::gil_scoped_acquire acquire;
     try {
       const std::vector<std::uint32_t> order = call.order ? *call.order : std::vector<std::uint32_t>();
-      return nb::cast<ir::Program>((*function)(call.ranks, call.root, call.in_place, call.nodes, order));
+      const nb::object made = (*function)(call.ranks, call.root, call.in_place, call.nodes, order);
+      if (nb::isinstance<ir::ClassProgram>(made)) return nb::cast<ir::ClassProgram>(made);
+      return bindings::as_read(nb::cast<ir::Program>(made));
     } catch (nb::python_error& raised) {
       return problem_of(raised);
     }
@@ -215,7 +218,10 @@ void bind_select(nb::module_& m) {
           },
           nb::sig("def key(self) -> tuple[int, int, bool]"), "A key that is equal for the same program.")
       .def(
-          "make", [](const comm::Communicator::Recipe& r) { return without_gil([&] { return r.make(); }); },
+          "make",
+          [](const comm::Communicator::Recipe& r) {
+            return without_gil([&] { return ir::of_all_ranks(unwrap(r.make())); });
+          },
           "Compiles and verifies the program.");
   m.def("program_folder_index", &select::program_folder_index, "lines"_a,
         "The index of a folder of programs: rows, each for a number of ranks, a mode, a root, and a file.");

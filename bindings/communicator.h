@@ -20,6 +20,10 @@
 
 namespace gc3::bindings {
 
+// A program of either class of Python as readers return it.
+inline ir::ClassProgram as_read(const ir::Program& program) { return ir::as_read(program); }
+inline ir::ClassProgram as_read(const ir::ClassProgram& program) { return program; }
+
 // The inside of a communicator, with what only GC3 calls. A finalizer closes it after Python's object is deleted.
 class Joined {
  public:

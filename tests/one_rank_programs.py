@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from gc3 import algorithms
-from gc3.lang import Algorithm
+from gc3.algorithms import _one_rank
+from gc3.lang import Algorithm, algorithm, chunk, me
 
 
 def _form(name: str) -> Algorithm:
@@ -55,3 +56,22 @@ FORMS: list[tuple[Algorithm, dict[str, Any]]] = [
     (allpairs_allreduce, {"R": 3, "chunks": 2}),
     (recursive_halving_doubling_allreduce, {"R": 8}),
 ]
+
+
+@algorithm("allreduce", chunks=lambda R, chunks: R * chunks, in_place=True)
+def many_rings(R: int, chunks: int) -> None:
+    """Ring AllReduce of many small chunks: as many steps on a few ranks as others have on many."""
+    (rank,) = me(R)
+    for k in range(chunks):
+        _one_rank.reduce_scatter(lambda d: (rank + d,), lambda d, k=k: (rank + 1 + d) * chunks + k, R, ch=0)
+        _one_rank.all_gather(lambda d: (rank + d,), lambda d, k=k: (rank + 1 + d) * chunks + k, R, ch=0)
+
+
+@algorithm("allgather", chunks=lambda chunks: chunks, in_place=True)
+def many_sends(R: int, chunks: int) -> None:
+    """Direct AllGather of many small chunks."""
+    (rank,) = me(R)
+    for k in range(chunks):
+        c = chunk(rank, "out", rank * chunks + k)
+        for d in range(1, R):
+            c.copy(rank + d)

@@ -19,7 +19,7 @@
 #include "gc3/ir/forms.h"
 #include "gc3/runtime/core/meeting/rendezvous.h"
 #include "gc3/runtime/select/program_folder.h"
-#include "gc3/verify/verify.h"
+#include "gc3/verify/classes.h"
 
 namespace gc3 {
 namespace {
@@ -371,10 +371,11 @@ Result<Communicator> Communicator::group(const std::vector<std::uint32_t>& ranks
 
 Status Communicator::load(const std::string& path, std::uint64_t min_size, std::optional<std::uint64_t> max_size) {
   return body_->ended([&]() -> Status {
-    GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
-    const verify::Report report = verify::verify(file.program);
+    GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path, {.keep_classes = true}));
+    ir::ClassProgram program = file.classes ? std::move(*file.classes) : ir::as_read(std::move(file.program));
+    const verify::Report report = verify::verify(program);
     if (!report.ok()) return report.diagnostics.front();
-    return body_->comm->load(std::move(file.program), min_size, max_size, "load of " + path, path);
+    return body_->comm->load(std::move(program), min_size, max_size, "load of " + path, path);
   }());
 }
 

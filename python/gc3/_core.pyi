@@ -633,6 +633,9 @@ class Program:
 
     def __eq__(self, other: object, /) -> bool: ...
 
+def save_xml(program: ClassProgram, path: str, dialect: str = 'msccl', target: str | None = None, min_bytes: int = 0, max_bytes: int = 0) -> None:
+    """As Program.save_xml, of a program of which one rank stands for all."""
+
 class ProgramFile:
     """
     A program that was read from a file, and the calls for which the file allows it.
@@ -934,6 +937,12 @@ class ClassProgram:
     @property
     def representative(self) -> Program:
         """The steps of rank 0 alone."""
+
+    @property
+    def stands_for_all(self) -> bool:
+        """
+        Whether rank 0 does; else it was read from an image with the steps of all ranks.
+        """
 
     def expand(self) -> Program:
         """The program of all ranks."""
@@ -1570,10 +1579,15 @@ class Joined:
 
     def explain_call(self, collective: str, count: int, dtype: str, in_place: bool, root: int, counts: object | None = None, arrays: int = 0) -> Explanation: ...
 
+    @overload
     def load_proven(self, program: Program, first: int, end: int | None, source: str, text: str) -> None:
         """
         Collective: a verified program serves the calls of its collective from now on.
         """
+
+    @overload
+    def load_proven(self, program: ClassProgram, first: int, end: int | None, source: str, text: str) -> None:
+        """The same of one of which a rank stands for all."""
 
     def time_v(self, program: ProcessProgram, collective: str, counts: Sequence[int], input: Sequence[int], output: Sequence[int], dtype: str, op: Operation, warmup: int, iterations: int) -> list[float]:
         """
@@ -1614,8 +1628,13 @@ class Joined:
 
     def abort(self) -> None: ...
 
+    @overload
     def prepare(self, program: Program, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
         """Local: prepares a program."""
+
+    @overload
+    def prepare(self, program: ClassProgram, slots: int = 0, slot_bytes: int = 0, thresholds: Sequence[tuple[str, int | None]] = []) -> ProcessProgram:
+        """The same of one of which a rank stands for all."""
 
     def prepare_direct(self, program: DirectProgram, messages: ProcessProgram | None) -> DirectJob:
         """

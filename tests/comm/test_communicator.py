@@ -18,6 +18,8 @@ import gc3
 import ranks
 from gc3 import errors
 from gc3.cli.main import main
+from gc3.comm import programs
+from one_rank_programs import many_rings, many_sends
 
 
 @pytest.mark.parametrize(
@@ -119,6 +121,18 @@ def test_programs_are_loaded_and_explained(tmp_path: Path) -> None:
 
 def test_programs_run_again() -> None:
     ranks.run(ranks.program("run_again"), 3)
+
+
+@pytest.mark.slow
+def test_ranks_of_large_programs_make_their_own_steps_alone(tmp_path: Path) -> None:
+    gc3.compile(many_rings, R=4, chunks=9000).save(tmp_path / "sums.gc3")
+    gathers = gc3.compile(many_sends, R=4, chunks=12000, in_place=False)
+    gathers.save(tmp_path / "gathers.gc3")
+    table = tmp_path / "table.json"
+    file = programs.write(gathers, table)
+    row = {"collective": "allgather", "in_place": False, "program": {"file": programs.place(file)}}
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    ranks.run(ranks.program("own_steps"), 4, arguments=[tmp_path])
 
 
 def test_calls_of_a_signal_handler_within_a_call_are_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import gc3
 from gc3 import _core, algorithms
 from gc3.algorithms import _one_rank
 from gc3.cli.main import main
+from gc3.comm import programs
 from gc3.lang import Algorithm, algorithm, chunk, compile, dump, me
 from gc3.runtime.classes import ClassProgram
 from gc3.runtime.program import Program
@@ -236,3 +237,26 @@ def test_the_file_of_65536_ranks_is_small(tmp_path: Path) -> None:
     made.save(path)
     assert path.stat().st_size < 1_000_000
     assert Program.load(path) == made
+
+
+@pytest.mark.parametrize("target", [None, "msccl"])
+def test_xml_is_written_rank_by_rank(tmp_path: Path, target: str | None) -> None:
+    made = compile(two_step_alltoall, N=3, G=2)
+    made.save(tmp_path / "one.xml", target=target)
+    if target is None:
+        assert "_whole" not in vars(made)  # the steps of all ranks were never there at once
+    made.whole.save(tmp_path / "all.xml", target=target)
+    assert (tmp_path / "one.xml").read_text() == (tmp_path / "all.xml").read_text()
+
+
+def test_ranks_that_are_processes_and_tables_get_one_rank(tmp_path: Path) -> None:
+    made = compile(two_step_alltoall, N=2, G=2)
+    made.save(tmp_path / "a.gc3")
+    run = ["run", str(tmp_path / "a.gc3"), "--engine", "processes", "--size", "4KiB"]
+    assert CliRunner().invoke(main, run, catch_exceptions=False).exit_code == 0
+    path = programs.write(made, tmp_path / "table.json")
+    found = programs.read(path, ranks=4, root=0, in_place=False)
+    assert isinstance(found, ClassProgram)
+    assert found == made
+    with pytest.raises(gc3.UserError, match="is for alltoall on 4 ranks"):
+        programs.read(path, ranks=5, root=0, in_place=False)

@@ -3,6 +3,7 @@
 from mutant_list import Mutant
 
 _VERIFIER = ("gc3_verify_test --source-file=*soundness_test.cc",)
+_CLASSES = ("gc3_verify_test --source-file=*classes_test.cc",)
 _PROPERTIES = ("tests/lang/test_property_mutants.py", "tests/lang/test_properties.py")
 _TRACER = ("gc3_compiler_test --source-file=*tracer_test.cc",)
 
@@ -76,5 +77,33 @@ MUTANTS = (
         "(n == 1 ? 0 : call.part)",
         "0U",
         _PROPERTIES,
+    ),
+    Mutant(
+        "one-rank-without-races",
+        "cpp/gc3/verify/classes.cc",
+        "if (!ordered_within_ranks(index, schedule, findings)) return;",
+        "",
+        _CLASSES,
+    ),
+    Mutant(
+        "one-rank-by-counts-alone",
+        "cpp/gc3/verify/classes.cc",
+        "held.state == State::written && held.value == wanted",
+        "held.state == State::written && held.terms == demanded.size()",
+        _CLASSES,
+    ),
+    Mutant(
+        "one-rank-whose-messages-are-its-own",
+        "cpp/gc3/verify/classes.cc",
+        "value[at] = program_.moved(model::Buffer::input, value[at], 1, sender);",
+        "",
+        _CLASSES,
+    ),
+    Mutant(
+        "own-steps-received-by-rank-0",
+        "cpp/gc3/runtime/interp/plan.cc",
+        "sender.send_peer * count + c.recv_tb",
+        "c.recv_tb",
+        ("gc3_runtime_interp_test --source-file=*plan_test.cc",),
     ),
 )

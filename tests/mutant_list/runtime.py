@@ -203,8 +203,8 @@ MUTANTS = (
     Mutant(
         "comm-asks-a-recipe-for-every-call",
         "cpp/gc3/comm/communicator.cc",
-        "  if (found.program == nullptr) {\n    GC3_ASSIGN(const ir::Program",
-        "  if (true) {\n    GC3_ASSIGN(const ir::Program",
+        "  if (found.program == nullptr) {\n    GC3_ASSIGN(const ir::ClassProgram",
+        "  if (true) {\n    GC3_ASSIGN(const ir::ClassProgram",
         ("gc3_comm_test",),
     ),
     Mutant(

@@ -280,13 +280,14 @@ void Adaptation::compile(Class& of) {
 }
 
 // A program that can serve the calls of a class.
-Result<ir::Program> Adaptation::make_program(Class& of, const Recipe& recipe) {
-  GC3_ASSIGN(ir::Program program, make_(recipe, of.shape));
+Result<ir::ClassProgram> Adaptation::make_program(Class& of, const Recipe& recipe) {
+  GC3_ASSIGN(ir::ClassProgram program, make_(recipe, of.shape));
   const bool adds = of.shape.kind == model::CollectiveKind::allreduce ||
                     of.shape.kind == model::CollectiveKind::reducescatter ||
                     of.shape.kind == model::CollectiveKind::reduce;
   if (options_.mode == AdaptMode::exact && adds) {
-    const auto order = ir::addition_order(program);
+    GC3_ASSIGN(const ir::Program whole, ir::of_all_ranks(program));
+    const auto order = ir::addition_order(whole);
     if (&recipe == of.arms[0].recipe.get()) of.order = order;
     if (!order || order != of.order) return Diagnostic(ErrorCode::BadArgument, "it adds in another order");
   }
@@ -296,7 +297,7 @@ Result<ir::Program> Adaptation::make_program(Class& of, const Recipe& recipe) {
 
 // The same, prepared, unless it is that of an arm.
 Result<Adaptation::Ready> Adaptation::make_ready(Class& of, const Recipe& recipe) {
-  GC3_ASSIGN(const ir::Program program, make_program(of, recipe));
+  GC3_ASSIGN(const ir::ClassProgram program, make_program(of, recipe));
   const bool here = !core_.placement().several();  // slots of rows are those that suit shared memory
   GC3_ASSIGN(Ready ready,
              core_.prepare(program, here ? recipe.slots : 0, here ? recipe.slot_bytes : 0, recipe.thresholds));

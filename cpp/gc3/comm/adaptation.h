@@ -48,7 +48,7 @@ class Adaptation {
  public:
   using Ready = std::shared_ptr<cpu::ProcessProgram>;
   // Makes the program of a recipe for a call, proven. Called by any thread.
-  using Make = std::function<Result<ir::Program>(const select::Recipe& recipe, const select::CallShape& shape)>;
+  using Make = std::function<Result<ir::ClassProgram>(const select::Recipe& recipe, const select::CallShape& shape)>;
   using Run = std::function<Status(cpu::ProcessProgram& program)>;
 
   using Turn = cpu::Membership::Turn;
@@ -160,7 +160,7 @@ class Adaptation {
   static std::string time_text(std::uint64_t ns);
   void make_arms(Class& of, const select::Selection& table);
   void compile(Class& of);
-  Result<ir::Program> make_program(Class& of, const select::Recipe& recipe);
+  Result<ir::ClassProgram> make_program(Class& of, const select::Recipe& recipe);
   Result<Ready> make_ready(Class& of, const select::Recipe& recipe);
 
   cpu::Communicator& core_;

@@ -47,7 +47,7 @@ struct SharedLogs {
   Logs* logs;
 };
 
-Row row(const std::string& text, std::function<Result<ir::Program>(const CallShape&)> make) {
+Row row(const std::string& text, std::function<Result<ir::ClassProgram>(const CallShape&)> make) {
   Row made;
   made.source = text;
   made.recipe = std::make_shared<const Recipe>(Recipe{std::move(make), text});
@@ -55,7 +55,7 @@ Row row(const std::string& text, std::function<Result<ir::Program>(const CallSha
 }
 
 Row row_of(const std::string& text, const ir::Program& program) {
-  return row(text, [program](const CallShape&) -> Result<ir::Program> { return program; });
+  return row(text, [program](const CallShape&) -> Result<ir::ClassProgram> { return ir::as_read(program); });
 }
 
 // The first one is that of the table; rank 1 cannot make the one called "broken".
@@ -65,9 +65,9 @@ std::vector<Row> rows(std::uint32_t rank) {
   return {row_of("pairs", pairs(Protocol::Simple)), row_of("ring", ring(Protocol::Simple)),
           row_of("pairs LL", pairs(Protocol::LL)),
           row("broken",
-              [=](const CallShape&) -> Result<ir::Program> {
+              [=](const CallShape&) -> Result<ir::ClassProgram> {
                 if (rank == 1) return Diagnostic(ErrorCode::FileUnreadable, "gone");
-                return ring(Protocol::LL128);
+                return ir::as_read(ring(Protocol::LL128));
               }),
           row_of("ring LL", ring(Protocol::LL))};
 }
@@ -82,7 +82,7 @@ bool learns(std::uint32_t rank, AdaptMode mode, Logs& logs) {
                         [](const Recipe& recipe, const CallShape& shape) { return recipe.make(shape); });
   const CallShape shape{model::CollectiveKind::allreduce, kRanks, kCount * sizeof(float)};
   const Row& first = *table.find(shape);
-  const auto ready = testing::prepare(*core, first.recipe->make(shape).value());
+  const auto ready = testing::prepare(*core, first.recipe->make(shape).value().representative);
   Adaptation::Class* const of = adaptation.find(shape, false, first, ready, table);
   if (!expect(of != nullptr, rank, "no class")) return false;
   std::mt19937 random(rank);

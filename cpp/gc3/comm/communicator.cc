@@ -16,7 +16,7 @@
 #include "gc3/ir/blocks.h"
 #include "gc3/runtime/core/meeting/peer_process.h"
 #include "gc3/runtime/interp/call.h"
-#include "gc3/verify/verify.h"
+#include "gc3/verify/classes.h"
 
 namespace gc3::comm {
 namespace {
@@ -47,12 +47,12 @@ Result<std::size_t> bytes_of(std::size_t blocks, std::size_t count, model::DataT
   return Diagnostic(ErrorCode::BadBuffer, std::to_string(count) + " elements are more than fit into any memory");
 }
 
-Result<ir::Program> made_by(const select::Recipe& recipe, const CallShape& shape, bool several_hosts) {
-  GC3_ASSIGN(ir::Program program, recipe.make(shape));
+Result<ir::ClassProgram> made_by(const select::Recipe& recipe, const CallShape& shape, bool several_hosts) {
+  GC3_ASSIGN(ir::ClassProgram program, recipe.make(shape));
   // Rows are tuned on one host, and between hosts only Simple runs. The steps of a program do not depend on its
   // protocol.
-  if (several_hosts) program.protocol = model::Protocol::Simple;
-  const Collective& does = program.collective;
+  if (several_hosts) program.representative.protocol = model::Protocol::Simple;
+  const Collective& does = program.representative.collective;
   // Buffers were checked for the collective of the call; a program of another one could access memory beyond them.
   if (does.kind() != shape.kind || does.ranks() != shape.ranks || does.in_place() != shape.in_place ||
       (model::is_rooted(shape.kind) && does.root() != shape.root) ||
@@ -259,7 +259,7 @@ Result<select::Explanation> Communicator::explain_many(const CallShape& shape, s
                                                        std::string text) const {
   GC3_ASSIGN(select::Explanation found, explain(shape, std::move(text)));
   GC3_ASSIGN(const Recipe by, recipe(shape));
-  GC3_ASSIGN(const ir::Program program, by.make());
+  GC3_ASSIGN(const ir::ClassProgram program, by.make());
   const Result<ir::Blocks> blocks = ir::trace_blocks(program);
   found.arrays = "one run for " + std::to_string(arrays) + ", ";
   if (blocks.ok()) {
@@ -272,7 +272,7 @@ Result<select::Explanation> Communicator::explain_many(const CallShape& shape, s
   return found;
 }
 
-Result<ir::Program> Communicator::Recipe::make() const { return made_by(*recipe, shape, several_hosts); }
+Result<ir::ClassProgram> Communicator::Recipe::make() const { return made_by(*recipe, shape, several_hosts); }
 
 Result<Communicator::Recipe> Communicator::recipe(const CallShape& shape) const {
   std::unique_lock<std::mutex> lock;
@@ -302,7 +302,7 @@ Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
   const CallLock::Making making(lock_);
   Prepared& found = ready_[{row->recipe, shape.root, shape.in_place}];
   if (found.program == nullptr) {
-    GC3_ASSIGN(const ir::Program program, made_by(*row->recipe, shape, placement().several()));
+    GC3_ASSIGN(const ir::ClassProgram program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
     // Slots of rows for one host are those that suit shared memory.
     const bool chosen = row->first_nodes > 1 || !placement().several();
@@ -454,14 +454,14 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double>
   return make(std::move(core), std::move(rows), adaptation_.options(), interrupted);
 }
 
-Status Communicator::load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end,
+Status Communicator::load(ir::ClassProgram program, std::uint64_t first, std::optional<std::uint64_t> end,
                           std::string source, std::string text, const Interrupted& interrupted) {
   GC3_CHECK(usable());
   GC3_CHECK(check_thread());
-  GC3_CHECK(ir::check_plain(program, "a row of the selection table"));
+  GC3_CHECK(ir::check_plain(program.representative, "a row of the selection table"));
   GC3_ASSIGN(const Ready ready, core_->prepare(program, 0, 0));
   GC3_CHECK(in_turn(interrupted, [&] { return ready->load(interrupted); }));
-  const Collective does = program.collective;
+  const Collective does = program.representative.collective;
   select::Row row;
   row.kind = does.kind();
   row.first_ranks = does.ranks();
@@ -474,7 +474,7 @@ Status Communicator::load(ir::Program program, std::uint64_t first, std::optiona
   row.condition = does.condition();
   row.source = std::move(source);
   row.adapt = false;
-  auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::Program> { return program; };
+  auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::ClassProgram> { return program; };
   row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
   std::unique_lock<std::mutex> lock;
   GC3_CHECK(lock_.take(lock));

@@ -107,13 +107,13 @@ class Communicator {
     std::shared_ptr<const select::Recipe> recipe;
     select::CallShape shape;
     bool several_hosts = false;
-    Result<ir::Program> make() const;
+    Result<ir::ClassProgram> make() const;  // as readers return it
   };
   Result<Recipe> recipe(const select::CallShape& shape) const;
   // Connections to other hosts for such an engine, see cpu/host_carrier.h.
   std::unique_ptr<transport::Carrier> carrier() { return core_->carrier(); }
-  // Prepares a verified program that no row names; the same program gives the same object.
-  Result<Ready> prepare(const ir::Program& program, std::uint32_t slots, std::uint64_t slot_bytes,
+  // Prepares a verified program that no row names, as readers return it; the same program gives the same object.
+  Result<Ready> prepare(const ir::ClassProgram& program, std::uint32_t slots, std::uint64_t slot_bytes,
                         const ThresholdChanges& changes = {}) {
     GC3_CHECK(usable());
     return core_->prepare(program, slots, slot_bytes, changes);
@@ -158,7 +158,7 @@ class Communicator {
                                                const Diagnostic* refused = nullptr);
   // A verified program serves the calls of its collective with at least `first` and less than `end` bytes, before all
   // other rows. `source` and `text` describe the row and the program.
-  Status load(ir::Program program, std::uint64_t first, std::optional<std::uint64_t> end, std::string source,
+  Status load(ir::ClassProgram program, std::uint64_t first, std::optional<std::uint64_t> end, std::string source,
               std::string text, const Interrupted& interrupted = {});
 
   // Starts an asynchronous call; the caller must not use its buffers until it has finished. An invalid call is an error

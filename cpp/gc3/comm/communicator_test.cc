@@ -42,9 +42,9 @@ Row counting(std::vector<CallShape>& asked, std::optional<std::uint64_t> end = {
   Row row;
   row.end_size = end;
   row.source = "a row";
-  const auto make = [&asked](const CallShape& call) -> Result<ir::Program> {
+  const auto make = [&asked](const CallShape& call) -> Result<ir::ClassProgram> {
     asked.push_back(call);
-    return testing::allpairs_allreduce(call.ranks, call.in_place, Protocol::Simple);
+    return ir::as_read(testing::allpairs_allreduce(call.ranks, call.in_place, Protocol::Simple));
   };
   row.recipe = std::make_shared<const Recipe>(Recipe{make, "counted"});
   return row;
@@ -74,7 +74,7 @@ TEST_CASE("a recipe that has failed is tried again by the next call") {
   std::size_t asked = 0;
   Row row;
   row.source = "a row";
-  const auto fails = [&asked](const CallShape&) -> Result<ir::Program> {
+  const auto fails = [&asked](const CallShape&) -> Result<ir::ClassProgram> {
     ++asked;
     return Diagnostic(ErrorCode::FileUnreadable, "gone");
   };
@@ -92,8 +92,8 @@ TEST_CASE("a program that does not match the call is refused before it accesses 
     Row row;
     row.source = "a row";
     row.kind = wrong_ranks ? CollectiveKind::allreduce : CollectiveKind::allgather;
-    const auto make = [wrong_ranks](const CallShape& call) -> Result<ir::Program> {
-      return testing::allpairs_allreduce(wrong_ranks ? 2 : 1, call.in_place, Protocol::Simple);
+    const auto make = [wrong_ranks](const CallShape& call) -> Result<ir::ClassProgram> {
+      return ir::as_read(testing::allpairs_allreduce(wrong_ranks ? 2 : 1, call.in_place, Protocol::Simple));
     };
     row.recipe = std::make_shared<const Recipe>(Recipe{make, "another"});
     const auto comm = alone({row}, "another");
@@ -110,7 +110,7 @@ TEST_CASE("for its sizes, a loaded program comes before the rows, and the last o
   std::vector<CallShape> asked;
   const auto comm = alone({counting(asked)}, "loaded");
   for (const char* name : {"one", "two"}) {
-    CHECK(comm->load(testing::allpairs_allreduce(1, false, Protocol::Simple), 40, 80, name, name).ok());
+    CHECK(comm->load(ir::as_read(testing::allpairs_allreduce(1, false, Protocol::Simple)), 40, 80, name, name).ok());
     const auto shape = comm->shape(CollectiveKind::allreduce, 10, DataType::float32, false, 0);
     CHECK(comm->explain(shape.value()).value().row->source == name);
     CHECK(comm->program(shape.value()).ok());
@@ -133,7 +133,7 @@ TEST_CASE("a program that is loaded after a call with the same key serves the ne
   CHECK(comm->run(call).ok());
   ProcessProgram* const before = comm->program(shape).value();
   // The same program would be the same object.
-  CHECK(comm->load(testing::ring_allreduce(1, false, Protocol::LL), 0, {}, "later", "later").ok());
+  CHECK(comm->load(ir::as_read(testing::ring_allreduce(1, false, Protocol::LL)), 0, {}, "later", "later").ok());
   CHECK(comm->program(shape).value() != before);
   CHECK(comm->run(call).ok());
 }
@@ -142,8 +142,8 @@ TEST_CASE("a call of a v-form that differs from those before is checked, whateve
   Row row;
   row.kind = CollectiveKind::alltoall;
   row.source = "a row";
-  const auto make = [](const CallShape&) -> Result<ir::Program> {
-    return testing::direct_alltoall(1, 2, Protocol::Simple);
+  const auto make = [](const CallShape&) -> Result<ir::ClassProgram> {
+    return ir::as_read(testing::direct_alltoall(1, 2, Protocol::Simple));
   };
   row.recipe = std::make_shared<const Recipe>(Recipe{make, "alltoall"});
   const auto comm = alone({row}, "checked");
@@ -175,7 +175,7 @@ TEST_CASE("a call of a v-form that differs from those before is checked, whateve
   adds.step(ir::Opcode::copy, testing::in(0), testing::out(0), 2);
   adds.step(ir::Opcode::copy, testing::in(0), testing::scratch(0));
   adds.step(ir::Opcode::reduce, testing::in(1), testing::scratch(0));
-  REQUIRE(comm->load(adds.build(), 0, {}, "adds", "adds").ok());
+  REQUIRE(comm->load(ir::as_read(adds.build()), 0, {}, "adds", "adds").ok());
   CHECK(comm->run(first).error().code == ErrorCode::NoVForm);
 }
 

@@ -30,7 +30,8 @@ const std::shared_ptr<direct::ProcessJob>& Communicator::keep(std::shared_ptr<di
 Result<direct::ProcessJob*> Communicator::lowered(const Recipe& by, Prepared& messages) {
   direct::ProcessJob*& known = messages.one_sided[by.recipe];
   if (known != nullptr) return known;
-  GC3_ASSIGN(const ir::Program program, by.make());
+  GC3_ASSIGN(ir::ClassProgram read, by.make());
+  GC3_ASSIGN(const ir::Program program, ir::of_all_ranks(std::move(read)));
   GC3_ASSIGN(const ir::direct::Program made, by.recipe->lower(program));
   const verify::Report report = verify::direct::verify(made);
   if (!report.ok()) return report.diagnostics.front();

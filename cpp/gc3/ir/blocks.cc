@@ -172,6 +172,12 @@ Result<Blocks> trace_blocks(const Program& program) {
   return trace_blocks(index, connections);
 }
 
+Result<Blocks> trace_blocks(const ClassProgram& read) {
+  if (!read.symmetry.exists()) return trace_blocks(read.representative);
+  GC3_ASSIGN(const Program whole, expand(read));
+  return trace_blocks(whole);
+}
+
 Result<Blocks> trace_v_form(const Program& program) {
   if (program.collective.v_counts() == 0) return has_none(program.collective);
   return trace_blocks(program);

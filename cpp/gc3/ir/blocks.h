@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/connections.h"
 
 namespace gc3::ir {
@@ -27,6 +28,7 @@ std::uint32_t piece_of(const model::Collective& collective, std::uint32_t rank, 
 Result<Blocks> trace_blocks(const ProgramIndex& index, const Connections& connections);
 // The same, for a program from anywhere.
 Result<Blocks> trace_blocks(const Program& program);
+Result<Blocks> trace_blocks(const ClassProgram& read);
 // The same, of a program whose collective must have a v-form.
 Result<Blocks> trace_v_form(const Program& program);
 

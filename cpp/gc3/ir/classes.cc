@@ -138,6 +138,11 @@ Result<Program> of_all_ranks(ClassProgram read) {
   return std::move(read.representative);
 }
 
+bool runs_alone(const ClassProgram& read) {
+  constexpr std::uint64_t kFew = std::uint64_t{1} << 18U;  // instructions, made in some 10 ms
+  return read.symmetry.exists() && std::uint64_t{read.representative.instructions.size()} * read.ranks() > kFew;
+}
+
 void print_symmetry(Printer& out, const ClassProgram& program) {
   out("symmetry");
   for (const std::uint32_t values : program.symmetry.shape()) out(" ", values);

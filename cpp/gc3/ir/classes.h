@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/findings.h"
@@ -47,7 +48,12 @@ Result<Program> expand(const ClassProgram& program, std::uint64_t most = kMostEx
 Result<Program> expand(const ClassProgram& program, std::span<const std::uint32_t> ranks,
                        std::uint64_t most = kMostExpanded);
 
-// What a reader returned, as the program of all ranks.
+// What a reader returned, as the program of all ranks; and a program of all ranks, as readers return it.
 Result<Program> of_all_ranks(ClassProgram read);
+inline ClassProgram as_read(Program program) { return {std::move(program), {}, {}}; }
+
+// Whether a rank that runs what a reader returned makes its own steps alone. Where all have few, all are made: who
+// knows the steps of the others lends more messages instead of copying them.
+bool runs_alone(const ClassProgram& read);
 
 }  // namespace gc3::ir

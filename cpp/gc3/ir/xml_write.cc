@@ -1,6 +1,7 @@
 #include "gc3/ir/xml_write.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
@@ -45,8 +46,8 @@ std::uint32_t channel_count(const Program& p) {
 void print_algo(Printer& out, const Program& p, std::string_view collective, const XmlWriteOptions& options) {
   const model::Collective& c = p.collective;
   out("<algo name=\"", escape_attribute(p.name), "\" proto=\"", name_of(model::format_of(p.protocol)),
-      "\" nchannels=\"", channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"",
-      p.ranks.size(), "\" coll=\"", collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
+      "\" nchannels=\"", channel_count(p), "\" nchunksperloop=\"", xml_chunks_per_loop(c), "\" ngpus=\"", c.ranks(),
+      "\" coll=\"", collective, "\" inplace=\"", c.in_place() ? 1 : 0, "\"");
   if (options.dialect == XmlDialect::rccl) {  // these runtimes require all three attributes
     out(" outofplace=\"", c.in_place() ? 0 : 1, "\" minBytes=\"", options.min_bytes, "\" maxBytes=\"",
         options.max_bytes, "\"");
@@ -94,14 +95,16 @@ void print_peer(Printer& out, std::uint32_t rank) {
   }
 }
 
-void print_rank(Printer& out, const Program& p, std::uint32_t rank, const XmlRankLayout& layout) {
+// `p` has the steps of the rank at `place`.
+Status print_rank(Printer& out, const Program& p, std::uint32_t place, std::uint32_t rank, XmlRankLayout& layout) {
+  GC3_CHECK(layout.lay_out(p, place));
   const model::Collective& c = p.collective;
   out("  <gpu id=\"", rank, "\" i_chunks=\"", layout.uses_input ? c.input_chunks(rank) : 0, "\" o_chunks=\"",
-      layout.uses_output ? c.output_chunks(rank) : 0, "\" s_chunks=\"", p.ranks[rank].scratch_chunks, "\"");
-  const auto tbs = p.tbs(rank);
+      layout.uses_output ? c.output_chunks(rank) : 0, "\" s_chunks=\"", p.ranks[place].scratch_chunks, "\"");
+  const auto tbs = p.tbs(place);
   if (tbs.empty()) {
     out("/>\n");
-    return;
+    return {};
   }
   out(">\n");
   for (std::uint32_t t = 0; t < tbs.size(); ++t) {
@@ -121,6 +124,23 @@ void print_rank(Printer& out, const Program& p, std::uint32_t rank, const XmlRan
     out("    </tb>\n");
   }
   out("  </gpu>\n");
+  return {};
+}
+
+Status print_ranks(Printer& out, const Program& p) {
+  XmlRankLayout layout;
+  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) GC3_CHECK(print_rank(out, p, r, r, layout));
+  return {};
+}
+
+// Makes the steps of one rank after the other.
+Status print_ranks(Printer& out, const ClassProgram& p) {
+  XmlRankLayout layout;
+  for (std::uint32_t r = 0; r < p.ranks(); ++r) {
+    GC3_ASSIGN(const Program own, expand(p, std::array{r}));
+    GC3_CHECK(print_rank(out, own, 0, r, layout));
+  }
+  return {};
 }
 
 // Properties for which the runtime has no attribute, or no room.
@@ -151,9 +171,9 @@ Status check_written(const std::string& text, const XmlTarget& target) {
   return loaded;
 }
 
-}  // namespace
-
-Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) {
+// `p`: the program, or the rank of it that stands for all.
+template <class Ranks>
+Result<std::string> write(const Ranks& program, const Program& p, const XmlWriteOptions& options) {
   GC3_CHECK(check_plain(p, "MSCCL XML"));
   const CollectiveKind kind = p.collective.kind();
   const std::string_view collective = collective_name(kind, options.dialect);
@@ -170,14 +190,18 @@ Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) 
   Printer out;
   out.str().reserve(512 + p.instructions.size() * 128);
   print_algo(out, p, collective, options);
-  XmlRankLayout layout;
-  for (std::uint32_t r = 0; r < p.ranks.size(); ++r) {
-    GC3_CHECK(layout.lay_out(p, r));
-    print_rank(out, p, r, layout);
-  }
+  GC3_CHECK(print_ranks(out, program));
   out("</algo>\n");
   if (options.target != nullptr) GC3_CHECK(check_written(out.str(), *options.target));
   return std::move(out.str());
+}
+
+}  // namespace
+
+Result<std::string> write_xml(const Program& p, const XmlWriteOptions& options) { return write(p, p, options); }
+
+Result<std::string> write_xml(const ClassProgram& p, const XmlWriteOptions& options) {
+  return write(p, p.representative, options);
 }
 
 }  // namespace gc3::ir

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "gc3/base/result.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
 #include "gc3/ir/xml_targets.h"
 
@@ -21,5 +22,7 @@ struct XmlWriteOptions {
 // read_xml(write_xml(p)) == p, if p has no nops, the dialect has a name for its collective, and some step waits for
 // every step that signals.
 Result<std::string> write_xml(const Program& program, const XmlWriteOptions& options);
+// The same text as of all ranks, whose steps are never there at once.
+Result<std::string> write_xml(const ClassProgram& program, const XmlWriteOptions& options);
 
 }  // namespace gc3::ir

@@ -129,7 +129,8 @@ Prepared* Communicator::own_program(const std::shared_ptr<const select::Recipe>&
 }
 
 Result<ir::Program> Communicator::made(const Prepared& wanted) const {
-  GC3_ASSIGN(ir::Program program, wanted.recipe->make(wanted.shape));
+  GC3_ASSIGN(ir::ClassProgram read, wanted.recipe->make(wanted.shape));
+  GC3_ASSIGN(ir::Program program, ir::of_all_ranks(std::move(read)));
   const Collective& does = program.collective;
   if (does.ranks() != member_->ranks || does.kind() != wanted.shape.kind || does.in_place() != wanted.shape.in_place ||
       (model::is_rooted(does.kind()) && does.root() != wanted.shape.root)) {

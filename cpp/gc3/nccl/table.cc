@@ -27,8 +27,8 @@ Result<select::Row> row_of_program(const std::string& path) {
   row.in_place = does.in_place();
   if (model::is_rooted(does.kind())) row.root = does.root();
   row.source = path;
-  const auto again = [program = std::move(file.program)](const select::CallShape&) -> Result<ir::Program> {
-    return program;
+  const auto again = [program = std::move(file.program)](const select::CallShape&) -> Result<ir::ClassProgram> {
+    return ir::as_read(program);
   };
   row.recipe = std::make_shared<const select::Recipe>(select::Recipe{again, path});
   return row;

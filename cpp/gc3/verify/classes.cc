@@ -246,6 +246,7 @@ Report verify_representative(const ir::ClassProgram& program, const Options& opt
 }
 
 Report verify(const ir::ClassProgram& program, const Options& options) {
+  if (!program.symmetry.exists()) return verify(program.representative, options);
   Report report = verify_representative(program, options);
   const bool expands = !report.diagnostics.empty() && report.diagnostics.front().code != ErrorCode::BadStructure;
   if (!expands && !options.chunk_per_slot) return report;

@@ -6,7 +6,8 @@
 
 namespace gc3::verify {
 
-// As `verify` of the program of all ranks; at the cost of one rank if it is right.
+// As `verify` of the program of all ranks, of what a reader returned; at the cost of one rank if it stands for all and
+// is right.
 Report verify(const ir::ClassProgram& program, const Options& options = {});
 
 // On the representative alone. A program with findings may be right all the same: this does not follow the order that

@@ -177,7 +177,7 @@ class Communicator(OwnPrograms):
             raise errors.error("BadArgument", f"{loaded.name} is one-sided, and serves only comm.run(program, ...)")
         verify(loaded)
         about = f"{loaded.name}, {loaded.protocol}"
-        self._joined.load_proven(loaded.core, min_size, max_size, f"the loaded program {loaded.name}", about)
+        self._joined.load_proven(loaded.stored, min_size, max_size, f"the loaded program {loaded.name}", about)
         return loaded
 
     @of_all_ranks

@@ -65,9 +65,9 @@ class OwnPrograms(Registered):
         """Proves a program, and prepares it for this rank."""
         if isinstance(program, Program):
             program.check_proven(options.slots)
-            return self._joined.prepare(program.core, options.slots, options.slot_bytes, thresholds)
+            return self._joined.prepare(program.stored, options.slots, options.slot_bytes, thresholds)
         program.verify()
-        messages = program.messages and self._joined.prepare(program.messages.core)
+        messages = program.messages and self._joined.prepare(program.messages.stored)
         return self._joined.prepare_direct(program.core, messages)
 
     def _own(self, collective: Collective) -> _Demanded:

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gc3 import _core, collectives, errors
-from gc3.runtime.program import Program
+from gc3 import collectives, errors
+from gc3.runtime.classes import of_image
 from gc3.support import files
 
 if TYPE_CHECKING:
     import os
+
+    from gc3.runtime.program import Program
 
 _PLACE = re.compile(r"(?!\.\.?/)[^/\0]+/[0-9a-f]{64}\.gc3")
 _MOST = 1 << 30  # bytes
@@ -54,7 +56,7 @@ def write(program: Program, table: str | os.PathLike[str]) -> str:
     Raises:
         gc3.UserError: It cannot be written.
     """
-    return _written(program.core.to_bytes(source=False), folder(table))
+    return _written(program.stored.to_bytes(source=False), folder(table))
 
 
 def copy(path: str, table: str | os.PathLike[str]) -> None:
@@ -74,7 +76,7 @@ def read(path: str, *, ranks: int, root: int, in_place: bool) -> Program:
     Raises:
         gc3.UserError: It cannot be read, is not the file that the table was written with, or is for other calls.
     """
-    program = Program(_core.Program.from_bytes(_content(path)))
+    program = of_image(_content(path))
     does = program.collective
     rooted = does.name in collectives.BUILTIN and collectives.get(does.name).rooted
     if (does.ranks, does.in_place) != (ranks, in_place) or (rooted and does.root != root):

@@ -108,8 +108,10 @@ class Spec:
     def recipe(self) -> _core.Recipe:
         """Returns the recipe by which communicators get the program."""
 
-        def compiled(ranks: int, root: int, in_place: bool, nodes: int, order: list[int]) -> _core.Program:
-            return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes, order=order).core
+        def compiled(
+            ranks: int, root: int, in_place: bool, nodes: int, order: list[int]
+        ) -> _core.Program | _core.ClassProgram:
+            return self.compile(ranks, root=root, in_place=in_place, prove=False, nodes=nodes, order=order).stored
 
         fifos, direct = (self.slots, self.slot_bytes, self.thresholds), self.memory == "direct"
         return _core.Recipe(compiled, str(self), *fifos, not self.is_file, direct)

@@ -102,7 +102,7 @@ class Ranks:
         self._pipes: list[Connection[Any, Any]] = []
         set_up = knobs.read()
         timeout = set_up.timeout if options.timeout is None else options.timeout
-        image = program.core.to_bytes()
+        image = program.stored.to_bytes()
         job = f"spawned by {os.getpid()} {secrets.token_hex(16)}"  # cannot be guessed
         try:
             for rank in range(program.ranks):

@@ -43,7 +43,7 @@ class _Rank:
 
     def __init__(self, joined: _core.Joined, start: Start) -> None:
         self._joined = joined
-        program = _core.Program.from_bytes(start.image)
+        program = _core.ClassProgram.from_bytes(start.image)  # or one that has the steps of all ranks
         self._made = joined.prepare(program, start.slots, start.slot_bytes, start.thresholds)
 
     def do(self, work: Work, file: int) -> Any:

@@ -60,6 +60,9 @@ class ClassProgram(Program):
         """What its files contain: one rank."""
         return self.classes
 
+    def _save_xml(self, *how: Any) -> None:
+        _core.save_xml(self.classes, *how)
+
     @property
     def text(self) -> str:
         """The text form, for people."""
@@ -111,6 +114,16 @@ class ClassProgram(Program):
     def __reduce__(self) -> tuple[Any, ...]:
         """It is pickled and copied as its image."""
         return _of_image, (self.classes.to_bytes(), self.use)
+
+
+def of_image(image: bytes) -> Program:
+    """Returns the program of an image, which one rank may stand for.
+
+    Raises:
+        gc3.UserError: It is no image.
+    """
+    read = _core.ClassProgram.from_bytes(image)
+    return ClassProgram(read) if read.stands_for_all else Program(read.representative)
 
 
 def _of_image(image: bytes, use: Use | None) -> ClassProgram:

@@ -169,7 +169,10 @@ class Program(Executable["_core.Program"]):
             raise errors.error("BadArgument", f"'{name}' would be for no size: {min_bytes} B to {max_bytes} B")
         if target is not None:
             for_target.prove(self.core, target, dialect or dialect_of(target), min_bytes, max_bytes)
-        self.core.save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
+        self._save_xml(name, dialect or dialect_of(target), target, min_bytes, max_bytes)
+
+    def _save_xml(self, *how: Any) -> None:
+        self.core.save_xml(*how)
 
     @property
     def stored(self) -> _core.Program | _core.ClassProgram:

@@ -9,18 +9,20 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gc3 import _core, errors
+from gc3 import errors
 from gc3.comm import kept
 from gc3.comm.communicator import Communicator
 from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
-from gc3.runtime.program import Program
+from gc3.runtime.classes import of_image
 from gc3.support.files import make_folder, replace_text
 from gc3.tune.rank import TimedRank
 from gc3.tune.timers import Timer
 from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
+    from gc3.runtime.program import Program
+
     # The program's image and how it runs; the collective, S in bytes, untimed and timed calls.
     Asked = tuple[bytes, Work, str, int, int, int]
 
@@ -87,7 +89,7 @@ class HostTimer(Timer):
                 raise errors.error("FileUnwritable", problem)
 
     def _compile(self, spec: Spec, in_place: bool) -> bytes:
-        return spec.compile(self.comm.size, in_place=in_place, nodes=self.where[0], order=self._order).core.to_bytes()
+        return spec.compile(self.comm.size, in_place=in_place, nodes=self.where[0], order=self._order).stored.to_bytes()
 
 
 def serve(comm: Communicator) -> None:
@@ -122,7 +124,7 @@ def _timed(comm: Communicator) -> Callable[[bytes, Work, str, int, int, int], li
 
     @cache
     def program(image: bytes) -> Program:
-        return Program(_core.Program.from_bytes(image))
+        return of_image(image)
 
     def seconds(image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int) -> list[float]:
         return timed.seconds(program(image), work, collective, size, warmup, iterations)

@@ -128,7 +128,7 @@ class TimedRank:
         model = collectives.get(collective).model(comm.size)
         counts = uneven(model.v_counts, elements_of(model, size), work.skew)
         joined = _core.Joined.of(comm)
-        ready = joined.prepare(program.core, work.slots, work.slot_bytes, work.thresholds)
+        ready = joined.prepare(program.stored, work.slots, work.slot_bytes, work.thresholds)
         at: list[list[int]] = []
         arrays: list[Array] = []
         for buffer, blocks in enumerate((model.input_blocks(comm.rank), model.output_blocks(comm.rank))):

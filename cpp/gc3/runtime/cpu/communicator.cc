@@ -49,11 +49,11 @@ HostLinks::Options Communicator::same_transport() const {
   return links;
 }
 
-Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::Program& program, std::uint32_t slots,
+Result<std::shared_ptr<ProcessProgram>> Communicator::prepare(const ir::ClassProgram& program, std::uint32_t slots,
                                                               std::uint64_t slot_bytes,
                                                               const ThresholdChanges& changes) {
-  if (program.collective.ranks() != size_) {
-    return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.collective.ranks()) +
+  if (program.ranks() != size_) {
+    return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(program.ranks()) +
                                                   " ranks in a communicator of " + std::to_string(size_));
   }
   GC3_ASSIGN(std::shared_ptr<ProcessProgram> made,

@@ -62,7 +62,7 @@ class Communicator {
 
   // Prepares a program for this rank, which then runs calls itself. The same program gives the same object, which this
   // communicator keeps until it is closed.
-  Result<std::shared_ptr<ProcessProgram>> prepare(const ir::Program& program, std::uint32_t slots,
+  Result<std::shared_ptr<ProcessProgram>> prepare(const ir::ClassProgram& program, std::uint32_t slots,
                                                   std::uint64_t slot_bytes, const ThresholdChanges& changes = {});
 
   // From now on runs of this program of AllReduce, which belongs to this communicator, make barriers. Between hosts

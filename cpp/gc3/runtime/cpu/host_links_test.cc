@@ -127,7 +127,7 @@ TEST_CASE("a communicator that has failed waits for no host when it is closed") 
 TEST_CASE("LL between hosts is refused with the reason, and within them it goes on") {
   run_ranks(4, [](std::uint32_t rank) {
     const auto comm = join_hosts(rank, hosts_of(4, 2));
-    const auto refused = comm->prepare(testing::ring_allreduce(4, false, Protocol::LL), 0, 0);
+    const auto refused = comm->prepare(ir::as_read(testing::ring_allreduce(4, false, Protocol::LL)), 0, 0);
     return expect(!refused.ok() && refused.error().code == ErrorCode::BetweenHosts &&
                       refused.error().message.find("the protocol LL;") != std::string::npos,
                   rank, refused.ok() ? "prepared" : refused.error().str());

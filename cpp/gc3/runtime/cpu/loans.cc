@@ -29,7 +29,9 @@ std::vector<std::uint32_t> receivers_of(const Plan& plan, const PlanRank& own) {
     std::uint32_t next = 0;  // step to look at, of those that may receive
     std::uint32_t end = 0;
     if (tb.send_connection != kNone) {
-      const PlanThreadblock& peer = plan.threadblocks[plan.connections[tb.send_connection].receiver_tb];
+      const PlanThreadblock* receiver = &plan.threadblocks[plan.connections[tb.send_connection].receiver_tb];
+      if (plan.only != ir::kNoRank) receiver = &plan.threadblocks[own.first_tb + receiver->tb];  // that has the same
+      const PlanThreadblock& peer = *receiver;
       next = peer.first_step;
       end = peer.first_step + peer.step_count;
     }
@@ -94,7 +96,7 @@ class Clocks {
     for (std::uint32_t i = step.wait_begin; i < step.wait_begin + step.wait_count; ++i) {
       if (next[first_tb + plan_.waits[i].tb] < plan_.waits[i].steps) return false;
     }
-    const bool receives = info(step).receives;
+    const bool receives = info(step).receives && plan_.only == ir::kNoRank;  // else only the rank's own order is known
     if (receives && received[tb.recv_connection] == sent[tb.recv_connection].size()) return false;
 
     if (next[t] != 0) join(index, index - 1);
@@ -155,7 +157,7 @@ std::vector<Loan> steps_that_lend(const Plan& plan, std::uint32_t rank) {
       if (w == s) return true;
       if (consumer == kNone) return false;
       if (!clocks) clocks.emplace(plan, own);
-      return clocks->before(w, s) || clocks->before(consumer, w);
+      return clocks->before(w, s) || (plan.only == ir::kNoRank && clocks->before(consumer, w));
     };
     bool safe = true;
     for (std::uint32_t c = 0; c < step.count && safe; ++c) {

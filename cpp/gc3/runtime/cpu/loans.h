@@ -2,7 +2,8 @@
 //
 // A rank may overwrite sent data as soon as the step is finished, but lent data only after the receiver's step. So a
 // step may lend a location if every write to it comes before the step, or after the receiver's step, in every
-// execution: by the order of a threadblock's steps, by dependencies, and by messages sent and received.
+// execution: by the order of a threadblock's steps, by dependencies, and by messages sent and received. Where the plan
+// has the steps of one rank alone, messages are not followed.
 #pragma once
 
 #include <cstdint>

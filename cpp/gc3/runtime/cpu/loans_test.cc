@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "gc3/ir/text.h"
 #include "gc3/runtime/interp/test_programs.h"
 
 namespace gc3::cpu {
@@ -81,6 +82,16 @@ TEST_CASE("a ring lends the data that it stores; data that it only forwards is i
   // send, rrs, rrcs, rcs, recv
   CHECK(loans(testing::ring_allreduce(3, false, Protocol::Simple), 0) == "C-CM-");
   CHECK(loans(testing::ring_allreduce(3, true, Protocol::Simple), 0) == "C-CM-");
+}
+
+TEST_CASE("a rank that does not know the steps of the others lends only what nothing overwrites later") {
+  const ir::ClassProgram program = ir::parse_classes(testing::kHierarchicalOfClasses).value();
+  const interp::Plan own = interp::Plan::create(program, 3).value();
+  std::string found;
+  for (const Loan lends : steps_that_lend(own, 3)) found += "-MC"[static_cast<std::size_t>(lends)];
+  const std::string known = loans(ir::expand(program).value(), 3);
+  CHECK(known == "CMCM---");
+  CHECK(found == "-M-M---");
 }
 
 }  // namespace

@@ -38,6 +38,12 @@ std::uint64_t fingerprint_of(std::span<const std::byte> image, const FifoGeometr
   return word;
 }
 
+Status check_has(const model::Collective& collective, std::uint32_t rank) {
+  if (rank < collective.ranks()) return {};
+  return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(collective.ranks()) +
+                                                " ranks in a communicator that has a rank " + std::to_string(rank));
+}
+
 // That this rank computes: peers are patient.
 class Computes {
  public:
@@ -100,11 +106,35 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
                                                                std::string_view key,
                                                                std::shared_ptr<Membership> members,
                                                                const ThresholdChanges& changes) {
+  GC3_CHECK(check_has(program.collective, rank));
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create_computing(program));
-  if (rank >= plan.ranks.size()) {
-    return Diagnostic(ErrorCode::BadArgument, "a program of " + std::to_string(plan.ranks.size()) +
-                                                  " ranks in a communicator that has a rank " + std::to_string(rank));
+  return create(std::move(plan), ir::write_image(program, false), rank, slots, slot_bytes, key, std::move(members),
+                changes);
+}
+
+Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::ClassProgram& read, std::uint32_t rank,
+                                                               std::uint32_t slots, std::uint64_t slot_bytes,
+                                                               std::string_view key,
+                                                               std::shared_ptr<Membership> members,
+                                                               const ThresholdChanges& changes) {
+  if (!read.symmetry.exists()) {
+    return create(read.representative, rank, slots, slot_bytes, key, std::move(members), changes);
   }
+  if (!ir::runs_alone(read)) {
+    GC3_ASSIGN(const ir::Program program, ir::expand(read));
+    return create(program, rank, slots, slot_bytes, key, std::move(members), changes);
+  }
+  GC3_CHECK(check_has(read.representative.collective, rank));
+  GC3_ASSIGN(interp::Plan plan, interp::Plan::create(read, rank));
+  return create(std::move(plan), ir::write_image(read, false), rank, slots, slot_bytes, key, std::move(members),
+                changes);
+}
+
+Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(interp::Plan plan, std::vector<std::byte> image,
+                                                               std::uint32_t rank, std::uint32_t slots,
+                                                               std::uint64_t slot_bytes, std::string_view key,
+                                                               std::shared_ptr<Membership> members,
+                                                               const ThresholdChanges& changes) {
   std::unique_ptr<ProcessProgram> made(new ProcessProgram(std::move(plan), rank, std::move(members)));
   made->access_.may_lend = steps_that_lend(made->plan_, rank);
   made->changes_ = changes;
@@ -116,11 +146,11 @@ Result<std::unique_ptr<ProcessProgram>> ProcessProgram::create(const ir::Program
   GC3_ASSIGN(made->geometry_, FifoGeometry::choose(made->plan_, slots, made->slot_for(slot_bytes), kFifoBudget));
   const HostLinks* const links = made->members_->links.get();
   if (links != nullptr && links->apart(made->plan_)) GC3_CHECK(made->geometry_.check_between_hosts());
-  const model::Collective& collective = program.collective;
+  const model::Collective& collective = made->plan_.collective;
   made->record_.collective = collective.kind();
   made->record_.in_place = collective.in_place();
   made->record_.root = collective.root();
-  made->image_ = ir::write_image(program, false);
+  made->image_ = std::move(image);
   made->record_.program = fingerprint_of(made->image_, made->geometry_, key);
 
   const interp::PlanRank& own = made->plan_.ranks[rank];
@@ -342,7 +372,11 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
   if (no_v_form_) return *no_v_form_;
   if (!v_memory_) {
     GC3_ASSIGN(const ir::Program program, ir::read_image(image_));
-    Result<interp::VLayout> layout = interp::VLayout::create(program, plan_, rank_);
+    std::optional<interp::Plan> whole;
+    if (plan_.only != ir::kNoRank) {
+      GC3_ASSIGN(whole, interp::Plan::create(program));
+    }
+    Result<interp::VLayout> layout = interp::VLayout::create(program, whole ? *whole : plan_, rank_);
     if (!layout.ok()) return no_v_form_.emplace(std::move(layout.error()));
     v_memory_.emplace(std::move(layout).value(), plan_, rank_);
   }

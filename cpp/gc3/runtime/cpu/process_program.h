@@ -18,6 +18,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/cpu/average.h"
@@ -111,6 +112,11 @@ class ProcessProgram final : public interp::Engine<RankCall> {
                                                         std::uint32_t slots, std::uint64_t slot_bytes,
                                                         std::string_view key, std::shared_ptr<Membership> members,
                                                         const ThresholdChanges& changes = {});
+  // The same of what a reader returned: see ir::runs_alone.
+  static Result<std::unique_ptr<ProcessProgram>> create(const ir::ClassProgram& read, std::uint32_t rank,
+                                                        std::uint32_t slots, std::uint64_t slot_bytes,
+                                                        std::string_view key, std::shared_ptr<Membership> members,
+                                                        const ThresholdChanges& changes = {});
 
   // All of these are collective.
   // Allocates the FIFOs. Without it the first run does so.
@@ -163,6 +169,11 @@ class ProcessProgram final : public interp::Engine<RankCall> {
 
  private:
   ProcessProgram(interp::Plan plan, std::uint32_t rank, std::shared_ptr<Membership> members);
+  static Result<std::unique_ptr<ProcessProgram>> create(interp::Plan plan, std::vector<std::byte> image,
+                                                        std::uint32_t rank, std::uint32_t slots,
+                                                        std::uint64_t slot_bytes, std::string_view key,
+                                                        std::shared_ptr<Membership> members,
+                                                        const ThresholdChanges& changes);
   core::Group& group() const { return *members_->group; }
   // Each run after a barrier.
   template <class Run>

@@ -135,7 +135,7 @@ inline std::unique_ptr<cpu::Communicator> join(const core::Meeting& meeting, dou
 
 inline std::shared_ptr<cpu::ProcessProgram> prepare(cpu::Communicator& comm, const ir::Program& program,
                                                     std::uint32_t slots = 0, std::uint64_t slot_bytes = 0) {
-  auto made = comm.prepare(program, slots, slot_bytes);
+  auto made = comm.prepare(ir::as_read(program), slots, slot_bytes);
   if (!expect(made.ok(), comm.rank(), made.ok() ? "" : made.error().str())) _exit(2);
   return std::move(made).value();
 }

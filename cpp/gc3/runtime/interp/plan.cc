@@ -1,8 +1,11 @@
 #include "gc3/runtime/interp/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/ir/connections.h"
 #include "gc3/runtime/interp/chunk_classes.h"
 
@@ -17,6 +20,47 @@ class Planner {
 
   Result<Plan> run() {
     GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(program_));
+    begin();
+    for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r, program_.ranks[r], program_.tbs(r));
+    for (const ir::Connection& c : connections.all) {
+      if (c.messages != 0) add_connection(c.send_tb, c.recv_tb);
+    }
+    for (PlanThreadblock& tb : plan_.threadblocks) decode(tb, program_.tbs(tb.rank));
+    plan_.moves_between_classes = moves_between_classes(plan_);
+    return std::move(plan_);
+  }
+
+  // `program_` has the steps of this rank alone.
+  Result<Plan> run_alone(const ir::ClassProgram& all, std::uint32_t rank) {
+    GC3_ASSIGN(const ir::Connections connections, ir::checked_connections(all));
+    begin();
+    plan_.only = rank;
+    ir::RankProgram each = program_.ranks.front();
+    const std::uint32_t count = each.tb_count;
+    for (std::uint32_t r = 0; r < all.ranks(); ++r, each.first_tb += count) {
+      add_rank(r, each, all.representative.tbs(0));
+      for (std::uint32_t t = 0; t < count; ++t) {
+        PlanThreadblock& tb = plan_.threadblocks[each.first_tb + t];
+        if (tb.send_peer != ir::kNoRank) tb.send_peer = all.symmetry.plus(r, tb.send_peer);
+        if (tb.recv_peer != ir::kNoRank) tb.recv_peer = all.symmetry.plus(r, tb.recv_peer);
+        if (r != rank) tb.step_count = 0;
+      }
+    }
+    for (const ir::Connection& c : connections.all) {
+      if (c.messages == 0) continue;
+      // Both ends are those of rank 0, whose receiving one stands for that of the peer.
+      for (std::uint32_t r = 0; r < all.ranks(); ++r) {
+        const PlanThreadblock& sender = plan_.threadblocks[r * count + c.send_tb];
+        add_connection(r * count + c.send_tb, sender.send_peer * count + c.recv_tb);
+      }
+    }
+    for (std::uint32_t t = 0; t < count; ++t) decode(plan_.threadblocks[rank * count + t], program_.tbs(0));
+    plan_.moves_between_classes = plan_.collective.chunks() > 1;  // where the other ranks move data is not looked at
+    return std::move(plan_);
+  }
+
+ private:
+  void begin() {
     plan_.collective = program_.collective;
     plan_.protocol = model::format_of(program_.protocol);
     plan_.pulls = program_.protocol == model::Protocol::Pull;
@@ -24,18 +68,9 @@ class Planner {
     plan_.slots = std::max(program_.slots, 1U);
     plan_.source = program_.source;
     plan_.compute = program_.compute;
-    for (std::uint32_t r = 0; r < program_.ranks.size(); ++r) add_rank(r);
-    for (const ir::Connection& c : connections.all) {
-      if (c.messages != 0) add_connection(c);
-    }
-    for (PlanThreadblock& tb : plan_.threadblocks) decode(tb);
-    plan_.moves_between_classes = moves_between_classes(plan_);
-    return std::move(plan_);
   }
 
- private:
-  void add_rank(std::uint32_t rank) {
-    const ir::RankProgram& from = program_.ranks[rank];
+  void add_rank(std::uint32_t rank, const ir::RankProgram& from, std::span<const ir::Threadblock> tbs) {
     const model::Collective& collective = program_.collective;
     PlanRank to;
     to.first_tb = from.first_tb;
@@ -50,7 +85,7 @@ class Planner {
     to.alias_block = (to.input_aliased ? input.index : output.index) / collective.chunks();
     plan_.ranks.push_back(to);
     for (std::uint32_t t = 0; t < from.tb_count; ++t) {
-      const ir::Threadblock& tb = program_.threadblocks[from.first_tb + t];
+      const ir::Threadblock& tb = tbs[t];
       PlanThreadblock made;
       made.rank = rank;
       made.tb = t;
@@ -63,17 +98,17 @@ class Planner {
     }
   }
 
-  void add_connection(const ir::Connection& connection) {
+  void add_connection(std::uint32_t sender_tb, std::uint32_t receiver_tb) {
     const auto id = static_cast<std::uint32_t>(plan_.connections.size());
-    plan_.threadblocks[connection.send_tb].send_connection = id;
-    plan_.threadblocks[connection.recv_tb].recv_connection = id;
-    plan_.connections.push_back({connection.send_tb, connection.recv_tb});
+    plan_.threadblocks[sender_tb].send_connection = id;
+    plan_.threadblocks[receiver_tb].recv_connection = id;
+    plan_.connections.push_back({sender_tb, receiver_tb});
   }
 
-  void decode(PlanThreadblock& tb) {
+  void decode(PlanThreadblock& tb, std::span<const ir::Threadblock> tbs) {
     tb.first_wait = static_cast<std::uint32_t>(plan_.waits.size());
     const PlanRank& rank = plan_.ranks[tb.rank];
-    for (const ir::Instruction& from : program_.steps(program_.tbs(tb.rank)[tb.tb])) {
+    for (const ir::Instruction& from : program_.steps(tbs[tb.tb])) {
       const ir::OpcodeInfo& does = ir::info(from.opcode);
       Step step;
       step.opcode = static_cast<Op>(from.opcode);
@@ -123,6 +158,18 @@ Result<Plan> Plan::create(const ir::Program& program) {
 }
 
 Result<Plan> Plan::create_computing(const ir::Program& program) { return Planner(program).run(); }
+
+Result<Plan> Plan::create(const ir::ClassProgram& program, std::uint32_t rank) {
+  const std::uint64_t threadblocks = std::uint64_t{program.ranks()} * program.representative.threadblocks.size();
+  if (threadblocks > ir::kMostExpanded) {
+    return Diagnostic(ErrorCode::ProgramTooLarge, "'" + program.representative.name + "' has " +
+                                                      std::to_string(threadblocks) +
+                                                      " threadblocks on all ranks together; a run can connect " +
+                                                      std::to_string(ir::kMostExpanded));
+  }
+  GC3_ASSIGN(const ir::Program own, ir::expand(program, std::array{rank}));
+  return Planner(own).run_alone(program, rank);
+}
 
 std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count, bool scales) const {
   const PlanRank& has = ranks[rank];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gc3/base/result.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/program.h"
 #include "gc3/runtime/interp/layout.h"
 
@@ -82,8 +83,9 @@ struct Plan {
   std::vector<Connection> connections;
   std::vector<Step> steps;
   std::vector<Wait> waits;
-  ir::Source source;    // of `steps`
-  ir::Compute compute;  // a step of opcode `apply` has the number of its application as src.chunk
+  std::uint32_t only = ir::kNoRank;  // the rank whose steps these are; kNoRank: of all, and all threadblocks have steps
+  ir::Source source;                 // of `steps`
+  ir::Compute compute;               // a step of opcode `apply` has the number of its application as src.chunk
 
   // Refuses programs that cannot be executed safely, see ir/connections.h. Only `verify` checks the
   // results of a program.
@@ -91,6 +93,8 @@ struct Plan {
   // The same of a program whose chunks differ in length and that may compute, for an engine that can run it: by
   // VLayout. `create` refuses it.
   static Result<Plan> create_computing(const ir::Program& program);
+  // Of a rank that makes its own steps alone. The threadblocks of the others have the connections that theirs have.
+  static Result<Plan> create(const ir::ClassProgram& program, std::uint32_t rank);
 
   // Whether blocks of `count` elements are copied to buffers in which all chunks have the same length, because the
   // program moves data between chunk positions of different length.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "gc3/base/errors/verifier.h"
+#include "gc3/ir/text.h"
 #include "gc3/runtime/interp/divisors.h"
 #include "gc3/runtime/interp/test_programs.h"
 
@@ -52,6 +53,48 @@ TEST_CASE("a plan resolves connections, operands and dependencies") {
   CHECK(p.waits[nop.wait_begin].steps == 4);       // step 3 finished
   CHECK(p.waits[nop.wait_begin].step_count == 4);  // of four
   CHECK(p.place(1, 2) == "rank 0 threadblock 1 step 2 (nop)");
+}
+
+TEST_CASE("the plan of a rank that makes its own steps alone is its part of the plan of all ranks") {
+  const ir::ClassProgram program = ir::parse_classes(testing::kHierarchicalOfClasses).value();
+  const Plan whole = Plan::create(ir::expand(program).value()).value();
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    const Plan own = Plan::create(program, rank).value();
+    CHECK(own.only == rank);
+    CHECK(own.slots == whole.slots);
+    CHECK(own.max_count == whole.max_count);
+    CHECK(own.ranks[rank].copies_input == whole.ranks[rank].copies_input);
+    REQUIRE(own.threadblocks.size() == whole.threadblocks.size());
+    CHECK(own.connections.size() == whole.connections.size());
+    for (std::size_t t = 0; t < own.threadblocks.size(); ++t) {
+      const PlanThreadblock& made = own.threadblocks[t];
+      const PlanThreadblock& wanted = whole.threadblocks[t];
+      CHECK(made.rank == wanted.rank);
+      CHECK(made.tb == wanted.tb);
+      CHECK(made.send_peer == wanted.send_peer);
+      CHECK(made.recv_peer == wanted.recv_peer);
+      if (wanted.send_connection != kNone) {
+        const Connection& to = own.connections[made.send_connection];
+        CHECK(to.sender_tb == t);
+        CHECK(to.receiver_tb == whole.connections[wanted.send_connection].receiver_tb);
+        CHECK(own.threadblocks[to.receiver_tb].recv_connection == made.send_connection);
+      }
+      CHECK(made.step_count == (made.rank == rank ? wanted.step_count : 0));
+      for (std::uint32_t s = 0; s < made.step_count; ++s) {
+        const Step& a = own.steps[made.first_step + s];
+        const Step& b = whole.steps[wanted.first_step + s];
+        CHECK(a.opcode == b.opcode);
+        CHECK(a.count == b.count);
+        CHECK(a.src.chunk == b.src.chunk);
+        CHECK(a.dst.chunk == b.dst.chunk);
+        REQUIRE(a.wait_count == b.wait_count);
+        for (std::uint32_t w = 0; w < a.wait_count; ++w) {
+          CHECK(own.waits[a.wait_begin + w].tb == whole.waits[b.wait_begin + w].tb);
+          CHECK(own.waits[a.wait_begin + w].steps == whole.waits[b.wait_begin + w].steps);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("operands of an in-place program are canonical") {

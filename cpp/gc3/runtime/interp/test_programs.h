@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -239,5 +240,27 @@ inline ir::Program busy_inputs_of_two_lengths(model::Protocol protocol) {
   b.recv(in(3));
   return b.build();
 }
+
+// The text of hierarchical AllReduce on two nodes of two ranks, of which rank 0 stands for all.
+inline constexpr std::string_view kHierarchicalOfClasses = R"(program "hierarchical_allreduce" version 1
+collective allreduce ranks 4 chunks 4 in place
+protocol Simple instances 1 slots 2
+symmetry 2 2
+region in[0] 0:1 1:2
+region out[0] 0:1 1:2
+region sc[0]
+
+rank 0
+  tb 0 channel 0 send 1
+    0 send out[2] x2 signals
+    1 send out[0] x2 after (1:2)
+  tb 1 channel 0 send 2 recv 2
+    0 send out[1] after (2:0)
+    1 rrcs out[0] -> out[0]
+    2 recv -> out[1] signals
+  tb 2 channel 0 recv 1
+    0 rrc out[0] -> out[0] x2 signals
+    1 recv -> out[2] x2 after (0:0)
+)";
 
 }  // namespace gc3::testing

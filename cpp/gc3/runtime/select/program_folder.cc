@@ -141,9 +141,10 @@ Result<std::vector<Row>> read_program_folder(const std::string& folder) {
         recipes[{entry->file, entry->slots, entry->slot_bytes, entry->thresholds.values}];
     if (recipe == nullptr) {
       const std::string path = folder + "/" + entry->file;
-      const auto read = [path](const CallShape&) -> Result<ir::Program> {
-        GC3_ASSIGN(ir::ProgramFile found, ir::load_any(path));
-        return std::move(found.program);
+      const auto read = [path](const CallShape&) -> Result<ir::ClassProgram> {
+        GC3_ASSIGN(ir::ProgramFile found, ir::load_any(path, {.keep_classes = true}));
+        if (found.classes) return std::move(*found.classes);
+        return ir::as_read(std::move(found.program));
       };
       recipe = std::make_shared<const Recipe>(Recipe{read, path, entry->slots, entry->slot_bytes, entry->thresholds});
     }

@@ -13,6 +13,7 @@
 #include "gc3/base/sha256.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/base/transport_kind.h"
+#include "gc3/ir/classes.h"
 #include "gc3/ir/direct/program.h"
 #include "gc3/ir/program.h"
 #include "gc3/model/collective.h"
@@ -45,8 +46,8 @@ struct CallShape {
 // How to get a program, and the FIFOs to run it with. Rows with the same program share one recipe.
 struct Recipe {
   // The only way from a call to a compiled program: reads a file, or calls the compiler. The program depends only on
-  // the call's number of ranks, mode and root, and on where the ranks are.
-  std::function<Result<ir::Program>(const CallShape& call)> make;
+  // the call's number of ranks, mode and root, and on where the ranks are. As readers return it.
+  std::function<Result<ir::ClassProgram>(const CallShape& call)> make;
   std::string text;         // the program, as text
   std::uint32_t slots = 0;  // 0: the engine's choice
   std::uint64_t slot_bytes = 0;
