@@ -269,7 +269,7 @@ void bind_processes(nb::module_& m) {
           "The hosts, and the ranks on each; empty: this host alone.")
       .def_prop_ro(
           "transport", [](const Face& f) { return name_of(f.body().transport()); },
-          "What carries messages of programs between hosts: \"tcp\" or \"ucx\"; \"\": there is one host.")
+          "What carries messages of programs between hosts, one of transports(); \"\": there is one host.")
       .def_prop_ro(
           "usable", [](const Face& f) { return f.body().usable().ok(); },
           "Whether the communicator is open, and this process is not a fork of the one that made it.")

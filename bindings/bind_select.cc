@@ -1,4 +1,5 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -22,10 +23,44 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+// Limits of rows are pairs in Python, and a transport is a text.
+template <class T, int least, bool closed>
+struct nb::detail::type_caster<gc3::select::Range<T, least, closed>>
+    : nb::detail::type_caster<std::pair<T, std::optional<T>>> {
+  using Value = gc3::select::Range<T, least, closed>;
+  using Pair = nb::detail::type_caster<std::pair<T, std::optional<T>>>;
+  template <class>
+  using Cast = Value;
+  static nb::handle from_cpp(const Value& value, nb::rv_policy policy, nb::detail::cleanup_list* cleanup) noexcept {
+    return Pair::from_cpp(std::pair(value.first, value.last), policy, cleanup);
+  }
+  explicit operator Value() {
+    auto [first, last] = Pair::operator std::pair<T, std::optional<T>>();
+    return {first, last};
+  }
+};
+
+template <>
+struct nb::detail::type_caster<gc3::TransportKind> {
+  NB_TYPE_CASTER(gc3::TransportKind, const_name("str"))
+  bool from_python(nb::handle source, std::uint8_t flags, nb::detail::cleanup_list* cleanup) noexcept {
+    make_caster<std::string_view> name;
+    const bool text = name.from_python(source, flags, cleanup);
+    const auto kind = text ? gc3::parse_transport(name.value) : std::nullopt;
+    value = kind.value_or(gc3::TransportKind::none);
+    return kind.has_value();
+  }
+  static nb::handle from_cpp(gc3::TransportKind kind, nb::rv_policy policy,
+                             nb::detail::cleanup_list* cleanup) noexcept {
+    return make_caster<std::string_view>::from_cpp(name_of(kind), policy, cleanup);
+  }
+};
+
 namespace gc3::bindings {
 namespace {
 
 using select::CallShape;
+using select::Limits;
 using select::Recipe;
 using select::Row;
 using select::Selection;
@@ -88,41 +123,16 @@ comm::Generation generation_of(nb::object generate, std::shared_ptr<comm::Allowa
   return {ask, std::move(allowance)};
 }
 
-TransportKind transport_of(std::string_view name) {
-  const std::optional<TransportKind> kind = parse_transport(name);
-  if (!kind) unwrap(Status(Diagnostic(ErrorCode::BadArgument, "there is no transport '" + std::string(name) + "'")));
-  return *kind;
-}
-
 // The kind of a collective, and the name of a custom one, which has a condition.
 std::pair<model::CollectiveKind, std::string> kind_of(std::string_view collective, std::string_view condition) {
   if (!condition.empty()) return {model::CollectiveKind::custom, std::string(collective)};
   return {unwrap(model::parse_collective(collective)), ""};
 }
 
-Row make_row(std::string_view collective, std::pair<std::uint32_t, std::optional<std::uint32_t>> ranks,
-             std::pair<std::uint64_t, std::optional<std::uint64_t>> size, std::optional<bool> in_place,
-             std::shared_ptr<const Recipe> recipe, std::string source, std::string note,
-             std::optional<std::uint32_t> root, std::pair<std::uint32_t, std::optional<std::uint32_t>> nodes,
-             std::optional<std::pair<std::uint32_t, std::optional<std::uint32_t>>> per_node,
-             std::pair<double, std::optional<double>> skew, std::optional<bool> adapt,
-             std::optional<std::string_view> transport, std::string condition) {
-  Row row;
-  std::tie(row.kind, row.name) = kind_of(collective, condition);
-  row.condition = std::move(condition);
-  std::tie(row.first_ranks, row.last_ranks) = ranks;
-  std::tie(row.first_size, row.end_size) = size;
-  row.in_place = in_place;
-  row.recipe = std::move(recipe);
-  row.source = std::move(source);
-  row.note = std::move(note);
-  row.root = root;
-  std::tie(row.first_nodes, row.last_nodes) = nodes;
-  if (per_node) std::tie(row.first_per_node, row.last_per_node) = *per_node;
-  std::tie(row.first_skew, row.end_skew) = skew;
-  row.adapt = adapt;
-  if (transport) row.transport = transport_of(*transport);
-  return row;
+Row make_row(std::string_view collective, const Limits& limits, std::shared_ptr<const Recipe> recipe,
+             std::string source, std::string note, std::optional<bool> adapt, const std::string& condition) {
+  const auto [kind, name] = kind_of(collective, condition);
+  return {kind, name, condition, limits, std::move(recipe), adapt, std::move(source), std::move(note)};
 }
 
 }  // namespace
@@ -140,10 +150,35 @@ void bind_select(nb::module_& m) {
   m.def(
       "transports", [] { return std::vector<std::string_view>(kTransports.begin() + 1, kTransports.end()); },
       "What can carry messages between hosts.");
+  m.def(
+      "row_keys",
+      [] {
+        std::vector<std::pair<std::string_view, std::string_view>> keys;
+        for (const select::RowKey& key : select::row_keys()) keys.emplace_back(key.name, key.limit);
+        return keys;
+      },
+      "The members of Limits, and the name of the type of each.");
+  nb::class_<Limits>(m, "Limits", "Which calls of its collective a row serves.")
+      .def("__init__",
+           [](Limits* self
+#define GC3_ROW_KEY(name, Limit, ...) , select::Limit name
+#include "gc3/runtime/select/row_keys.def"
+           ) {
+             new (self) Limits{
+#define GC3_ROW_KEY(name, ...) name,
+#include "gc3/runtime/select/row_keys.def"
+             };
+           }
+#define GC3_ROW_KEY(name, ...) , nb::arg(#name) = Limits().name
+#include "gc3/runtime/select/row_keys.def"
+           )
+#define GC3_ROW_KEY(name, ...) .def_ro(#name, &Limits::name)
+#include "gc3/runtime/select/row_keys.def"
+      .def(nb::self == nb::self)
+      .def("__hash__", [](const Limits&) { return 0; });
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
-      .def(nb::new_(&make_row), "collective"_a, "ranks"_a, "size"_a, "in_place"_a.none(), "recipe"_a, "source"_a,
-           "note"_a, "root"_a.none(), "nodes"_a, "ranks_per_node"_a.none(), "skew"_a, "adapt"_a.none() = nb::none(),
-           "transport"_a.none() = nb::none(), "condition"_a = "")
+      .def(nb::new_(&make_row), "collective"_a, "limits"_a, "recipe"_a, "source"_a, "note"_a,
+           "adapt"_a.none() = nb::none(), "condition"_a = "")
       .def("describe", &Row::describe, "The calls that it serves.")
       .def("covers", &Row::covers, "other"_a, "Whether it serves all calls that the other one does.");
   nb::class_<select::Explanation>(m, "Explanation", "The program that serves a call, and why.")
@@ -178,19 +213,22 @@ void bind_select(nb::module_& m) {
       .def(nb::init<std::vector<Row>>(), "rows"_a)
       .def(
           "explain",
-          [](const Selection& selection, std::string_view collective, std::uint32_t ranks, std::uint64_t size,
-             bool in_place, std::uint32_t root, double skew, std::uint32_t nodes, std::uint32_t ranks_per_node,
-             std::string_view transport, std::string condition) {
-            const auto [kind, name] = kind_of(collective, condition);
-            CallShape call{kind, ranks, size, in_place, root, nodes, ranks_per_node};
-            call.name = name;
-            call.condition = std::move(condition);
-            call.skew = skew;
-            call.transport = transport_of(transport);
-            return unwrap(selection.explain(call));
+          [](const Selection& selection, std::string_view collective, std::string condition
+#define GC3_ROW_KEY(name, Limit, Value, ...) , Value name
+#include "gc3/runtime/select/row_keys.def"
+          ) {
+            const auto [kind, own] = kind_of(collective, condition);
+            return unwrap(selection.explain({kind,
+#define GC3_ROW_KEY(name, ...) name,
+#include "gc3/runtime/select/row_keys.def"
+                                             {},
+                                             own,
+                                             std::move(condition)}));
           },
-          "collective"_a, "ranks"_a, "size"_a, "in_place"_a, "root"_a = 0, "skew"_a = 1.0, "nodes"_a = 1,
-          "ranks_per_node"_a = 0, "transport"_a = "", "condition"_a = "",
+          "collective"_a, nb::kw_only(), "condition"_a = ""
+#define GC3_ROW_KEY(name, ...) , nb::arg(#name) = CallShape().name
+#include "gc3/runtime/select/row_keys.def"
+          ,
           "The row that serves a call, with reasons; of a custom collective by its condition, too.");
   nb::class_<comm::Allowance>(m, "Allowance", "The processor time of a process for generated programs.")
       .def(nb::init<>());

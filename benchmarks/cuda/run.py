@@ -38,7 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gc3 import __version__, cuda, errors
+from gc3 import __version__, _core, cuda, errors
 from gc3 import nccl as gc3_nccl
 from gc3.comm.export import export
 from gc3.comm.selection import Row, Table
@@ -302,7 +302,7 @@ def write_programs(folder: Path, sizes: set[int]) -> None:
     rows: list[Row] = []
     for collective, (name, in_place) in SERVED.items():
         spec = Spec(name, (("R", "ranks"),))
-        rows.append(Row(collective, (1, None), (0, None), in_place, spec, "", "", root=0))
+        rows.append(Row(collective, _core.Limits(in_place=in_place, root=0), spec, "", ""))
     export(Table(tuple(rows)), sorted(sizes), folder)
 
 

@@ -1315,10 +1315,46 @@ def check_threshold(name: str, value: int | None) -> str:
 def transports() -> list[str]:
     """What can carry messages between hosts."""
 
+def row_keys() -> list[tuple[str, str]]:
+    """The members of Limits, and the name of the type of each."""
+
+class Limits:
+    """Which calls of its collective a row serves."""
+
+    def __init__(self, ranks: tuple[int, int | None] = (1, None), size: tuple[int, int | None] = (0, None), in_place: bool | None = None, root: int | None = None, nodes: tuple[int, int | None] = (1, None), ranks_per_node: tuple[int, int | None] | None = None, transport: str | None = None, skew: tuple[float, float | None] = (1.0, None)) -> None: ...
+
+    @property
+    def ranks(self) -> tuple[int, int | None]: ...
+
+    @property
+    def size(self) -> tuple[int, int | None]: ...
+
+    @property
+    def in_place(self) -> bool | None: ...
+
+    @property
+    def root(self) -> int | None: ...
+
+    @property
+    def nodes(self) -> tuple[int, int | None]: ...
+
+    @property
+    def ranks_per_node(self) -> tuple[int, int | None] | None: ...
+
+    @property
+    def transport(self) -> str | None: ...
+
+    @property
+    def skew(self) -> tuple[float, float | None]: ...
+
+    def __eq__(self, arg: Limits, /) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
 class Row:
     """A row of a selection table: calls, and the program that serves them."""
 
-    def __init__(self, collective: str, ranks: tuple[int, int | None], size: tuple[int, int | None], in_place: bool | None, recipe: Recipe, source: str, note: str, root: int | None, nodes: tuple[int, int | None], ranks_per_node: tuple[int, int | None] | None, skew: tuple[float, float | None], adapt: bool | None = None, transport: str | None = None, condition: str = '') -> None: ...
+    def __init__(self, collective: str, limits: Limits, recipe: Recipe, source: str, note: str, adapt: bool | None = None, condition: str = '') -> None: ...
 
     def describe(self) -> str:
         """The calls that it serves."""
@@ -1401,7 +1437,7 @@ class Selection:
 
     def __init__(self, rows: Sequence[Row]) -> None: ...
 
-    def explain(self, collective: str, ranks: int, size: int, in_place: bool, root: int = 0, skew: float = 1.0, nodes: int = 1, ranks_per_node: int = 0, transport: str = '', condition: str = '') -> Explanation:
+    def explain(self, collective: str, *, condition: str = '', ranks: int = 0, size: int = 0, in_place: bool = False, root: int = 0, nodes: int = 1, ranks_per_node: int = 0, transport: str = '', skew: float = 1.0) -> Explanation:
         """
         The row that serves a call, with reasons; of a custom collective by its condition, too.
         """
@@ -1759,7 +1795,7 @@ class Communicator:
     @property
     def transport(self) -> str:
         """
-        What carries messages of programs between hosts: "tcp" or "ucx"; "": there is one host.
+        What carries messages of programs between hosts, one of transports(); "": there is one host.
         """
 
     @property

@@ -48,7 +48,7 @@ def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: py
     first = ranks.run(PROGRAM, 2, cache, ["settle", "true"])
     assert "the best of" in first[0]
     rows = kept.read_learned()
-    keys = [(row.collective, row.ranks, row.size, row.in_place) for row in rows]
+    keys = [(row.collective, row.limits.ranks, row.limits.size, row.limits.in_place) for row in rows]
     assert keys == [("allreduce", (2, 2), (16384, 32768), False)]
     assert rows[0].note.startswith("learned in ")
     shown = CliRunner().invoke(main, ["table", "show", "learned"]).output

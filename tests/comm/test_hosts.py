@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import hosts
+from gc3.comm.selection import TRANSPORTS
 from ranks import LOAD, program
 
 pytestmark = [
@@ -166,7 +167,7 @@ def test_a_table_tuned_on_hosts_is_theirs(tmp_path: Path) -> None:
     rows = json.loads(first)["rows"]
     assert rows
     assert all((row["nodes"], row["ranks_per_node"]) == ([2, 2], [1, 1]) for row in rows)
-    assert {row["transport"] for row in rows} <= {"tcp", "ucx"}
+    assert {row["transport"] for row in rows} <= {*TRANSPORTS}
     assert all(row["program"]["protocol"] == "Simple" for row in rows)
 
     def sources(ranks: int) -> list[str]:

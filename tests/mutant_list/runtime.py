@@ -266,8 +266,8 @@ MUTANTS = (
     Mutant(
         "tables-agree-on-other-programs",
         "cpp/gc3/runtime/select/row.cc",
-        "  all.update(recipe_->text);\n",
-        "",
+        " + recipe_->text);",
+        ");",
         ("gc3_runtime_select_test",),
     ),
 )

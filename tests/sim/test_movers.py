@@ -229,6 +229,6 @@ def test_a_table_carries_the_protocol(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     assert "protocol Copy: the time is with copy engines" in said.output
     rows = read_rows(str(table))
-    used = [row.spec.compile(2, in_place=True).protocol for row in rows if row.in_place is not False]
+    used = [row.spec.compile(2, in_place=True).protocol for row in rows if row.limits.in_place is not False]
     assert used[0] == "LL"
     assert used[-1] == "Copy"

@@ -115,7 +115,7 @@ def test_programs_for_a_runtime_are_within_its_limits(tmp_path: Path) -> None:
     line = ["synth", "best", "allgather", *MACHINE, "-b", "16MiB", "-e", "16MiB", "-o", str(file)]
     said = gc3(*line, "--target", "rccl", "--max-threadblocks", "6")
     assert said.exit_code == 0, said.output
-    assert all(max(row.spec.compile(3, in_place=bool(row.in_place)).core.threadblocks_per_rank) <= 6
+    assert all(max(row.spec.compile(3, in_place=bool(row.limits.in_place)).core.threadblocks_per_rank) <= 6
                for row in read_rows(file))  # fmt: skip
     said = gc3("export", str(file), "--ranks", "3", "--target", "rccl", "-o", str(tmp_path / "xml"), "--json")
     assert json.loads(said.output)["refused"] == []
@@ -127,7 +127,7 @@ def test_rooted_programs_serve_their_root(tmp_path: Path) -> None:
     said = gc3(*line, "--root", "2", "-o", str(file))
     assert said.exit_code == 0, said.output
     rows = read_rows(file)
-    assert {row.root for row in rows} == {2}
+    assert {row.limits.root for row in rows} == {2}
     assert rows[0].spec.compile(4, root=2, in_place=True).collective.root == 2
     with pytest.raises(errors.UserError, match=r"GC3-R014.*root 2"):
         rows[0].spec.compile(4, root=0, in_place=True)
@@ -136,7 +136,7 @@ def test_rooted_programs_serve_their_root(tmp_path: Path) -> None:
 
 def test_a_program_that_was_changed_is_refused(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     file, _ = made
-    row = next(row for row in read_rows(file) if row.spec.is_file and not row.in_place)
+    row = next(row for row in read_rows(file) if row.spec.is_file and not row.limits.in_place)
     with pytest.raises(errors.UserError, match=r"GC3-R014.*on 3 ranks, out of place"):
         row.spec.compile(4)
     with pytest.raises(errors.UserError, match=r"GC3-R014.*on 3 ranks, out of place"):

@@ -206,7 +206,7 @@ def test_a_program_for_one_root_serves_no_other(
         status, said = tune(*line, "--with", "best.json", "--fresh")
         assert status == 0, said
         found = Table.read("t.json")
-        assert (found.rows[0].spec, found.rows[0].root) == (tried, 0)
+        assert (found.rows[0].spec, found.rows[0].limits.root) == (tried, 0)
         chosen = found.choose("gather", ranks=4, size=1024, in_place=False, root=1).row.spec
         assert chosen.compile(4, root=1).collective.root == 1
 

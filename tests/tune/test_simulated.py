@@ -180,10 +180,10 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
     # The table carries it, too.
     assert "predicted for ndv4; 64 KiB: not measured (allgather" in gc3("table", "show", str(file)).output
     rows = read_rows(file)
-    assert rows[0].size[0] > KIB
+    assert rows[0].limits.size[0] > KIB
     on = sim.platform("ndv4")
     for size in (64 * KIB, 4 * MIB):
-        (row,) = (r for r in rows if r.size[0] <= size and (r.size[1] is None or size < r.size[1]))
+        (row,) = (r for r in rows if r.limits.size[0] <= size and (r.limits.size[1] is None or size < r.limits.size[1]))
         assert sim.Simulation(row.spec.compile(8), on).run(size).time_s <= Nccl(on, "allgather")(size).time_s
     assert gc3(*line, "-o", str(file), "--all-sizes").exit_code == 0
     assert read_rows(file)[0].size[0] == 128
@@ -212,7 +212,7 @@ def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(tmp_path: Path
     assert done.exit_code == 0, done.output
     assert "cannot run" not in done.output
     texts = [path.read_text() for path in sorted(folder.iterdir())]
-    ends = {str(row.size[1]) if row.size[1] else "" for row in rows}
+    ends = {str(row.limits.size[1]) if row.limits.size[1] else "" for row in rows}
     assert {text.partition('maxBytes="')[2].partition('"')[0] for text in texts} == ends
 
 

@@ -410,7 +410,7 @@ def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert f"1 row in {file}" in rest
     (row,) = parse(file.read_text(), "tuned.json")
-    assert row.size[0] == 512
+    assert row.limits.size[0] == 512
 
 
 def test_invalid_options_are_refused(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = tune(*line, "--json")
     assert done.exit_code == 0, done.output
     assert [each["skew"] for each in json.loads(done.stdout)["points"]] == [1, 2, 8]
-    assert {row.skew for row in parse(file.read_text(), "t.json")} == {(1.0, 1.414), (1.414, 4.0), (4.0, None)}
+    assert {row.limits.skew for row in parse(file.read_text(), "t.json")} == {(1.0, 1.414), (1.414, 4.0), (4.0, None)}
     assert "skew 8: " in tune(*line).output
 
 

@@ -190,11 +190,13 @@ Result<CallShape> Communicator::shape(const Collective& custom, std::string cond
 }
 
 CallShape Communicator::here(CallShape call) const {
-  call.ranks = size();
-  call.nodes = static_cast<std::uint32_t>(placement().ranks_of.size());
-  call.ranks_per_node = placement().ranks_per_node;
-  call.order = placement().order;
-  call.transport = core_->transport();
+  // A new key of rows does not compile before it stands here: is it of the call, or of the place of its ranks?
+  auto& [kind, ranks, bytes, in_place, root, nodes, ranks_per_node, transport, skew, order, name, condition] = call;
+  ranks = size();
+  nodes = static_cast<std::uint32_t>(placement().ranks_of.size());
+  ranks_per_node = placement().ranks_per_node;
+  order = placement().order;
+  transport = core_->transport();
   return call;
 }
 
@@ -246,7 +248,7 @@ Result<select::Explanation> Communicator::explain(const CallShape& shape, std::s
   found.network = core_->network();
   if (placement().several()) {
     found.network += "; programs of LL and LL128 run with Simple";
-    if (found.row->first_nodes == 1)
+    if (found.row->limits.nodes.first == 1)
       found.network += "; slots as suits the network, since the row is for one host, too";
   }
   found.network += found.row->renaming(shape);
@@ -305,7 +307,7 @@ Result<Communicator::Found> Communicator::find(const CallShape& shape, bool v) {
     GC3_ASSIGN(const ir::ClassProgram program, made_by(*row->recipe, shape, placement().several()));
     const select::Recipe& recipe = *row->recipe;
     // Slots of rows for one host are those that suit shared memory.
-    const bool chosen = row->first_nodes > 1 || !placement().several();
+    const bool chosen = row->limits.nodes.first > 1 || !placement().several();
     GC3_ASSIGN(found.program,
                core_->prepare(program, chosen ? recipe.slots : 0, chosen ? recipe.slot_bytes : 0, recipe.thresholds));
   }
@@ -464,12 +466,10 @@ Status Communicator::load(ir::ClassProgram program, std::uint64_t first, std::op
   const Collective does = program.representative.collective;
   select::Row row;
   row.kind = does.kind();
-  row.first_ranks = does.ranks();
-  row.last_ranks = does.ranks();
-  row.first_size = first;
-  row.end_size = end;
-  row.in_place = does.in_place();
-  if (model::is_rooted(does.kind())) row.root = does.root();
+  row.limits.ranks = {does.ranks(), does.ranks()};
+  row.limits.size = {first, end};
+  row.limits.in_place = does.in_place();
+  if (model::is_rooted(does.kind())) row.limits.root = does.root();
   if (does.custom_data() != nullptr) row.name = does.name();
   row.condition = does.condition();
   row.source = std::move(source);

@@ -40,7 +40,7 @@ std::unique_ptr<Communicator> alone(std::vector<Row> rows, const std::string& jo
 // A row whose recipe records the calls of its function.
 Row counting(std::vector<CallShape>& asked, std::optional<std::uint64_t> end = {}) {
   Row row;
-  row.end_size = end;
+  row.limits.size.last = end;
   row.source = "a row";
   const auto make = [&asked](const CallShape& call) -> Result<ir::ClassProgram> {
     asked.push_back(call);

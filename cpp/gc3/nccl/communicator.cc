@@ -76,7 +76,7 @@ void Communicator::replace(std::shared_ptr<const Table> table) {
   table_ = std::move(table);
   for (auto& rows : rows_) rows.clear();
   for (const select::Row& row : table_->rows) {
-    if (member_->ranks < row.first_ranks || (row.last_ranks && member_->ranks > *row.last_ranks)) continue;
+    if (!row.limits.ranks.admits(member_->ranks)) continue;
     rows_[static_cast<std::size_t>(row.kind)].push_back(&row);
   }
   chosen_.clear();

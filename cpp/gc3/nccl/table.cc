@@ -22,10 +22,9 @@ Result<select::Row> row_of_program(const std::string& path) {
   const model::Collective& does = file.program.collective;
   select::Row row;
   row.kind = does.kind();
-  row.first_ranks = does.ranks();
-  row.last_ranks = does.ranks();
-  row.in_place = does.in_place();
-  if (model::is_rooted(does.kind())) row.root = does.root();
+  row.limits.ranks = {does.ranks(), does.ranks()};
+  row.limits.in_place = does.in_place();
+  if (model::is_rooted(does.kind())) row.limits.root = does.root();
   row.source = path;
   const auto again = [program = std::move(file.program)](const select::CallShape&) -> Result<ir::ClassProgram> {
     return ir::as_read(program);

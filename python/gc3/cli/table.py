@@ -14,7 +14,7 @@ from gc3.cli.files import OutputFolder
 from gc3.comm import kept
 from gc3.comm.export import entries
 from gc3.comm.export import export as export_table
-from gc3.comm.selection import TRANSPORTS, Row, Table, read_rows
+from gc3.comm.selection import ALWAYS, LIMITS, TRANSPORTS, Row, Table, read_rows
 from gc3.support.words import counted
 
 _PROVEN_RANKS = 16  # rows are compiled and proven up to this many ranks
@@ -109,7 +109,7 @@ def show(
 
 
 def _is_for(row: Row, ranks: tuple[int, ...] | None) -> bool:
-    first, last = row.ranks
+    first, last = row.limits.ranks
     return ranks is None or any(first <= n and (last is None or n <= last) for n in ranks)
 
 
@@ -181,9 +181,10 @@ def export(file: str | None, ranks: tuple[int, ...], folder: str, as_json: bool)
 
 def _problems(row: Row) -> Iterator[str]:
     for ranks, nodes in _placements(row):
-        for in_place in (False, True) if row.in_place is None else (row.in_place,):
+        mode = row.limits.in_place
+        for in_place in (False, True) if mode is None else (mode,):
             try:
-                program = row.spec.compile(ranks, root=row.root or 0, in_place=in_place, nodes=nodes)
+                program = row.spec.compile(ranks, root=row.limits.root or 0, in_place=in_place, nodes=nodes)
             except errors.Gc3Error as problem:
                 yield f"{counted(ranks, 'rank')}: {problem.message}"
                 return
@@ -201,17 +202,17 @@ def _some(of: tuple[int, int | None]) -> range:
 
 def _placements(row: Row) -> list[tuple[int, int]]:
     """Numbers of ranks and of hosts to prove a row for."""
-    if row.ranks_per_node is None:
-        return [(ranks, row.nodes[0]) for ranks in _some(row.ranks)]
-    least, most = row.ranks
-    found = [(nodes * each, nodes) for nodes in _some(row.nodes) for each in _some(row.ranks_per_node)]
+    limits = row.limits
+    if limits.ranks_per_node is None:
+        return [(ranks, limits.nodes[0]) for ranks in _some(limits.ranks)]
+    least, most = limits.ranks
+    found = [(nodes * each, nodes) for nodes in _some(limits.nodes) for each in _some(limits.ranks_per_node)]
     fits = [(ranks, nodes) for ranks, nodes in found if least <= ranks <= max(_PROVEN_RANKS, least)]
     return [(ranks, nodes) for ranks, nodes in fits if most is None or ranks <= most]
 
 
 def _data(row: Row) -> dict[str, object]:
-    all_keys = ("root", "nodes", "ranks_per_node", "transport", "skew")
-    return {"source": row.source} | {key: getattr(row, key) for key in all_keys} | row.data()
+    return {"source": row.source} | {key: getattr(row.limits, key) for key in LIMITS if key not in ALWAYS} | row.data()
 
 
 def _line(row: Row) -> str:

@@ -74,7 +74,8 @@ class Learning:
             than = f", the table's {table_ns / 1e3:.4g} us" if table_ns and table_ns != ns else ""
             note = f"learned in {calls} calls: {ns / 1e3:.4g} us{than}"
             at = root if collectives.get(collective).rooted else None
-            yield Row(collective, (joined.size, joined.size), sizes, in_place, spec, note, "", at)
+            limits = _core.Limits(ranks=(joined.size, joined.size), size=sizes, in_place=in_place, root=at)
+            yield Row(collective, limits, spec, note, "")
 
 
 def prepare(adapt: Any, share: Any, wanted: str, table: Table, *, generate: bool = True) -> Learning:
@@ -122,9 +123,9 @@ def candidates(table: Table) -> tuple[Row, ...]:
         if row.spec.protocol == "Simple" and not row.spec.thresholds and not row.spec.is_file:
             for value in (None, FIRST_READ):
                 spec = replace(row.spec, thresholds=tuple((name, value) for name in READS))
-                last = row.size[1]
+                first, last = row.limits.size
                 if last is None or last > FIRST_READ:
-                    found.append(replace(row, spec=spec, size=(max(row.size[0], FIRST_READ), last)))
+                    found.append(replace(row.limited(size=(max(first, FIRST_READ), last)), spec=spec))
     for name, algorithm in catalogue().items():
         names = {parameter.name for parameter in algorithm.parameters}
         if "R" in names:
@@ -132,9 +133,10 @@ def candidates(table: Table) -> tuple[Row, ...]:
             given += (("root", "root"),) if "root" in names else ()
             for protocol, sizes in (("Simple", (0, None)), ("LL", (0, _LAST_LL))):
                 spec = Spec(name, given, protocol=protocol)
-                found.append(Row(algorithm.collective_name, (1, None), sizes, None, spec, "", "the library"))
+                found.append(Row(algorithm.collective_name, _core.Limits(size=sizes), spec, "", "the library"))
     return tuple(found)
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return row.collective, row.ranks, row.size, row.in_place, row.root
+    limits = row.limits
+    return row.collective, limits.ranks, limits.size, limits.in_place, limits.root

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -48,17 +48,18 @@ def entries(rows: Sequence[Row], ranks: Sequence[int]) -> list[Entry]:
     for count in ranks:
         # No call is on registered memory, where rows with one-sided moves come first.
         for row in sorted(rows, key=lambda row: row.spec.memory == "direct"):
-            limits = (row.ranks, row.ranks_per_node or (1, None))
+            limits = (row.limits.ranks, row.limits.ranks_per_node or (1, None))
             if (
                 row.condition
-                or row.nodes[0] > 1
+                or row.limits.nodes[0] > 1
                 or not all(low <= count <= (count if last is None else last) for low, last in limits)
             ):
                 continue
             if any(value in PLACES for _, value in row.spec.parameters):
-                row = replace(row, nodes=(1, 1))  # noqa: PLW2901  compiled for one host
-            roots = range(count) if row.root is None and collectives.get(row.collective).rooted else (row.root or 0,)
-            modes = (False, True) if row.in_place is None else (row.in_place,)
+                row = row.limited(nodes=(1, 1))  # noqa: PLW2901  compiled for one host
+            root, in_place = row.limits.root, row.limits.in_place
+            roots = range(count) if root is None and collectives.get(row.collective).rooted else (root or 0,)
+            modes = (False, True) if in_place is None else (in_place,)
             found += [Entry(row, count, mode, root) for mode in modes for root in roots]
     return found
 
@@ -93,7 +94,7 @@ def export(
         files.write_text(str(folder / "index"), _core.program_folder_index(lines))
     except OSError as problem:
         raise errors.error("FileUnwritable", f"'{folder}': {problem.strerror}") from problem
-    return len(found), len(known), [row.source for row in table.rows if row.nodes[0] > 1 or row.condition]
+    return len(found), len(known), [row.source for row in table.rows if row.limits.nodes[0] > 1 or row.condition]
 
 
 def export_xml(
@@ -117,14 +118,14 @@ def export_xml(
         gc3.UserError: A row cannot be compiled, or the folder cannot be written.
     """
     written: list[Path] = []
-    refused = [f"{row.source} is for blocks of different lengths" for row in rows if row.skew[0] > 1]
+    refused = [f"{row.source} is for blocks of different lengths" for row in rows if row.limits.skew[0] > 1]
     refused += [f"{row.source} is for a collective of one's own" for row in rows if row.condition]
     served: dict[tuple[str, int, int, bool], list[tuple[int, int]]] = {}
     files.make_folder(folder)
-    for entry in entries([row for row in rows if row.skew[0] == 1], ranks):
+    for entry in entries([row for row in rows if row.limits.skew[0] == 1], ranks):
         begin(f"{entry.row.collective}, {entry.ranks} ranks")
         key = (entry.row.collective, entry.ranks, entry.root, entry.in_place)
-        rest = _without(entry.row.size, served.get(key, []))
+        rest = _without(entry.row.limits.size, served.get(key, []))
         program = entry.row.spec.compile(entry.ranks, root=entry.root, in_place=entry.in_place)
         root = f"-root{entry.root}" if collectives.get(entry.row.collective).rooted else ""
         mode = "-in-place" if entry.in_place else ""

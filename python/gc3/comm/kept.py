@@ -6,7 +6,6 @@ for several hosts is kept on each of them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gc3.comm.selection import Row, Table, parse
@@ -66,7 +65,7 @@ def _rows(what: str, maker: str) -> tuple[Row, ...] | None:
     file, text = found
     rows = parse(text, str(file), file.parent)
     if what != f"tuned-{HOSTS}":  # measured on one host
-        rows = tuple(replace(row, nodes=(1, 1)) for row in rows)
+        rows = tuple(row.limited(nodes=(1, 1)) for row in rows)
     return rows
 
 

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -45,49 +45,42 @@ class Row:
     Attributes:
         collective: Name of the collective.
         condition: Of a custom one, the digest of what it demands: see `gc3.collectives.condition`.
-        ranks: First and last number of ranks; None: no end.
-        size: S in bytes, as nccl-tests defines it: the first size and the first that is too large; None: no end.
-        in_place: The mode it serves; None: both.
+        limits: Which calls of the collective it serves, by the keys of docs/selection.md.
         spec: The program.
         note: The reason for the row, and the machines that it was measured on.
         source: The file and position of the row, such as "default.json row 3".
-        root: The root of the calls it serves; None: any.
-        nodes: First and last number of hosts; None: no end.
-        ranks_per_node: First and last number of ranks on each host; None: wherever they are.
-        skew: Of blocks of different lengths, the longest divided by the mean: the first skew, 1 or more, and the first
-            that is too large; None: no end. Calls of equal blocks have the skew 1.
         adapt: Whether a better program is learned while calls run; None: as the communicator says.
-        transport: What carries messages between the hosts of the calls it serves: "tcp" or "ucx"; None: any.
     """
 
     collective: str
-    ranks: tuple[int, int | None]
-    size: tuple[int, int | None]
-    in_place: bool | None
+    limits: _core.Limits
     spec: Spec
     note: str
     source: str
-    root: int | None = None
-    nodes: tuple[int, int | None] = (1, None)
-    ranks_per_node: tuple[int, int | None] | None = None
-    skew: tuple[float, float | None] = (1.0, None)
     adapt: bool | None = None
-    transport: str | None = None
     condition: str = ""
 
     def data(self) -> dict[str, Any]:
         """Returns it as a table has it, without what holds for every call."""
-        limits = {key: getattr(self, key) for key in _KEYS}
+        told = {key: getattr(self.limits, key) for key in LIMITS}
+        limits = {key: value for key, value in told.items() if key in ALWAYS or value != getattr(_ANY, key)}
         return {
-            **{key: value for key, value in limits.items() if key not in _DEFAULTS or value != _DEFAULTS[key]},
+            "collective": self.collective,
+            **({"condition": self.condition} if self.condition else {}),
+            **limits,
+            **({} if self.adapt is None else {"adapt": self.adapt}),
             "program": self.spec.data(),
             "note": self.note,
         }
 
+    def limited(self, **limits: Any) -> Row:
+        """Returns the row with other limits for some keys."""
+        return replace(self, limits=_core.Limits(**{key: getattr(self.limits, key) for key in LIMITS} | limits))
+
     def core(self, recipe: _core.Recipe | None = None) -> _core.Row:
         """Returns it as the core has it, with this recipe of its program, or one of its own."""
-        keys = {key: getattr(self, key) for key in _KEYS}
-        return _core.Row(recipe=recipe or self.spec.recipe(), source=self.source, note=self.note, **keys)
+        recipe = recipe or self.spec.recipe()
+        return _core.Row(self.collective, self.limits, recipe, self.source, self.note, self.adapt, self.condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +108,8 @@ class Table:
     def __post_init__(self) -> None:
         """Hands the rows to the core, which chooses among them. Rows with the same program share its recipe."""
         # Apart from them for several hosts: the slots of the others suit one.
-        recipes = {(row.spec, row.nodes[0] > 1): row.spec.recipe() for row in self.rows}
-        rows = [row.core(recipes[row.spec, row.nodes[0] > 1]) for row in self.rows]
+        recipes = {(row.spec, row.limits.nodes[0] > 1): row.spec.recipe() for row in self.rows}
+        rows = [row.core(recipes[row.spec, row.limits.nodes[0] > 1]) for row in self.rows]
         object.__setattr__(self, "core", _core.Selection(rows))
 
     @staticmethod
@@ -140,20 +133,16 @@ class Table:
         ranks: int,
         size: int,
         in_place: bool,
-        root: int = 0,
-        skew: float = 1.0,
-        nodes: int = 1,
-        ranks_per_node: int = 0,
-        transport: str = "",
         condition: str = "",
+        **more: Any,
     ) -> Choice:
-        """Returns the row for a call with S = `size` bytes and blocks of that skew.
+        """Returns the row for a call with S = `size` bytes; `more`: what else rows can limit.
 
-        The ranks are on so many hosts, `ranks_per_node` on each; 0: not the same number on all. `transport` carries
-        messages between the hosts, as in `Row`; "": none of them.
+        Without more, it is a call of equal blocks on one host. `ranks_per_node`: on each host; 0: not the same number
+        on all. `transport` carries messages between the hosts; "": none of them.
         """
-        place = skew, nodes, ranks_per_node, transport, condition
-        found = self.core.explain(collective, ranks, size, in_place, root, *place)
+        more |= {"ranks": ranks, "size": size, "in_place": in_place}
+        found = self.core.explain(collective, condition=condition, **more)
         return Choice(self.rows[found.number], tuple(found.passed_over), found)
 
 
@@ -246,22 +235,24 @@ def _pair(value: Any, least: int, most: int, what: str, where: str) -> tuple[int
 
 def _row(value: Any, where: str, machines: str, engine: str, folder: Path) -> Row:
     row = _object(value, _ROW_KEYS, ("collective", "program"), where)
-    keys: dict[str, Any] = {"ranks": (1, None), "size": (0, None), "in_place": None}
-    keys |= {key: read(row[key], where) for key, read in _KEYS.items() if key in row}
-    if (keys["collective"] in collectives.BUILTIN) == bool(keys.get("condition")):
+    collective = _collective(row["collective"], where)
+    condition = _condition(row["condition"], where) if "condition" in row else ""
+    if (collective in collectives.BUILTIN) == bool(condition):
         known = f"one of {', '.join(collectives.BUILTIN)}, or another name and its 'condition'"
-        raise _bad(where, f"there is no collective '{keys['collective']}'; expected {known}")
+        raise _bad(where, f"there is no collective '{collective}'; expected {known}")
+    limits = {key: _READERS[limit](row[key], key, where) for key, limit in LIMITS.items() if key in row}
     spec = parse_spec(row["program"], where, folder)
-    if keys.get("transport"):
-        keys.setdefault("nodes", (2, None))
-        if keys["nodes"][0] == 1:
+    if limits.get("transport"):
+        limits.setdefault("nodes", (2, None))
+        if limits["nodes"][0] == 1:
             raise _bad(where, "a row with a transport is for several hosts: 'nodes' must begin at 2 or more")
-    if keys.get("ranks_per_node") is None and any(value in PLACES for _, value in spec.parameters):
+    if limits.get("ranks_per_node") is None and any(value in PLACES for _, value in spec.parameters):
         raise _bad(where, "a program whose parameters are nodes or ranks_per_node needs 'ranks_per_node' in its row")
     # A row that names no machine was measured on none, whatever holds for the others.
     measured = (_machines(row["measured_on"], where) or "not measured") if "measured_on" in row else machines
     note = "; ".join(filter(None, (row.get("note", ""), measured, engine)))
-    return Row(spec=spec, note=note, source=where, **keys)
+    adapt = _flag(row.get("adapt"), "adapt", where, "null: as the communicator says")
+    return Row(collective, _core.Limits(**limits), spec, note, where, adapt, condition)
 
 
 def _collective(value: Any, where: str) -> str:
@@ -276,19 +267,19 @@ def _condition(value: Any, where: str) -> str:
     return value
 
 
-def _transport(value: Any, where: str) -> str | None:
+def _transport(value: Any, key: str, where: str) -> str | None:
     if value is not None and value not in TRANSPORTS:
-        raise _bad(where, f"transport is {value!r}, not one of {', '.join(TRANSPORTS)}, or null for any")
+        raise _bad(where, f"{key} is {value!r}, not one of {', '.join(TRANSPORTS)}, or null for any")
     return value
 
 
-def _flag(value: Any, told: str, where: str) -> bool | None:
+def _flag(value: Any, key: str, where: str, null: str = "null for both") -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    raise _bad(where, told)
+    raise _bad(where, f"{key} must be true, false, or {null}")
 
 
-def _skew(value: Any, where: str) -> tuple[float, float | None]:
+def _skew(value: Any, key: str, where: str) -> tuple[float, float | None]:
     def valid(each: Any, least: float) -> bool:
         return isinstance(each, int | float) and not isinstance(each, bool) and least <= each <= _MOST_BLOCKS
 
@@ -296,27 +287,23 @@ def _skew(value: Any, where: str) -> tuple[float, float | None]:
         first, last = pair
         if last is None or (valid(last, first) and last > first):
             return float(first), None if last is None else float(last)
-    raise _bad(where, f"skew is {value!r}, not [first, end] with numbers from 1 on; null as the end is no limit")
+    raise _bad(where, f"{key} is {value!r}, not [first, end] with numbers from 1 on; null as the end is no limit")
 
 
-# The keys by which a row says which calls it serves: attributes of Row, which the core takes by these names.
-_KEYS: dict[str, Callable[[Any, str], Any]] = {
-    "collective": _collective,
-    "condition": _condition,
-    "ranks": lambda value, where: _pair(value, 1, _MOST_RANKS, "ranks", where),
-    "size": lambda value, where: _pair(value, 0, _MOST_BYTES, "size", where),
-    "in_place": lambda value, where: _flag(value, "in_place must be true, false, or null for both", where),
-    "root": lambda value, where: None if value is None else _number(value, 0, _MOST_RANKS, "root", where),
-    "nodes": lambda value, where: _pair(value, 1, _MOST_RANKS, "nodes", where),
-    "ranks_per_node": lambda value, where: (
-        None if value is None else _pair(value, 1, _MOST_RANKS, "ranks_per_node", where)
-    ),
-    "transport": _transport,
-    "skew": _skew,
-    "adapt": lambda value, where: _flag(value, "adapt must be true, false, or null: as the communicator says", where),
+# The keys by which a row says which calls it serves, each with its type in the core; and how each type is read.
+LIMITS = dict(_core.row_keys())
+_READERS: dict[str, Callable[[Any, str, str], Any]] = {
+    "Counts": lambda value, key, where: _pair(value, 1, _MOST_RANKS, key, where),
+    "Sizes": lambda value, key, where: _pair(value, 0, _MOST_BYTES, key, where),
+    "Flag": _flag,
+    "Number": lambda value, key, where: None if value is None else _number(value, 0, _MOST_RANKS, key, where),
+    "CountsInBlocks": lambda value, key, where: None if value is None else _pair(value, 1, _MOST_RANKS, key, where),
+    "Transport": _transport,
+    "Skews": _skew,
 }
-_ROW_KEYS = frozenset(_KEYS) | {"program", "note", "measured_on"}
-_DEFAULTS = {each.name: each.default for each in fields(Row) if each.default is not MISSING}
+_ROW_KEYS = frozenset(LIMITS) | {"collective", "condition", "adapt", "program", "note", "measured_on"}
+_ANY = _core.Limits()
+ALWAYS = frozenset({"ranks", "size", "in_place"})  # are written also where they limit nothing
 
 
 def parse_spec(value: Any, where: str, folder: Path = Path()) -> Spec:

@@ -82,10 +82,10 @@ class Goal:
             row.spec
             for row in self.also
             if (row.collective, row.condition) == (collective, self.condition_of(collective, ranks))
-            and row.ranks[0] <= ranks
-            and (row.ranks[1] is None or ranks <= row.ranks[1])
-            and row.in_place in (None, in_place)
-            and not row.root
+            and row.limits.ranks[0] <= ranks
+            and (row.limits.ranks[1] is None or ranks <= row.limits.ranks[1])
+            and row.limits.in_place in (None, in_place)
+            and not row.limits.root
         )
 
     def skews_of(self, collective: str, ranks: int) -> tuple[float, ...]:

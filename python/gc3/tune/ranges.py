@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from gc3 import collectives, errors
+from gc3 import _core, collectives, errors
 from gc3.comm.selection import FORMAT, Row
 from gc3.comm.spec import Spec
 from gc3.tune.goal import Goal, Measured
@@ -56,10 +56,11 @@ class Range:
 
     def row(self) -> dict[str, Any]:
         """Returns the range as a row of a table."""
-        ranks, sizes = (self.ranks, self.ranks), (self.first, self.end)
+        limits = _core.Limits(
+            (self.ranks, self.ranks), (self.first, self.end), self.in_place, self.root, skew=self.skew
+        )
         note = "tuned: " + ", ".join(self._point(point) for point in self.points)
-        keys: dict[str, Any] = {"skew": self.skew, "condition": self.points[0].condition}
-        return Row(self.collective, ranks, sizes, self.in_place, self.spec, note, "", self.root, **keys).data()
+        return Row(self.collective, limits, self.spec, note, "", condition=self.points[0].condition).data()
 
     def _point(self, point: Measured) -> str:
         took = dict(point.times_us)[self.spec]

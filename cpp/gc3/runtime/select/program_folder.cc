@@ -1,10 +1,9 @@
 #include "gc3/runtime/select/program_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <iterator>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <tuple>
@@ -36,50 +35,8 @@ bool read_number(std::string_view word, Number& value) {
   return error == std::errc() && end == word.data() + word.size();
 }
 
-template <class Number>
-std::string number_text(Number value) {
-  std::array<char, 32> text{};
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};  // read as the same number
-}
-
-// "first:last", without an end "first:-"; empty: a row that begins at `none` and has no end limits nothing.
-template <class Number>
-std::string limit_text(Number first, const std::optional<Number>& last, Number none) {
-  if (first == none && !last) return "";
-  return number_text(first) + ":" + (last ? number_text(*last) : "-");
-}
-
-template <class Number>
-bool read_range(std::string_view word, Number& first, std::optional<Number>& last) {
-  const std::size_t colon = word.find(':');
-  if (colon == std::string_view::npos || !read_number(word.substr(0, colon), first) || !(first >= 1)) return false;
-  const std::string_view end = word.substr(colon + 1);
-  return end == "-" || (read_number(end, last.emplace()) && *last >= first);
-}
-
-// What only some rows limit, behind the file as "name=value".
-struct Limit {
-  const char* name;
-  std::string (*text)(const Row&);  // empty: not limited
-  bool (*read)(std::string_view value, Row&);
-};
-const Limit kLimits[] = {
-    {"nodes", [](const Row& row) { return limit_text(row.first_nodes, row.last_nodes, 1U); },
-     [](std::string_view value, Row& row) { return read_range(value, row.first_nodes, row.last_nodes); }},
-    {"ranks_per_node", [](const Row& row) { return limit_text(row.first_per_node, row.last_per_node, 0U); },
-     [](std::string_view value, Row& row) { return read_range(value, row.first_per_node, row.last_per_node); }},
-    {"transport", [](const Row& row) { return std::string(row.transport ? name_of(*row.transport) : ""); },
-     [](std::string_view value, Row& row) {
-       return !value.empty() && (row.transport = parse_transport(value)).has_value();
-     }},
-    {"skew", [](const Row& row) { return limit_text(row.first_skew, row.end_skew, 1.0); },
-     [](std::string_view value, Row& row) { return read_range(value, row.first_skew, row.end_skew); }},
-    {"adapt", [](const Row& row) { return std::string(row.adapt ? (*row.adapt ? "1" : "0") : ""); },
-     [](std::string_view value, Row& row) {
-       row.adapt = value == "1";
-       return value == "1" || value == "0";
-     }},
-};
+// What only some rows limit, behind the file as "name=value"; the first four keys stand before it.
+std::span<const RowKey> further_keys() { return row_keys().subspan(4); }
 
 // The rest of a line: limits and thresholds.
 bool read_rest(std::istream& words, Entry& entry) {
@@ -89,8 +46,12 @@ bool read_rest(std::istream& words, Entry& entry) {
     if (equals == std::string::npos) return false;
     const std::string_view name = std::string_view(word).substr(0, equals);
     const std::string_view value = std::string_view(word).substr(equals + 1);
-    const auto* const limit = std::ranges::find(kLimits, name, &Limit::name);
-    if (limit == std::end(kLimits) ? !entry.thresholds.set(name, value).empty() : !limit->read(value, entry.row)) {
+    const auto keys = further_keys();
+    const auto key = std::ranges::find(keys, name, &RowKey::name);
+    if (name == "adapt") {
+      entry.row.adapt = value == "1";
+      if (value != "1" && value != "0") return false;
+    } else if (key == keys.end() ? !entry.thresholds.set(name, value).empty() : !key->read(value, entry.row.limits)) {
       return false;
     }
   }
@@ -102,22 +63,24 @@ std::optional<Entry> parse(const std::string& line) {
   std::string collective, ranks, first, end, at, slots, slot_bytes;
   Entry entry;
   Row& row = entry.row;
+  auto& [first_ranks, last_ranks] = row.limits.ranks;
+  auto& [first_size, end_size] = row.limits.size;
   bool in_place = false;
   std::uint32_t root = 0;
   words >> collective >> ranks >> first >> end >> in_place >> at >> slots >> slot_bytes >> entry.file;
   const auto kind = model::parse_name<model::CollectiveKind>(model::kCollectiveNames, collective);
   // Surplus text makes the line as invalid as missing text.
-  if (words.fail() || !kind || !read_number(ranks, row.first_ranks) || !read_number(first, row.first_size) ||
-      (end != "-" && !read_number(end, row.end_size.emplace())) || !read_number(at, root) ||
+  if (words.fail() || !kind || !read_number(ranks, first_ranks) || !read_number(first, first_size) ||
+      (end != "-" && !read_number(end, end_size.emplace())) || !read_number(at, root) ||
       !read_number(slots, entry.slots) || !read_number(slot_bytes, entry.slot_bytes) ||
       entry.file.find('/') != std::string::npos || !read_rest(words, entry)) {
     return std::nullopt;
   }
-  if (row.first_ranks == 0 || row.end_size.value_or(row.first_size) < row.first_size) return std::nullopt;
+  if (first_ranks == 0 || end_size.value_or(first_size) < first_size) return std::nullopt;
   row.kind = *kind;
-  row.last_ranks = row.first_ranks;
-  row.in_place = in_place;
-  row.root = root;
+  last_ranks = first_ranks;
+  row.limits.in_place = in_place;
+  row.limits.root = root;
   return entry;
 }
 
@@ -161,12 +124,14 @@ std::string program_folder_index(
   text << kFormat << '\n';
   for (const auto& [row, ranks, in_place, root, file] : lines) {
     const Recipe& recipe = *row.recipe;
-    text << name_of(row.kind) << ' ' << ranks << ' ' << row.first_size << ' '
-         << (row.end_size ? std::to_string(*row.end_size) : "-") << ' ' << in_place << ' ' << root << ' '
-         << recipe.slots << ' ' << recipe.slot_bytes << ' ' << file;
-    for (const Limit& limit : kLimits) {
-      if (const std::string said = limit.text(row); !said.empty()) text << ' ' << limit.name << '=' << said;
+    const Sizes& size = row.limits.size;
+    text << name_of(row.kind) << ' ' << ranks << ' ' << size.first << ' '
+         << (size.last ? std::to_string(*size.last) : "-") << ' ' << in_place << ' ' << root << ' ' << recipe.slots
+         << ' ' << recipe.slot_bytes << ' ' << file;
+    for (const RowKey& key : further_keys()) {
+      if (const std::string said = key.text(row.limits); !said.empty()) text << ' ' << key.name << '=' << said;
     }
+    if (row.adapt) text << " adapt=" << *row.adapt;
     for (std::size_t i = 0; i < kThresholds.size(); ++i) {
       if (const auto value = recipe.thresholds.values[i])
         text << ' ' << kThresholds[i].name << '=' << threshold_text(*value);

@@ -63,11 +63,12 @@ TEST_CASE("each limit of a row is read as it was written") {
     return all.finish();
   };
   for (const auto& limit : std::vector<std::function<void(Row&)>>{
-           [](Row&) {}, [](Row& row) { row.last_nodes = 1; }, [](Row& row) { row.first_nodes = 3; },
-           [](Row& row) { row.first_per_node = 4; }, [](Row& row) { row.last_per_node = row.first_per_node = 4; },
-           [](Row& row) { row.transport = TransportKind::ucx; }, [](Row& row) { row.first_skew = 2; },
-           [](Row& row) { row.end_skew = 1.0 / 3 + 1; }, [](Row& row) { row.adapt = false; },
-           [](Row& row) { row.adapt = true; }, [](Row& row) { row.first_size = 7; }}) {
+           [](Row&) {}, [](Row& row) { row.limits.nodes.last = 1; }, [](Row& row) { row.limits.nodes.first = 3; },
+           [](Row& row) { row.limits.ranks_per_node = Counts{4}; },
+           [](Row& row) { row.limits.ranks_per_node = Counts{4, 4}; },
+           [](Row& row) { row.limits.transport = TransportKind::ucx; }, [](Row& row) { row.limits.skew.first = 2; },
+           [](Row& row) { row.limits.skew.last = 1.0 / 3 + 1; }, [](Row& row) { row.adapt = false; },
+           [](Row& row) { row.adapt = true; }, [](Row& row) { row.limits.size.first = 7; }}) {
     Row row = plain.value()[0];
     limit(row);
     const auto again = read(program_folder_index({{row, 4, false, 0, "a.gc3"}}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <iterator>
 
@@ -19,15 +20,11 @@ std::string size_text(std::uint64_t size) {
 }
 
 // "2 to 4 hosts"; `rest` follows the plural.
-std::string range_text(std::uint32_t first, std::optional<std::uint32_t> last, const std::string& what,
-                       const std::string& rest = "") {
-  const std::string low = std::to_string(first);
-  if (!last) return low + " or more " + what + "s" + rest;
-  return low + (*last > first ? " to " + std::to_string(*last) : "") + " " + what + (*last > 1 ? "s" : "") + rest;
-}
-
-bool within(std::uint32_t value, std::uint32_t first, std::optional<std::uint32_t> last) {
-  return value >= first && (!last || value <= *last);
+std::string range_text(const Counts& range, const std::string& what, const std::string& rest = "") {
+  const std::string low = std::to_string(range.first);
+  if (!range.last) return low + " or more " + what + "s" + rest;
+  return low + (*range.last > range.first ? " to " + std::to_string(*range.last) : "") + " " + what +
+         (*range.last > 1 ? "s" : "") + rest;
 }
 
 std::string skew_text(double skew) {
@@ -36,15 +33,7 @@ std::string skew_text(double skew) {
   return text.data();
 }
 
-std::string skews_text(double first, std::optional<double> end) {
-  return skew_text(first) + (end ? " to less than " + skew_text(*end) : " or more");
-}
-
-// Whether a range holds another one; no last: no end.
-template <class T>
-bool holds(T first, std::optional<T> last, T other_first, std::optional<T> other_last) {
-  return other_first >= first && (!last || (other_last && *other_last <= *last));
-}
+std::string end_text(const Skews& skew) { return skew.last ? " to less than " + skew_text(*skew.last) : " or more"; }
 
 // The name of the collective of a row or call.
 template <class T>
@@ -54,7 +43,90 @@ std::string collective_text(const T& of) {
 
 const char* mode_text(bool in_place) { return in_place ? "in place" : "out of place"; }
 
+// What a limit admits, and whether it holds another one.
+template <class T, int least, bool closed>
+bool serves(const Range<T, least, closed>& limit, T value, const Row&, const CallShape&) {
+  return limit.admits(value);
+}
+template <class T>
+bool serves(const std::optional<T>& limit, T value, const Row&, const CallShape&) {
+  return !limit || *limit == value;
+}
+bool serves(const CountsInBlocks& limit, std::uint32_t value, const Row& row, const CallShape& call) {
+  return !limit || (limit->admits(value) && row.in_blocks(call));
+}
+
+template <class T, int least, bool closed>
+bool covers(const Range<T, least, closed>& limit, const Range<T, least, closed>& of_other, const Row&, const Row&) {
+  return limit.holds(of_other);
+}
+template <class T>
+bool covers(const std::optional<T>& limit, const std::optional<T>& of_other, const Row&, const Row&) {
+  return !limit || limit == of_other;
+}
+bool covers(const CountsInBlocks& limit, const CountsInBlocks& of_other, const Row& row, const Row& other) {
+  return !limit || (of_other && limit->holds(*of_other) && (row.recipe->renames || !other.recipe->renames));
+}
+
+// Values as text, from which the same are read.
+template <class T>
+std::string text_of(T number) {
+  std::array<char, 32> text{};
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+std::string text_of(bool flag) { return flag ? "1" : "0"; }
+std::string text_of(TransportKind kind) { return std::string(name_of(kind)); }
+template <class T, int least, bool closed>
+std::string text_of(const Range<T, least, closed>& range) {
+  return text_of(range.first) + ":" + (range.last ? text_of(*range.last) : "-");
+}
+template <class T>
+std::string text_of(const std::optional<T>& limit) {
+  return text_of(*limit);
+}
+
+// The whole word; a stream would take a negative number for a large one.
+template <class T>
+bool read(std::string_view word, T& number) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size();
+}
+bool read(std::string_view word, bool& flag) {
+  flag = word == "1";
+  return word == "1" || word == "0";
+}
+bool read(std::string_view word, TransportKind& kind) {
+  kind = parse_transport(word).value_or(TransportKind::none);
+  return kind != TransportKind::none;
+}
+template <class T, int least, bool closed>
+bool read(std::string_view word, Range<T, least, closed>& range) {
+  const std::size_t colon = word.find(':');
+  if (colon == std::string_view::npos || !read(word.substr(0, colon), range.first) || !(range.first >= least))
+    return false;
+  const std::string_view end = word.substr(colon + 1);
+  return end == "-" || (read(end, range.last.emplace()) && *range.last >= range.first);
+}
+template <class T>
+bool read(std::string_view word, std::optional<T>& limit) {
+  return read(word, limit.emplace());
+}
+
+const RowKey kKeys[] = {
+#define GC3_ROW_KEY(name, Limit, Value, initial, ...)                                                       \
+  {#name,                                                                                                   \
+   #Limit,                                                                                                  \
+   [](const Row& row, const CallShape& call) { return serves(row.limits.name, call.name, row, call); },     \
+   [](const Row& row, const Row& other) { return covers(row.limits.name, other.limits.name, row, other); }, \
+   [](const Limits& limits) { return limits.name == Limit() ? std::string() : text_of(limits.name); },      \
+   [](std::string_view text, Limits& limits) { return read(text, limits.name); },                           \
+   __VA_ARGS__},
+#include "gc3/runtime/select/row_keys.def"
+};
+
 }  // namespace
+
+std::span<const RowKey> row_keys() { return kKeys; }
 
 std::string ranks_text(std::uint32_t first, std::optional<std::uint32_t> last) {
   const std::string low = std::to_string(first);
@@ -80,8 +152,8 @@ std::string CallShape::describe() const {
   return collective_text(*this) + " of " + size_text(size) + " on " + ranks_text(ranks, ranks) + ", " +
          mode_text(in_place) +
          (nodes < 2             ? ""
-          : ranks_per_node == 0 ? ", on " + range_text(nodes, nodes, "host") + " with different numbers of ranks"
-                                : ", on " + range_text(nodes, nodes, "host")) +
+          : ranks_per_node == 0 ? ", on " + range_text({nodes, nodes}, "host") + " with different numbers of ranks"
+                                : ", on " + range_text({nodes, nodes}, "host")) +
          (transport == TransportKind::none ? "" : ", over " + std::string(name_of(transport))) +
          (order == nullptr ? "" : ", whose ranks are not in blocks") + (skew == 1 ? "" : ", skew " + skew_text(skew));
 }
@@ -90,100 +162,21 @@ bool Row::renames(const CallShape& call) const {
   return call.order != nullptr && recipe->renames && model::is_symmetric(kind);
 }
 
-// Whether the program finds the ranks in blocks, perhaps because it renames them.
-bool Row::in_blocks(const CallShape& call) const { return call.order == nullptr || renames(call); }
-
-// A key of rows: which calls its limit admits, and how a row tells it. The first that does not fit is the reason given.
-struct Row::Key {
-  bool (*serves)(const Row&, const CallShape&);
-  bool (*covers)(const Row&, const Row& other);
-  std::string (*limit)(const Row&);                               // empty: the row limits nothing here
-  std::string (*reason)(const Row&, const CallShape&) = nullptr;  // for a call that does not fit; null: the limit
-};
-
-// Members stand in row.h, all else of a key here. The order is that of reasons and descriptions.
-const Row::Key Row::kKeys[] = {
-    {[](const Row& row, const CallShape& call) { return row.kind == call.kind && row.name == call.name; },
-     [](const Row& row, const Row& other) { return row.kind == other.kind && row.name == other.name; },
-     [](const Row& row) { return collective_text(row); }},
-    {[](const Row& row, const CallShape& call) { return row.condition == call.condition; },
-     [](const Row& row, const Row& other) { return row.condition == other.condition; },
-     [](const Row&) { return std::string(); },
-     [](const Row& row, const CallShape& call) {
-       constexpr std::size_t kShown = 12;
-       return "a '" + row.name + "' of another condition, " + row.condition.substr(0, kShown) + ", where that of the " +
-              "call is " + call.condition.substr(0, kShown);
-     }},
-    {[](const Row& row, const CallShape& call) { return within(call.ranks, row.first_ranks, row.last_ranks); },
-     [](const Row& row, const Row& other) {
-       return holds(row.first_ranks, row.last_ranks, other.first_ranks, other.last_ranks);
-     },
-     [](const Row& row) { return ranks_text(row.first_ranks, row.last_ranks); }},
-    {[](const Row& row, const CallShape& call) {
-       return call.size >= row.first_size && (!row.end_size || call.size < *row.end_size);
-     },
-     [](const Row& row, const Row& other) {
-       return holds(row.first_size, row.end_size, other.first_size, other.end_size);
-     },
-     [](const Row& row) { return sizes_text(row.first_size, row.end_size); }},
-    {[](const Row& row, const CallShape& call) { return !row.in_place || *row.in_place == call.in_place; },
-     [](const Row& row, const Row& other) { return !row.in_place || row.in_place == other.in_place; },
-     [](const Row& row) { return std::string(row.in_place ? mode_text(*row.in_place) : ""); },
-     [](const Row& row, const CallShape&) { return std::string("calls ") + mode_text(*row.in_place); }},
-    {[](const Row& row, const CallShape& call) { return !row.root || *row.root == call.root; },
-     [](const Row& row, const Row& other) { return !row.root || row.root == other.root; },
-     [](const Row& row) { return row.root ? "root " + std::to_string(*row.root) : ""; }},
-    {[](const Row& row, const CallShape& call) { return within(call.nodes, row.first_nodes, row.last_nodes); },
-     [](const Row& row, const Row& other) {
-       return holds(row.first_nodes, row.last_nodes, other.first_nodes, other.last_nodes);
-     },
-     [](const Row& row) {
-       return row.first_nodes > 1 || row.last_nodes ? range_text(row.first_nodes, row.last_nodes, "host") : "";
-     }},
-    {[](const Row& row, const CallShape& call) {
-       if (row.first_per_node == 0) return true;
-       return within(call.ranks_per_node, row.first_per_node, row.last_per_node) && row.in_blocks(call);
-     },
-     [](const Row& row, const Row& other) {
-       return holds(row.first_per_node, row.last_per_node, other.first_per_node, other.last_per_node) &&
-              (row.first_per_node == 0 || row.recipe->renames || !other.recipe->renames);
-     },
-     [](const Row& row) {
-       return row.first_per_node == 0 ? "" : range_text(row.first_per_node, row.last_per_node, "rank", " on each");
-     },
-     [](const Row& row, const CallShape& call) -> std::string {
-       if (call.ranks_per_node == 0) return "as many ranks on each host";
-       if (!row.in_blocks(call)) return "ranks in blocks";
-       return range_text(row.first_per_node, row.last_per_node, "rank", " on each host");
-     }},
-    {[](const Row& row, const CallShape& call) { return !row.transport || *row.transport == call.transport; },
-     [](const Row& row, const Row& other) { return !row.transport || row.transport == other.transport; },
-     [](const Row& row) { return row.transport ? "over " + std::string(name_of(*row.transport)) : ""; },
-     [](const Row& row, const CallShape&) { return "messages over " + std::string(name_of(*row.transport)); }},
-    {[](const Row& row, const CallShape& call) {
-       return call.skew >= row.first_skew && (!row.end_skew || call.skew < *row.end_skew);
-     },
-     [](const Row& row, const Row& other) {
-       return holds(row.first_skew, row.end_skew, other.first_skew, other.end_skew);
-     },
-     [](const Row& row) {
-       return row.first_skew > 1 || row.end_skew ? "skew " + skews_text(row.first_skew, row.end_skew) : "";
-     },
-     [](const Row& row, const CallShape&) {
-       const std::string low = skew_text(row.first_skew);
-       if (!row.end_skew) return "a skew of " + low + " and more";
-       return "a skew of " + (row.first_skew > 1 ? low + " to " : "") + "less than " + skew_text(*row.end_skew);
-     }},
-};
-
 bool Row::serves(const CallShape& call) const {
-  return std::ranges::all_of(kKeys, [&](const Key& key) { return key.serves(*this, call); });
+  return kind == call.kind && name == call.name && condition == call.condition &&
+         std::ranges::all_of(kKeys, [&](const RowKey& key) { return key.serves(*this, call); });
 }
 
 std::string Row::misfit(const CallShape& call) const {
-  const Key* const key = std::ranges::find_if(kKeys, [&](const Key& each) { return !each.serves(*this, call); });
+  if (kind != call.kind || name != call.name) return "for " + collective_text(*this);
+  if (condition != call.condition) {
+    constexpr std::size_t kShown = 12;
+    return "for a '" + name + "' of another condition, " + condition.substr(0, kShown) +
+           ", where that of the call is " + call.condition.substr(0, kShown);
+  }
+  const RowKey* const key = std::ranges::find_if(kKeys, [&](const RowKey& each) { return !each.serves(*this, call); });
   if (key == std::end(kKeys)) return "";
-  return "for " + (key->reason == nullptr ? key->limit(*this) : key->reason(*this, call));
+  return "for " + (key->reason == nullptr ? key->told(*this) : key->reason(*this, call));
 }
 
 std::string Row::unmade(const CallShape& call) const {
@@ -194,44 +187,27 @@ std::string Row::unmade(const CallShape& call) const {
 }
 
 bool Row::covers(const Row& other) const {
-  return std::ranges::all_of(kKeys, [&](const Key& key) { return key.covers(*this, other); });
+  return kind == other.kind && name == other.name && condition == other.condition &&
+         std::ranges::all_of(kKeys, [&](const RowKey& key) { return key.covers(*this, other); });
 }
 
 std::string Row::describe() const {
-  std::string text;
-  for (const Key& key : kKeys) {
-    const std::string limit = key.limit(*this);
-    if (!limit.empty()) text += (text.empty() ? "" : ", ") + limit;
+  std::string text = collective_text(*this);
+  for (const RowKey& key : kKeys) {
+    const std::string limit = key.told(*this);
+    if (!limit.empty()) text += ", " + limit;
   }
   if (adapt) text += *adapt ? ", adapts" : ", never adapts";
   return text;
 }
 
 void Row::add_to(Sha256& all) const {
-  // A new member does not compile before it stands here: then it wants a row of kKeys, too.
-  const auto& [kind_, first_ranks_, last_ranks_, first_size_, end_size_, in_place_, root_, first_nodes_, last_nodes_,
-               first_per_node_, last_per_node_, transport_, first_skew_, end_skew_, name_, condition_, recipe_, adapt_,
-               source_, note_] = *this;
-  const auto number = [](auto value) { return value ? static_cast<std::int64_t>(*value) : -1; };
-  const std::array<std::int64_t, 14> words{static_cast<std::int64_t>(kind_),
-                                           first_ranks_,
-                                           number(last_ranks_),
-                                           static_cast<std::int64_t>(first_size_),
-                                           number(end_size_),
-                                           number(in_place_),
-                                           number(root_),
-                                           first_nodes_,
-                                           number(last_nodes_),
-                                           first_per_node_,
-                                           number(last_per_node_),
-                                           number(transport_),
-                                           number(adapt_),
-                                           static_cast<std::int64_t>(recipe_->text.size())};
-  const std::array<double, 2> skews{first_skew_, end_skew_.value_or(0)};
-  all.update({reinterpret_cast<const char*>(words.data()), sizeof words});
-  all.update({reinterpret_cast<const char*>(skews.data()), sizeof skews});
-  all.update(recipe_->text);
-  all.update(name_ + '\0' + condition_);
+  // A new member does not compile before it stands here.
+  const auto& [kind_, name_, condition_, limits_, recipe_, adapt_, source_, note_] = *this;
+  std::string text = std::string(name_of(kind_)) + '\0' + name_ + '\0' + condition_ + '\0';
+  for (const RowKey& key : kKeys) text += key.text(limits_) + '\0';
+  text += adapt_ ? text_of(*adapt_) : "";
+  all.update(text + '\0' + std::to_string(recipe_->text.size()) + '\0' + recipe_->text);
 }
 
 std::string Row::renaming(const CallShape& call) const {

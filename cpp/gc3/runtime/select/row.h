@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -20,18 +21,34 @@
 
 namespace gc3::select {
 
+// The limits that rows can have. A range has no end if there is no last value, which is the first that is too large
+// unless the range is closed.
+template <class T, int least, bool closed>
+struct Range {
+  T first = least;
+  std::optional<T> last = {};
+
+  bool operator==(const Range&) const = default;
+  bool admits(T value) const { return value >= first && (!last || value < *last || (closed && value == *last)); }
+  // Whether it admits all that the other one does.
+  bool holds(const Range& other) const {
+    return other.first >= first && (!last || (other.last && *other.last <= *last));
+  }
+};
+using Counts = Range<std::uint32_t, 1, true>;
+using Sizes = Range<std::uint64_t, 0, false>;
+using Skews = Range<double, 1, false>;
+using Flag = std::optional<bool>;  // none: both
+using Number = std::optional<std::uint32_t>;
+using Transport = std::optional<TransportKind>;
+using CountsInBlocks = std::optional<Counts>;  // with a limit only ranks that the program finds in blocks
+
 // The properties of a call that the choice of its program depends on. `size`: bytes of the largest buffer of any rank.
 struct CallShape {
   model::CollectiveKind kind = model::CollectiveKind::allreduce;
-  std::uint32_t ranks = 0;
-  std::uint64_t size = 0;
-  bool in_place = false;
-  std::uint32_t root = 0;
-  std::uint32_t nodes = 1;                                       // hosts
-  std::uint32_t ranks_per_node = 0;                              // on each host; 0: not the same number on all
+#define GC3_ROW_KEY(name, Limit, Value, initial, ...) Value name = initial;
+#include "gc3/runtime/select/row_keys.def"
   std::shared_ptr<const std::vector<std::uint32_t>> order = {};  // host by host; null: that is by their numbers
-  double skew = 1;                                // of blocks of different lengths: the longest, divided by the mean
-  TransportKind transport = TransportKind::none;  // between the hosts
   // Of a custom collective, see model::Collective: ranks that use one name for different conditions differ here.
   std::string name = {};
   std::string condition = {};
@@ -57,27 +74,22 @@ struct Recipe {
   std::function<Result<ir::direct::Program>(const ir::Program& program)> lower = {};
 };
 
+// What a row demands of the calls of its collective.
+struct Limits {
+#define GC3_ROW_KEY(name, Limit, ...) Limit name = {};
+#include "gc3/runtime/select/row_keys.def"
+
+  bool operator==(const Limits&) const = default;
+};
+
 struct Row {
   model::CollectiveKind kind = model::CollectiveKind::allreduce;
-  std::uint32_t first_ranks = 1;
-  std::optional<std::uint32_t> last_ranks = {};  // none: no end
-  std::uint64_t first_size = 0;
-  std::optional<std::uint64_t> end_size = {};  // the first size that is too large
-  std::optional<bool> in_place = {};           // none: both modes
-  std::optional<std::uint32_t> root = {};      // none: any
-  std::uint32_t first_nodes = 1;
-  std::optional<std::uint32_t> last_nodes = {};
-  // 0: wherever the ranks are; else only as many ranks on each host, renamed if they are not in blocks.
-  std::uint32_t first_per_node = 0;
-  std::optional<std::uint32_t> last_per_node = {};
-  std::optional<TransportKind> transport = {};  // between the hosts; none: any
-  double first_skew = 1;
-  std::optional<double> end_skew = {};  // the first skew that is too large
-  std::string name = {};                // of a custom collective, as those of CallShape
+  std::string name = {};  // of a custom collective, as those of CallShape
   std::string condition = {};
+  Limits limits = {};
   std::shared_ptr<const Recipe> recipe;
-  std::optional<bool> adapt =
-      {};              // whether a better program is learned while calls run; none: as the communicator says
+  // Whether a better program is learned while calls run; none: as the communicator says.
+  std::optional<bool> adapt = {};
   std::string source;  // the file and line of the row
   std::string note;    // the reason for the row
 
@@ -94,13 +106,25 @@ struct Row {
   std::string renaming(const CallShape& call) const;
   // Its part of the digest of a table.
   void add_to(Sha256& all) const;
+  // Whether the program finds the ranks in blocks, perhaps because it renames them.
+  bool in_blocks(const CallShape& call) const { return call.order == nullptr || renames(call); }
 
  private:
-  struct Key;
-  static const Key kKeys[];
   bool renames(const CallShape& call) const;
-  bool in_blocks(const CallShape& call) const;
 };
+
+// A member of Limits, for all that treats them alike.
+struct RowKey {
+  std::string_view name;
+  std::string_view limit;  // the name of its type
+  bool (*serves)(const Row&, const CallShape&);
+  bool (*covers)(const Row&, const Row& other);
+  std::string (*text)(const Limits&);  // which `read` reads; empty: no limit
+  bool (*read)(std::string_view text, Limits&);
+  std::string (*told)(const Row&);
+  std::string (*reason)(const Row&, const CallShape&) = nullptr;
+};
+std::span<const RowKey> row_keys();
 
 // "5 to 7 ranks"; last = none: no end.
 std::string ranks_text(std::uint32_t first, std::optional<std::uint32_t> last);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "gc3/base/errors/runtime.h"
@@ -61,10 +62,11 @@ std::vector<std::shared_ptr<const Row>> Selection::near(const CallShape& call) c
   std::vector<std::pair<int, std::shared_ptr<const Row>>> found;
   for (const std::shared_ptr<const Row>& row : rows_) {
     CallShape other = call;
-    other.skew = std::max(call.skew, row->first_skew);
-    other.size = std::max(call.size, row->first_size);
-    if (row->end_size && other.size >= *row->end_size) other.size = *row->end_size - 1;
-    if (row->end_skew && other.skew >= *row->end_skew) other.skew = row->first_skew;
+    const auto& [sizes, skews] = std::tie(row->limits.size, row->limits.skew);
+    other.skew = std::max(call.skew, skews.first);
+    other.size = std::max(call.size, sizes.first);
+    if (sizes.last && other.size >= *sizes.last) other.size = *sizes.last - 1;
+    if (skews.last && other.skew >= *skews.last) other.skew = skews.first;
     if (!row->serves(other)) continue;
     const auto powers = [](std::uint64_t size) { return static_cast<int>(std::bit_width(size)); };
     const int away = std::abs(powers(other.size) - powers(call.size));
@@ -80,7 +82,7 @@ Result<Explanation> Selection::explain(const CallShape& call, std::string text) 
   Explanation found{text.empty() ? call.describe() : std::move(text), nullptr, {}};
   for (; found.number < rows_.size(); ++found.number) {
     const std::shared_ptr<const Row>& row = rows_[found.number];
-    if (row->kind != call.kind || row->name != call.name || (call.nodes == 1 && row->first_nodes > 1))
+    if (row->kind != call.kind || row->name != call.name || (call.nodes == 1 && row->limits.nodes.first > 1))
       continue;  // of no interest on one host
     if (row->serves(call)) {
       found.row = row;

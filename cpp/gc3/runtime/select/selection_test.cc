@@ -15,8 +15,8 @@ using model::CollectiveKind;
 
 Row row(const std::string& source, std::uint64_t first, std::optional<std::uint64_t> end) {
   Row made;
-  made.first_size = first;
-  made.end_size = end;
+  made.limits.size.first = first;
+  made.limits.size.last = end;
   made.source = source;
   made.recipe = std::make_shared<const Recipe>(Recipe{{}, "program of " + source});
   return made;
@@ -58,7 +58,7 @@ TEST_CASE("rows with a one-sided form leave what is not in registered memory to 
 
 TEST_CASE("rows near a call serve it, or would with another size; the nearest come first") {
   Row other = row("other ranks", 0, {});
-  other.first_ranks = 4;
+  other.limits.ranks.first = 4;
   const Selection selection({row("far", 1 << 20, {}), row("near", 2048, 1 << 20), row("mine", 100, 2048), other,
                              row("small", 0, 100), row("all", 0, {})});
   std::string names;
@@ -74,10 +74,10 @@ TEST_CASE("rows near a call serve it, or would with another size; the nearest co
 
 TEST_CASE("a row says why it does not serve a call") {
   Row only = row("t.json row 1", 65536, 2097152);
-  only.first_ranks = 2;
-  only.last_ranks = 4;
-  only.in_place = true;
-  only.root = 1;
+  only.limits.ranks.first = 2;
+  only.limits.ranks.last = 4;
+  only.limits.in_place = true;
+  only.limits.root = 1;
   CHECK(only.misfit(call(65536, true, 5)) == "for 2 to 4 ranks");
   CHECK(only.misfit(call(65535, true)) == "for 64 KiB to less than 2 MiB");
   CHECK(only.misfit(call(2097152, true)) == "for 64 KiB to less than 2 MiB");
@@ -85,15 +85,15 @@ TEST_CASE("a row says why it does not serve a call") {
   CHECK(only.misfit(call(65536, true)) == "for root 1");
   CHECK(only.misfit({CollectiveKind::allreduce, 3, 65536, true, 1}).empty());
   CHECK_FALSE(only.serves({CollectiveKind::broadcast, 3, 65536, true, 1}));
-  only.first_skew = 1.5;
+  only.limits.skew.first = 1.5;
   CallShape skewed{CollectiveKind::allreduce, 3, 65536, true, 1};
   CHECK(only.misfit(skewed) == "for a skew of 1.5 and more");
-  only.end_skew = 4;
+  only.limits.skew.last = 4;
   skewed.skew = 3.99;
   CHECK(only.serves(skewed));
   skewed.skew = 4;
   CHECK(only.misfit(skewed) == "for a skew of 1.5 to less than 4");
-  only.first_skew = 1;
+  only.limits.skew.first = 1;
   CHECK(only.misfit(skewed) == "for a skew of less than 4");
 }
 
@@ -121,9 +121,9 @@ TEST_CASE("a row was made for calls whose limits it names") {
 
 TEST_CASE("rows for hosts serve as many ranks on each of so many hosts") {
   Row only = row("hosts.json row 1", 0, {});
-  only.first_nodes = 2;
-  only.last_nodes = 4;
-  only.first_per_node = 2;
+  only.limits.nodes.first = 2;
+  only.limits.nodes.last = 4;
+  only.limits.ranks_per_node = Counts{2};
   const auto placed = [](std::uint32_t ranks, std::uint32_t nodes, std::uint32_t per_node) {
     CallShape shape = call(64, false, ranks);
     shape.nodes = nodes;
@@ -134,15 +134,15 @@ TEST_CASE("rows for hosts serve as many ranks on each of so many hosts") {
   CHECK(only.misfit(placed(4, 1, 4)) == "for 2 to 4 hosts");
   CHECK(only.misfit(placed(2, 2, 1)) == "for 2 or more ranks on each host");
   CHECK(only.misfit(placed(4, 2, 0)) == "for as many ranks on each host");
-  only.transport = TransportKind::ucx;
+  only.limits.transport = TransportKind::ucx;
   CallShape over_tcp = placed(4, 2, 2);
   over_tcp.transport = TransportKind::tcp;
   CHECK(over_tcp.describe() == "allreduce of 64 B on 4 ranks, out of place, on 2 hosts, over tcp");
   CHECK(only.misfit(over_tcp) == "for messages over ucx");
-  only.transport = TransportKind::tcp;
+  only.limits.transport = TransportKind::tcp;
   CHECK(only.serves(over_tcp));
   CHECK(Selection({only}).digest() != Selection({row("hosts.json row 1", 0, {})}).digest());
-  only.transport.reset();
+  only.limits.transport.reset();
   CallShape mixed = placed(4, 2, 2);
   mixed.order = std::make_shared<const std::vector<std::uint32_t>>(std::vector<std::uint32_t>{0, 2, 1, 3});
   CHECK(mixed.describe() == "allreduce of 64 B on 4 ranks, out of place, on 2 hosts, whose ranks are not in blocks");
@@ -184,14 +184,14 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   Row wide = row("wide", 0, {});
   CHECK(wide.describe() == "allreduce, any number of ranks, any size");
   Row narrow = row("narrow", 100, 200);
-  narrow.first_ranks = 2;
-  narrow.last_ranks = 4;
-  narrow.in_place = true;
-  narrow.root = 0;
-  narrow.first_nodes = 2;
-  narrow.first_per_node = narrow.last_per_node.emplace(2);
-  narrow.transport = TransportKind::tcp;
-  narrow.end_skew = 1.5;
+  narrow.limits.ranks.first = 2;
+  narrow.limits.ranks.last = 4;
+  narrow.limits.in_place = true;
+  narrow.limits.root = 0;
+  narrow.limits.nodes.first = 2;
+  narrow.limits.ranks_per_node = Counts{2, 2};
+  narrow.limits.transport = TransportKind::tcp;
+  narrow.limits.skew.last = 1.5;
   narrow.adapt = false;
   CHECK(narrow.describe() ==
         "allreduce, 2 to 4 ranks, 100 B to less than 200 B, in place, root 0, 2 or more hosts, 2 ranks on each, over "
@@ -212,14 +212,14 @@ TEST_CASE("a row says which calls it serves, and whether these are all of anothe
   CHECK(misses([](Row& other) { other.kind = CollectiveKind::reduce; }));
   CHECK(misses([](Row& other) { other.name = "mine"; }));
   CHECK(misses([](Row& other) { other.condition = "d1"; }));
-  CHECK(misses([](Row& other) { other.last_ranks = {}; }));
-  CHECK(misses([](Row& other) { other.first_size = 99; }));
-  CHECK(misses([](Row& other) { other.in_place = {}; }));
-  CHECK(misses([](Row& other) { other.root = 1; }));
-  CHECK(misses([](Row& other) { other.first_nodes = 1; }));
-  CHECK(misses([](Row& other) { other.last_per_node = 3; }));
-  CHECK(misses([](Row& other) { other.transport = {}; }));
-  CHECK(misses([](Row& other) { other.end_skew = 2; }));
+  CHECK(misses([](Row& other) { other.limits.ranks.last = {}; }));
+  CHECK(misses([](Row& other) { other.limits.size.first = 99; }));
+  CHECK(misses([](Row& other) { other.limits.in_place = {}; }));
+  CHECK(misses([](Row& other) { other.limits.root = 1; }));
+  CHECK(misses([](Row& other) { other.limits.nodes.first = 1; }));
+  CHECK(misses([](Row& other) { other.limits.ranks_per_node->last = 3; }));
+  CHECK(misses([](Row& other) { other.limits.transport = {}; }));
+  CHECK(misses([](Row& other) { other.limits.skew.last = 2; }));
   // A row whose program takes ranks in any order also serves calls whose ranks are not in blocks.
   CHECK(misses([](Row& other) {
     other.recipe = std::make_shared<const Recipe>(Recipe{.make = {}, .text = "renaming", .renames = true});
