@@ -186,7 +186,7 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
         (row,) = (r for r in rows if r.limits.size[0] <= size and (r.limits.size[1] is None or size < r.limits.size[1]))
         assert sim.Simulation(row.spec.compile(8), on).run(size).time_s <= Nccl(on, "allgather")(size).time_s
     assert gc3(*line, "-o", str(file), "--all-sizes").exit_code == 0
-    assert read_rows(file)[0].size[0] == 128
+    assert read_rows(file)[0].limits.size[0] == 128
     refused = gc3("tune", "--all-sizes", "-o", str(file))
     assert (refused.exit_code, "are for --topology" in " ".join(refused.output.split())) == (2, True)
 
