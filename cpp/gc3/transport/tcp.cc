@@ -13,6 +13,7 @@
 #include "gc3/base/errors/processes.h"
 #include "gc3/runtime/core/meeting/rendezvous_wire.h"
 #include "gc3/runtime/core/sharing/shared_memory.h"
+#include "gc3/transport/offer.h"
 
 namespace gc3::transport {
 namespace {
@@ -330,6 +331,14 @@ void Tcp::abandon() {
   abandoned_ = true;
   streams_.clear();
   guests_.clear();
+}
+
+Result<Offer> offer_tcp(const std::optional<core::Endpoint>&) {
+  return Offer{
+      [](std::uint32_t rank, const std::string& host, std::string secret) -> Result<std::unique_ptr<Transport>> {
+        GC3_ASSIGN(std::unique_ptr<Transport> made, Tcp::create(rank, host, std::move(secret)));
+        return made;
+      }};
 }
 
 }  // namespace gc3::transport

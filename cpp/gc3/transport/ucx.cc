@@ -10,7 +10,9 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
+#include "gc3/base/knobs.h"
 #include "gc3/base/sha256.h"
+#include "gc3/transport/offer.h"
 
 namespace gc3::transport {
 namespace {
@@ -335,6 +337,29 @@ std::string Ucx::describe() const {
   return text + "; no InfiniBand: " +
          (std::filesystem::exists(module, ignored) ? "UCX does not use the device"
                                                    : "this library was built without it");
+}
+
+Result<Offer> offer_ucx(const std::optional<core::Endpoint>& first) {
+  GC3_ASSIGN(const Knobs knobs, read_knobs());
+  std::string devices;
+  if (!knobs.network.empty() && process_environment()("UCX_NET_DEVICES") == nullptr) {
+    GC3_ASSIGN(const core::Interface interface, core::choose_interface(knobs.network, first));
+    devices = Ucx::devices_of(interface.name);
+  }
+  const bool has_secret = !knobs.secret.empty() || !knobs.secret_file.empty();
+  if (has_secret && knobs.ucx.empty()) {
+    return Offer{{},
+                 "there is a secret, which UCX's connections do not prove; GC3_UCX=libucp.so.0 uses UCX nevertheless"};
+  }
+  const std::vector<std::string> places = UcxLibrary::places(knobs.ucx);
+  if (places.empty()) return Offer{};
+  auto opened = UcxLibrary::open(places);
+  if (!opened.ok()) return Offer{{}, opened.error().message};
+  return Offer{[library = std::move(opened).value(), devices](
+                   std::uint32_t rank, const std::string&, std::string secret) -> Result<std::unique_ptr<Transport>> {
+    GC3_ASSIGN(std::unique_ptr<Transport> made, Ucx::create(library, rank, devices, std::move(secret)));
+    return made;
+  }};
 }
 
 }  // namespace gc3::transport

@@ -1,6 +1,7 @@
 #include "gc3/runtime/cpu/host_links.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -9,11 +10,8 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
-#include "gc3/base/knobs.h"
 #include "gc3/base/random.h"
 #include "gc3/base/sha256.h"
-#include "gc3/transport/tcp.h"
-#include "gc3/transport/ucx.h"
 
 namespace gc3::cpu {
 namespace {
@@ -25,6 +23,13 @@ using transport::Failure;
 constexpr auto kConnecting = std::chrono::seconds(20);
 // A connection that has ended is an error of its own only if nobody has noticed by then that the rank or its host has.
 constexpr auto kNoticed = std::chrono::milliseconds(3500);
+
+// "UCX", as the field writes it.
+std::string capital(std::string_view name) {
+  std::string text(name);
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text;
+}
 
 }  // namespace
 
@@ -40,88 +45,70 @@ bool HostLinks::apart(const interp::Plan& plan) const {
   });
 }
 
-Result<std::vector<std::string>> HostLinks::places_of_ucx(Choice& choice) const {
-  if (options_.ucx) return *options_.ucx;
-  GC3_ASSIGN(const Knobs knobs, read_knobs());
-  if (!knobs.network.empty() && process_environment()("UCX_NET_DEVICES") == nullptr) {
-    const std::vector<core::Host>& hosts = group_.placement().hosts;
-    GC3_ASSIGN(const core::Interface interface,
-               core::choose_interface(knobs.network,
-                                      hosts.empty() ? std::nullopt : core::numeric_host(hosts.front().address)));
-    choice.devices = transport::Ucx::devices_of(interface.name);
+Result<std::vector<transport::Offer>> HostLinks::offers() const {
+  const std::vector<core::Host>& hosts = group_.placement().hosts;
+  const auto first = hosts.empty() ? std::nullopt : core::numeric_host(hosts.front().address);
+  std::vector<transport::Offer> found;
+#define GC3_TRANSPORT(name) transport::offer_##name,
+  for (const auto offer : {GC3_TRANSPORTS(GC3_TRANSPORT)}) {
+    GC3_ASSIGN(transport::Offer own, offer(first));
+    found.push_back(std::move(own));
   }
-  const bool has_secret = !knobs.secret.empty() || !knobs.secret_file.empty();
-  if (!has_secret || !knobs.ucx.empty()) return transport::UcxLibrary::places(knobs.ucx);
-  choice.reason = "there is a secret, which UCX's connections do not prove; GC3_UCX=libucp.so.0 uses UCX nevertheless";
-  return std::vector<std::string>();
-}
-
-Result<HostLinks::Choice> HostLinks::own_choice() const {
-  Choice choice;
-  GC3_ASSIGN(const std::vector<std::string> places, places_of_ucx(choice));
-  if (places.empty()) return choice;
-  auto opened = transport::UcxLibrary::open(places);
-  if (opened.ok()) {
-    choice.ucx = std::move(opened).value();
-  } else {
-    choice.reason = opened.error().message;
-  }
-  return choice;
+#undef GC3_TRANSPORT
+  return found;
 }
 
 Status HostLinks::choose(const core::Interrupted& interrupted) {
   if (options_.make || options_.choice != nullptr) return {};
-  Result<Choice> own = own_choice();
-  constexpr std::uint64_t kNeither = 2;
-  const std::uint64_t has_ucx = own.ok() && own.value().ucx != nullptr ? 1 : 0;
-  GC3_ASSIGN(const auto have, group_.exchange({own.ok() ? has_ucx : kNeither}, interrupted));
+  Result<std::vector<transport::Offer>> own = offers();
+  // A bit for each transport that a rank has; none: it cannot say. That is no rank without any, since all have TCP.
+  std::uint64_t mine = 0;
+  for (std::size_t i = 0; own.ok() && i < own.value().size(); ++i) {
+    if (own.value()[i].make) mine |= std::uint64_t{1} << i;
+  }
+  GC3_ASSIGN(const auto have, group_.exchange({mine}, interrupted));
   if (!own.ok()) return std::move(own.error());
-  Choice& choice = own.value();
   for (std::uint32_t r = 0; r < group_.size(); ++r) {
-    if (have[r][0] == kNeither) {
+    if (have[r][0] == 0) {
       return Diagnostic(ErrorCode::RankLost, group_.who(r) + " cannot open connections to other hosts");
     }
-    if (choice.ucx != nullptr && choice.reason.empty() && have[r][0] == 0) {
-      choice.reason = group_.who(r) + " does not use UCX";
+  }
+  Choice choice;
+  for (std::size_t i = own.value().size(); i-- > 0 && !choice.make;) {
+    transport::Offer& offer = own.value()[i];
+    const std::string name = capital(kTransports[i + 1]);
+    const auto lacks = std::ranges::find_if(have, [&](const Group::Payload& r) { return (r[0] >> i & 1) == 0; });
+    if (lacks == have.end()) {
+      choice.kind = static_cast<TransportKind>(i + 1);
+      choice.make = std::move(offer.make);
+    } else if (offer.make) {
+      const auto r = static_cast<std::uint32_t>(lacks - have.begin());
+      choice.reason += "; not over " + name + ": " + group_.who(r) + " does not use " + name;
+    } else if (!offer.why_not.empty()) {
+      choice.reason += "; not over " + name + ": " + offer.why_not;
     }
   }
-  if (!choice.reason.empty()) choice.ucx.reset();
   options_.choice = std::make_shared<const Choice>(std::move(choice));
   return {};
 }
 
 TransportKind HostLinks::kind() const {
-  if (options_.choice == nullptr) return TransportKind::none;  // one of a test
-  return options_.choice->ucx != nullptr ? TransportKind::ucx : TransportKind::tcp;
+  return options_.choice == nullptr ? TransportKind::none : options_.choice->kind;  // none: one of a test
 }
 
 Result<std::unique_ptr<transport::Transport>> HostLinks::make(std::string secret) const {
   if (options_.make) return options_.make(group_.rank(), std::move(secret));
-  switch (kind()) {  // a transport that is not here does not compile
-    case TransportKind::ucx: {
-      const Choice& choice = *options_.choice;
-      GC3_ASSIGN(std::unique_ptr<transport::Transport> ucx,
-                 transport::Ucx::create(choice.ucx, group_.rank(), choice.devices, std::move(secret)));
-      return ucx;
-    }
-    case TransportKind::none:
-    case TransportKind::tcp:
-      break;
-  }
   // The interface by which the hosts have met; tests have one host.
   const Group::Placement& placement = group_.placement();
   const std::string& host =
       placement.several() ? placement.hosts[placement.host_of[group_.rank()]].address : "127.0.0.1";
-  GC3_ASSIGN(std::unique_ptr<transport::Transport> tcp, transport::Tcp::create(group_.rank(), host, std::move(secret)));
-  return tcp;
+  return options_.choice->make(group_.rank(), host, std::move(secret));
 }
 
 std::string HostLinks::describe() const {
   const std::string carrier =
       transport_ != nullptr ? transport_->describe() : std::string(name_of(kind())) + ", not connected yet";
-  return carrier + (options_.choice == nullptr || options_.choice->reason.empty()
-                        ? ""
-                        : "; not over UCX: " + options_.choice->reason);
+  return carrier + (options_.choice == nullptr ? "" : options_.choice->reason);
 }
 
 Status HostLinks::start(const core::Interrupted& interrupted) {

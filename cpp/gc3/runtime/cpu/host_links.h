@@ -16,8 +16,8 @@
 #include "gc3/runtime/cpu/arena.h"
 #include "gc3/runtime/interp/fifo_geometry.h"
 #include "gc3/runtime/interp/plan.h"
+#include "gc3/transport/offer.h"
 #include "gc3/transport/transport.h"
-#include "gc3/transport/ucx_library.h"
 
 namespace gc3::cpu {
 
@@ -25,17 +25,15 @@ class HostLinks {
  public:
   // `secret`: of the communicator, the same on all its ranks.
   using Make = std::function<Result<std::unique_ptr<transport::Transport>>(std::uint32_t rank, std::string secret)>;
-  // What carries the messages of a job, the same on all its ranks: UCX if each of them has it, else TCP.
+  // What carries the messages of a job, the same on all its ranks: the last of the transports that each of them has.
   struct Choice {
-    std::shared_ptr<const transport::UcxLibrary> ucx = {};  // null: TCP
-    std::string devices = {};                               // for UCX, see GC3_NETWORK; empty: it chooses
-    std::string reason = {};  // why it is not UCX; empty: it is, or nobody has asked for it
+    TransportKind kind = TransportKind::none;
+    transport::Offer::Make make = {};
+    std::string reason = {};  // why it is not a later one, for describe()
   };
   struct Options {
-    std::vector<std::uint32_t> hosts = {};  // where the ranks are: those of one host have the same number
-    // Paths of UCX, see UcxLibrary::open; empty: TCP; none: as GC3_UCX and the secret say.
-    std::optional<std::vector<std::string>> ucx = {};
-    Make make = {};                             // for tests: instead of these
+    std::vector<std::uint32_t> hosts = {};      // where the ranks are: those of one host have the same number
+    Make make = {};                             // for tests: instead of a transport of the table
     std::shared_ptr<const Choice> choice = {};  // that of the job, once it is made; null: `choose` makes it
   };
 
@@ -81,10 +79,8 @@ class HostLinks {
  private:
   HostLinks(core::Group& group, Options options) : group_(group), options_(std::move(options)) {}
   Status start(const core::Interrupted& interrupted);
-  // Where this rank looks for UCX; nowhere if it shall not use it.
-  Result<std::vector<std::string>> places_of_ucx(Choice& choice) const;
-  // What this rank could use.
-  Result<Choice> own_choice() const;
+  // What this rank could use: each transport but none, in the order of their numbers.
+  Result<std::vector<transport::Offer>> offers() const;
   Result<std::unique_ptr<transport::Transport>> make(std::string secret) const;
 
   core::Group& group_;

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "gc3/base/errors/processes.h"
-#include "gc3/base/knobs.h"
 #include "gc3/runtime/cpu/test_hosts.h"
 #include "gc3/runtime/interp/test_programs.h"
-#include "gc3/transport/ucx_library.h"
 
 namespace gc3 {
 namespace {
@@ -61,12 +59,10 @@ TEST_CASE("results are right between hosts, for all places of the ranks") {
 }
 
 TEST_CASE("results are right over UCX, and over TCP where a rank has none") {
-  const std::vector<std::string> places = transport::UcxLibrary::places(read_knobs().value().ucx);
   for (const bool all_have : {true, false}) {
     run_ranks(4, [&](std::uint32_t rank) {
-      cpu::HostLinks::Options links{hosts_of(4, 2), places, {}};
-      if (rank == 3 && !all_have) links.ucx = std::vector<std::string>{"/no/such/library"};
-      auto made = cpu::Communicator::init(testing::meeting_of(rank, 4), {30, true, true, false}, links);
+      if (rank == 3 && !all_have) setenv("GC3_UCX", "/no/such/library", 1);
+      auto made = cpu::Communicator::init(testing::meeting_of(rank, 4), {30, true, true, false}, {hosts_of(4, 2)});
       if (!expect(made.ok(), rank, made.ok() ? "" : made.error().str())) return false;
       const bool good = all_right(*made.value(), {0, 1, 1000, 90'000, kSanitized ? 100'000U : 500'000U});
       return made.value()->barrier().ok() && good;

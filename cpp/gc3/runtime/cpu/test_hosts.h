@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,8 +36,9 @@ inline cpu::HostLinks::Make delayed(transport::Fake::Options fake) {
 inline std::unique_ptr<cpu::Communicator> join_hosts(std::uint32_t rank, std::vector<std::uint32_t> hosts,
                                                      cpu::HostLinks::Make make = {}, double timeout_s = 30) {
   const auto size = static_cast<std::uint32_t>(hosts.size());
+  setenv("GC3_UCX", "off", 1);  // of a process of this rank
   auto made = cpu::Communicator::init(meeting_of(rank, size), {timeout_s, true, true, false},
-                                      {std::move(hosts), std::vector<std::string>(), std::move(make)});
+                                      {std::move(hosts), std::move(make)});
   if (!expect(made.ok(), rank, made.ok() ? "" : made.error().str())) _exit(2);
   return std::move(made).value();
 }
