@@ -44,7 +44,7 @@ OUT = ROOT / "build" / "cuda"
 CHECKED = ROOT / "tools" / "cuda_checked.txt"
 READ = (
     "cpp/gc3/ir/opcodes.def",
-    "cpp/gc3/model/types.def",
+    "cpp/gc3/model/*.def",
     "cpp/gc3/runtime/cuda/**/*.h",
     "cpp/gc3/runtime/cuda/device/*",
     "cpp/gc3/runtime/interp/*.h",

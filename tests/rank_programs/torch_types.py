@@ -1,5 +1,6 @@
 """Every type of PyTorch in every reduction and operation: the right result, or one clear error. Argument: a file."""
 
+import functools
 import sys
 from collections.abc import Callable
 
@@ -8,18 +9,14 @@ import torch.distributed as dist
 from here import RANK, SIZE
 
 from gc3 import datatypes
+from gc3.runtime.checking import FUNCTIONS
+from gc3.torch import tensors
 
 Op = dist.ReduceOp
 TYPES = sorted({t for t in vars(torch).values() if isinstance(t, torch.dtype)}, key=str)
 REDUCED = {getattr(torch, name): name for name in datatypes.DTYPES}
 FACTOR, COUNT = 3.0, 4
-OPS = {"sum": Op.SUM, "avg": Op.AVG, "prod": Op.PRODUCT, "min": Op.MIN, "max": Op.MAX, "band": Op.BAND, "bor": Op.BOR}
-OPS |= {"bxor": Op.BXOR, "premulsum": dist._make_nccl_premul_sum(FACTOR)}
-assert OPS.keys() == {*datatypes.OPS, "premulsum"}, "a reduction is not called"
-FOLDS = {"prod": torch.mul, "min": torch.minimum, "max": torch.maximum, "band": torch.bitwise_and}
-FOLDS |= {"bor": torch.bitwise_or, "bxor": torch.bitwise_xor}
-BOOLEAN = {"sum": torch.logical_or, "prod": torch.logical_and, "min": torch.logical_and, "max": torch.logical_or}
-BOOLEAN |= {"band": torch.logical_and, "bor": torch.logical_or, "bxor": torch.logical_xor}
+OPS = {name: op for op, name in tensors.OPS.items()} | {"premulsum": dist._make_nccl_premul_sum(FACTOR)}
 
 
 def value(rank: int, dtype: torch.dtype) -> torch.Tensor:
@@ -35,13 +32,10 @@ def value(rank: int, dtype: torch.dtype) -> torch.Tensor:
 
 def expected(dtype: torch.dtype, op: str) -> torch.Tensor:
     """The reduction, of numbers of a type that has all results exactly, converted once."""
-    each = [value(rank, dtype) for rank in range(SIZE)]
     integer = not (dtype.is_floating_point or dtype.is_complex)
     wide = torch.complex128 if dtype.is_complex else torch.int64 if integer else torch.float64
-    fold = (BOOLEAN if dtype == torch.bool else FOLDS).get(op, torch.add)
-    found = each[0].to(wide)
-    for other in each[1:]:
-        found = fold(found, other.to(wide))
+    each = [value(rank, dtype).to(dtype if dtype == torch.bool else wide).numpy() for rank in range(SIZE)]
+    found = torch.from_numpy(functools.reduce(FUNCTIONS["sum" if op == "premulsum" else op], each))
     if op == "avg":
         found = found // SIZE if integer else found / SIZE
     return (found * FACTOR if op == "premulsum" else found).to(dtype)

@@ -7,6 +7,7 @@ import pytest
 
 import gc3
 from gc3 import datatypes
+from gc3.runtime.checking import FUNCTIONS
 
 
 def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -15,15 +16,14 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def reference(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    functions = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
     with np.errstate(all="ignore"):
-        result = functions[op](a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+        result = FUNCTIONS[op](a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
         if op == "avg":
             result = (result.astype(np.float32) / np.float32(2)).astype(a.dtype)
     return result.astype(np.float32)
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", [name for name in datatypes.EXTENSIONS if datatypes.DTYPES[name].itemsize == 1])
 @pytest.mark.parametrize("op", [op for op in datatypes.OPS if datatypes.takes(op, "float8_e5m2")])
 def test_all_pairs(dtype: str, op: str) -> None:
     program = gc3.compile(gc3.algorithms.load("allpairs_allreduce"), R=2)

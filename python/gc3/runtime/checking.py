@@ -32,7 +32,8 @@ POISON = 0x80
 _POISON_FLOAT8 = 0xFF
 
 
-_FUNCTIONS = {
+# NumPy's function for each reduction; of booleans, too.
+FUNCTIONS = {
     "sum": np.add,
     "prod": np.multiply,
     "min": np.minimum,
@@ -245,7 +246,7 @@ def _reduce(parts: Sequence[Array], op: str) -> Array:
     # NumPy is slow in the small floats; the values are exact in float32, too.
     narrow = datatypes.kind(dtype) == "float" and dtype.itemsize < np.dtype(np.float32).itemsize
     wide = np.dtype(np.float32) if narrow else dtype
-    total = reduce(_FUNCTIONS[op], (part.astype(wide, copy=False) for part in parts))
+    total = reduce(FUNCTIONS[op], (part.astype(wide, copy=False) for part in parts))
     if op == "avg":
         total = _divide(total, len(parts))
     return total.astype(dtype, copy=False)
@@ -339,7 +340,7 @@ def _summands(terms: int, dtype: DType, op: str) -> Array:
     if kind == "complex":
         parts = np.arange(-7, 8) * (terms if op == "avg" else 1)
         return (parts[:, None] + 1j * parts[None, :]).ravel().astype(dtype)
-    if op in ("band", "bor", "bxor") and terms > 1:
+    if not datatypes.takes(op, "float32") and terms > 1:  # bits
         return np.arange(0, 128).astype(dtype)
     floating = kind == "float"
     signed = kind != "unsigned"

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 _SHARED_AS = {
     getattr(torch, name): (getattr(torch, f"int{8 * dtype.itemsize}"), dtype)
     for name, dtype in datatypes.DTYPES.items()
-    if name in datatypes.EXTENSIONS
+    if name in datatypes.EXTENSIONS and hasattr(torch, name)
 }
 # What can be reduced; other types can only be moved. Both backends read this, with the engine's names.
-TYPES = {getattr(torch, name): name for name in datatypes.DTYPES}
-OPS = {getattr(torch.distributed.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper())): op for op in datatypes.OPS}
+TYPES = {getattr(torch, name): name for name in datatypes.DTYPES if hasattr(torch, name)}
+_TORCH_OPS = {
+    op: getattr(torch.distributed.ReduceOp, {"prod": "PRODUCT"}.get(op, op.upper()), None) for op in datatypes.OPS
+}
+OPS = {there: op for op, there in _TORCH_OPS.items() if there is not None}
 
 
 def operation(op: Any, tensors: Sequence[torch.Tensor]) -> datatypes.Op:

@@ -5,20 +5,17 @@
 namespace gc3::cpu {
 namespace {
 
-using interp::E4M3;
-using interp::E5M2;
+using namespace interp;  // the formats
 
 using Fold = float (*)(float, float);
 
-// `b != b` holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
 namespace fold {
-float sum(float a, float b) { return a + b; }
-float prod(float a, float b) { return a * b; }
-float min(float a, float b) { return b < a || b != b ? b : a; }
-float max(float a, float b) { return b > a || b != b ? b : a; }
-constexpr Fold band = nullptr;  // no floats have these
-constexpr Fold bor = nullptr;
-constexpr Fold bxor = nullptr;
+#define GC3_FOLD(name, result) \
+  template <class T>           \
+  T name(T a, T b) {           \
+    return result;             \
+  }
+#include "gc3/model/folds.def"
 }  // namespace fold
 
 template <class Format, Fold kFold>
@@ -55,19 +52,25 @@ Kernel kernel() {
 template <class Format>
 void enter(KernelSet& set, model::DataType type) {
   const auto t = static_cast<std::size_t>(type);
-#define GC3_REDUCE_OP(name, how, floats, integers, booleans, complexes, doc)                      \
-  if constexpr (floats) {                                                                         \
-    set.reduce[t][static_cast<std::size_t>(model::ReduceOp::name)] = kernel<Format, fold::how>(); \
+#define GC3_REDUCE_OP(name, how, floats, integers, booleans, complexes, doc)                             \
+  if constexpr (floats) {                                                                                \
+    set.reduce[t][static_cast<std::size_t>(model::ReduceOp::name)] = kernel<Format, fold::how<float>>(); \
   }
 #include "gc3/model/types.def"
   set.divide[t] = divide<Format>;
 }
 
+template <class Part, bool kFloat8>
+void enter_if(KernelSet& set, model::DataType type) {
+  if constexpr (kFloat8) enter<Part>(set, type);
+}
+
 }  // namespace
 
 void enter_float8(KernelSet& set, model::DataType type) {
-  if (type == model::DataType::float8_e4m3fn) enter<E4M3>(set, type);
-  if (type == model::DataType::float8_e5m2) enter<E5M2>(set, type);
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) \
+  if (type == model::DataType::id) enter_if<part, model::Kind::kind == model::Kind::Through && bytes == 1>(set, type);
+#include "gc3/model/types.def"
 }
 
 }  // namespace gc3::cpu

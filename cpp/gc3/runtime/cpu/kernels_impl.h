@@ -14,6 +14,7 @@
 
 #include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/cpu/kernels_float8.h"
+#include "gc3/runtime/interp/small_float.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed only between functions of this file
 
@@ -30,49 +31,14 @@ template <class T>
 using Vector = typename VectorOf<T>::type;
 
 // Folds of vectors (or scalars) of the type they are computed in.
-struct sum {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return a + b;
-  }
-};
-struct prod {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return a * b;
-  }
-};
-// `b != b` holds for a NaN only; if `a` is the NaN both comparisons fail and `a` is kept.
-struct min {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return ((b < a) | (b != b)) ? b : a;
-  }
-};
-struct max {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return ((b > a) | (b != b)) ? b : a;
-  }
-};
-struct band {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return a & b;
-  }
-};
-struct bor {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return a | b;
-  }
-};
-struct bxor {
-  template <class V>
-  static GC3_INLINE V apply(V a, V b) {
-    return a ^ b;
-  }
-};
+#define GC3_FOLD(name, result)            \
+  struct name {                           \
+    template <class V>                    \
+    static GC3_INLINE V apply(V a, V b) { \
+      return result;                      \
+    }                                     \
+  };
+#include "gc3/model/folds.def"
 
 // How to compute with a stored type: `Stored` is the vector in memory, `apply` works on it.
 template <class T>
@@ -362,8 +328,7 @@ void divide(void* at, std::size_t bytes, std::uint64_t divisor) {
   }
 }
 
-struct E4M3;  // see kernels_float8.cc
-struct E5M2;
+using namespace interp;  // the 8-bit formats are only named here, see kernels_float8.cc
 
 template <class Type, model::DataType kType>
 void enter(KernelSet& set) {

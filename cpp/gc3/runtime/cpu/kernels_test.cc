@@ -15,41 +15,12 @@
 namespace gc3::cpu {
 namespace {
 
+using testing::BHalf;
 using testing::DataType;
+using testing::Half;
 using testing::kAllOps;
 using testing::kAllTypes;
 using testing::ReduceOp;
-
-// What the tests of all types and reductions leave out: 8-bit floats, and premulsum.
-static_assert(std::size(kAllTypes) + 2 == model::kDataTypes.size());
-static_assert(std::size(kAllOps) + 1 == model::kReduceOps.size());
-
-// One element, by the rules of kernels.h, with the C++ operators of the type.
-template <class T>
-T plain(ReduceOp op, T a, T b) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-    case ReduceOp::premulsum:
-      return static_cast<T>(a + b);
-    case ReduceOp::prod:
-      return static_cast<T>(a * b);
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-      if constexpr (std::is_integral_v<T>) {
-        return static_cast<T>(op == ReduceOp::band ? a & b : op == ReduceOp::bor ? a | b : a ^ b);
-      }
-      return a;
-    case ReduceOp::min:
-      if (a != a || b != b) return a != a ? a : b;
-      return std::min(a, b);
-    case ReduceOp::max:
-      if (a != a || b != b) return a != a ? a : b;
-      return std::max(a, b);
-  }
-  return a;
-}
 
 // The reference for arrays of elements. Integers wrap, so they are computed as unsigned if that matters.
 std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector<std::uint8_t>& a,
@@ -67,69 +38,32 @@ std::vector<std::uint8_t> expected(DataType type, ReduceOp op, const std::vector
     }
   };
   const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
-  const auto direct = [op](auto x, auto y) { return plain(op, x, y); };
-  const auto complex = [op](auto x, auto y) { return op == ReduceOp::prod ? x * y : x + y; };
+  const auto direct = [op](auto x, auto y) { return testing::plain(op, x, y); };
+  const auto Through = [&](auto format) {
+    using Format = decltype(format);
+    if constexpr (requires { Format::bits(0.0); }) {  // else it is not in kAllTypes
+      each(typename Format::Stored{},
+           [op](auto x, auto y) { return Format::bits(testing::plain(op, Format::value(x), Format::value(y))); });
+    }
+  };
+  const auto Real = [&](auto part) { each(part, direct); };
+  const auto Unsigned = Real;
+  const auto Signed = [&](auto part) {
+    ordered ? each(part, direct) : each(std::make_unsigned_t<decltype(part)>{}, direct);
+  };
+  const auto Boolean = [&](auto part) {
+    each(part, [op](auto x, auto y) { return static_cast<decltype(x)>(testing::plain<int>(op, x != 0, y != 0) != 0); });
+  };
+  const auto Complex = [&](auto part) {
+    each(std::complex(part, part), [op](auto x, auto y) { return op == ReduceOp::prod ? x * y : x + y; });
+  };
+  using namespace interp;  // the formats of 8 bits
   switch (type) {
-    case DataType::float16:
-      each(std::uint16_t{}, [op](std::uint16_t x, std::uint16_t y) {
-        return testing::half_bits(plain(op, testing::half_value(x), testing::half_value(y)));
-      });
-      break;
-    case DataType::bfloat16:
-      // Computed in float: the product of two bfloat16 is exact there, and their sum may be rounded twice, as
-      // documented.
-      each(std::uint16_t{}, [op](std::uint16_t x, std::uint16_t y) {
-        return testing::bfloat_bits(
-            plain(op, static_cast<float>(testing::bfloat_value(x)), static_cast<float>(testing::bfloat_value(y))));
-      });
-      break;
-    case DataType::float32:
-      each(float{}, direct);
-      break;
-    case DataType::float64:
-      each(double{}, direct);
-      break;
-    case DataType::int8:
-      ordered ? each(std::int8_t{}, direct) : each(std::uint8_t{}, direct);
-      break;
-    case DataType::uint8:
-      each(std::uint8_t{}, direct);
-      break;
-    case DataType::boolean:
-      each(std::uint8_t{}, [op](std::uint8_t x, std::uint8_t y) -> std::uint8_t {
-        const bool a_ = x != 0;
-        const bool b_ = y != 0;
-        if (op == ReduceOp::bxor) return a_ != b_;
-        return op == ReduceOp::prod || op == ReduceOp::min || op == ReduceOp::band ? a_ && b_ : a_ || b_;
-      });
-      break;
-    case DataType::int16:
-      ordered ? each(std::int16_t{}, direct) : each(std::uint16_t{}, direct);
-      break;
-    case DataType::uint16:
-      each(std::uint16_t{}, direct);
-      break;
-    case DataType::uint32:
-      each(std::uint32_t{}, direct);
-      break;
-    case DataType::complex64:
-      each(std::complex<float>{}, complex);
-      break;
-    case DataType::complex128:
-      each(std::complex<double>{}, complex);
-      break;
-    case DataType::int32:
-      ordered ? each(std::int32_t{}, direct) : each(std::uint32_t{}, direct);
-      break;
-    case DataType::int64:
-      ordered ? each(std::int64_t{}, direct) : each(std::uint64_t{}, direct);
-      break;
-    case DataType::uint64:
-      each(std::uint64_t{}, direct);
-      break;
-    case DataType::float8_e4m3fn:
-    case DataType::float8_e5m2:
-      break;  // not in kAllTypes
+#define GC3_DATA_TYPE(id, name, bytes, kind, part) \
+  case DataType::id:                               \
+    kind(part{});                                  \
+    break;
+#include "gc3/model/types.def"
   }
   return result;
 }

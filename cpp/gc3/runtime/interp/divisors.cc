@@ -28,9 +28,9 @@ std::optional<model::Factor> average_factor(model::DataType type, std::uint32_t 
     case DataType::float32:
       return of(single);
     case DataType::float16:
-      return of(static_cast<std::uint16_t>(SmallFloat<5, 10, true>::narrow(single)));
+      return of(static_cast<std::uint16_t>(Half::narrow(single)));
     case DataType::bfloat16:
-      return of(static_cast<std::uint16_t>(SmallFloat<8, 7, true>::narrow(single)));
+      return of(static_cast<std::uint16_t>(BHalf::narrow(single)));
     case DataType::float8_e4m3fn: {
       const auto narrow = static_cast<std::uint8_t>(E4M3::narrow(single));
       if (narrow == 0) return std::nullopt;  // from 1,024 ranks on

@@ -68,6 +68,8 @@ struct SmallFloat {
   }
 };
 
+using Half = SmallFloat<5, 10, true>;
+using BHalf = SmallFloat<8, 7, true>;
 using E4M3 = SmallFloat<4, 3, false>;
 using E5M2 = SmallFloat<5, 2, true>;
 

@@ -12,22 +12,26 @@
 namespace gc3::cuda {
 
 // The folds of the operations; avg is a sum with a division at the end, see kernel.h.
-enum class Fold : uint32_t { sum, prod, min, max, band, bor, bxor };
+enum class Fold : uint32_t {
+#define GC3_FOLD(name, result) name,
+#include "gc3/model/folds.def"
+};
 
 template <Fold kFold, class T>
 GC3_HOST_DEVICE T fold(T a, T b) {
-  if constexpr (kFold == Fold::sum) return static_cast<T>(a + b);
-  if constexpr (kFold == Fold::prod) return static_cast<T>(a * b);
-  // b != b is true only for a NaN. If `a` is a NaN, both comparisons are false and `a` is kept.
-  if constexpr (kFold == Fold::min) return (b < a || b != b) ? b : a;
-  if constexpr (kFold == Fold::max) return (b > a || b != b) ? b : a;
-  if constexpr (kFold == Fold::band) return static_cast<T>(a & b);
-  if constexpr (kFold == Fold::bor) return static_cast<T>(a | b);
-  if constexpr (kFold == Fold::bxor) return static_cast<T>(a ^ b);
+#define GC3_FOLD(name, result) \
+  if constexpr (kFold == Fold::name) return static_cast<T>(result);
+#include "gc3/model/folds.def"
 }
 
 struct Ordered {  // floating point
-  GC3_HOST_DEVICE static constexpr bool folds(Fold fold) { return fold <= Fold::max; }
+  GC3_HOST_DEVICE static constexpr bool folds(Fold fold) {
+    bool found = false;
+#define GC3_REDUCE_OP(name, how, floats, integers, booleans, complexes, doc) \
+  found = found || (floats && fold == Fold::how);
+#include "gc3/model/types.def"
+    return found;
+  }
   static constexpr bool kComplex = false;
 };
 struct Bits {  // integers and booleans
@@ -154,6 +158,10 @@ GC3_HOST_DEVICE double product(double a, double b) {
 #endif
 }
 
+#define GC3_REDUCE_OP(name, how, floats, integers, booleans, complexes, doc) \
+  static_assert(!(complexes) || Fold::how <= Fold::prod, "Complex has sums and products only");
+#include "gc3/model/types.def"
+
 template <class T>
 struct Complex {
   using Stored = T;
@@ -253,20 +261,10 @@ GC3_HOST_DEVICE Vec fold_if_any(const Vec& a, const Vec& b) {
 template <class Element>
 GC3_HOST_DEVICE Vec fold_vec(Fold fold, const Vec& a, const Vec& b) {
   switch (fold) {
-    case Fold::sum:
-      return fold_if_any<Element, Fold::sum>(a, b);
-    case Fold::prod:
-      return fold_if_any<Element, Fold::prod>(a, b);
-    case Fold::min:
-      return fold_if_any<Element, Fold::min>(a, b);
-    case Fold::max:
-      return fold_if_any<Element, Fold::max>(a, b);
-    case Fold::band:
-      return fold_if_any<Element, Fold::band>(a, b);
-    case Fold::bor:
-      return fold_if_any<Element, Fold::bor>(a, b);
-    case Fold::bxor:
-      return fold_if_any<Element, Fold::bxor>(a, b);
+#define GC3_FOLD(name, result) \
+  case Fold::name:             \
+    return fold_if_any<Element, Fold::name>(a, b);
+#include "gc3/model/folds.def"
   }
   return a;
 }
