@@ -1,5 +1,4 @@
 #include <nanobind/nanobind.h>
-#include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -174,7 +173,9 @@ void bind_select(nb::module_& m) {
            )
 #define GC3_ROW_KEY(name, ...) .def_ro(#name, &Limits::name)
 #include "gc3/runtime/select/row_keys.def"
-      .def(nb::self == nb::self)
+      .def(
+          "__eq__", [](const Limits& a, const Limits& b) { return a == b; }, nb::is_operator(),
+          nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const Limits&) { return 0; });
   nb::class_<Row>(m, "Row", "A row of a selection table: calls, and the program that serves them.")
       .def(nb::new_(&make_row), "collective"_a, "limits"_a, "recipe"_a, "source"_a, "note"_a,

@@ -79,7 +79,7 @@ TEST_CASE("work that has taken more than was said is paid for afterwards") {
 
 std::shared_ptr<const Recipe> recipe_of(const std::string& text, const ir::Program& program) {
   return std::make_shared<const Recipe>(
-      Recipe{[program](const CallShape&) -> Result<ir::Program> { return program; }, text});
+      Recipe{[program](const CallShape&) -> Result<ir::ClassProgram> { return ir::as_read(program); }, text});
 }
 
 // One rank that learns from one program.
@@ -88,8 +88,8 @@ class OneRank {
   OneRank(std::uint32_t rank, Generation generation, std::optional<std::uint64_t> end_size = {})
       : core_(testing::join(testing::meeting_of(rank, kTwo))), rank_(rank) {
     Row row;
-    row.last_ranks = kTwo;
-    row.end_size = end_size;
+    row.limits.ranks.last = kTwo;
+    row.limits.size.last = end_size;
     row.recipe = recipe_of("ring", testing::ring_allreduce(kTwo, false, Protocol::Simple));
     table_ = Selection({row});
     AdaptOptions options;
@@ -98,7 +98,7 @@ class OneRank {
     options.generation = std::move(generation);
     adaptation_.emplace(*core_, options, [](const Recipe& recipe, const CallShape& call) { return recipe.make(call); });
     const Row& first = *table_.find(shape_);
-    ready_ = testing::prepare(*core_, first.recipe->make(shape_).value());
+    ready_ = testing::prepare(*core_, first.recipe->make(shape_).value().representative);
     class_ = adaptation_->find(shape_, false, first, ready_, table_);
   }
 

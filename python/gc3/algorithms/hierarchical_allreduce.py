@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import all_gather, reduce_scatter
 from gc3.lang import Cost, algorithm, me, parallelize
@@ -10,7 +12,7 @@ from gc3.lang import Cost, algorithm, me, parallelize
 def one_rank(N: int, G: int, parallel: int = 0) -> None:
     """The same."""
     node, gpu = me(N, G)
-    channels: list[dict[str, int]] = [{"ch": k} if parallel else {} for k in range(3)]
+    channels: list[dict[str, Any]] = [{"ch": k} if parallel else {} for k in range(3)]
     first, across, last = channels
     with parallelize(max(parallel, 1)):
         _one_rank.reduce_scatter(lambda d: (node, gpu + d), lambda d: (gpu + d) * N, G, N, **first)

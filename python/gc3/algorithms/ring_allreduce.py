@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gc3.algorithms import _one_rank
 from gc3.algorithms._ring import rings
 from gc3.lang import Cost, algorithm, chunk, me
@@ -10,7 +12,7 @@ from gc3.lang import Cost, algorithm, chunk, me
 def one_rank(R: int) -> None:
     """The same, on one channel."""
     (rank,) = me(R)
-    how = {"ch": 0, "sendtb": 0, "recvtb": 0}
+    how: dict[str, Any] = {"ch": 0, "sendtb": 0, "recvtb": 0}
     _one_rank.reduce_scatter(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **how)
     _one_rank.all_gather(lambda d: (rank + d,), lambda d: rank + 1 + d, R, **how)
 

@@ -181,9 +181,9 @@ std::string Row::misfit(const CallShape& call) const {
 
 std::string Row::unmade(const CallShape& call) const {
   constexpr double kSkewed = 2;  // below it blocks are about equal
-  if (!last_ranks) return "numbers of ranks";
-  if (!end_size) return "sizes";
-  return call.skew >= kSkewed && first_skew == 1 && !end_skew ? "skews" : "";
+  if (!limits.ranks.last) return "numbers of ranks";
+  if (!limits.size.last) return "sizes";
+  return call.skew >= kSkewed && limits.skew == Skews() ? "skews" : "";
 }
 
 bool Row::covers(const Row& other) const {

@@ -108,14 +108,14 @@ TEST_CASE("the skew of counts is the longest one divided by the mean") {
 TEST_CASE("a row was made for calls whose limits it names") {
   Row made = row("a", 0, 100);
   CHECK(made.unmade(call(50)) == "numbers of ranks");
-  made.last_ranks = 3;
+  made.limits.ranks.last = 3;
   CHECK(made.unmade(call(50)).empty());
   CallShape skewed = call(50);
   skewed.skew = 3;
   CHECK(made.unmade(skewed) == "skews");
-  made.end_skew = 4;
+  made.limits.skew.last = 4;
   CHECK(made.unmade(skewed).empty());
-  made.end_size = {};
+  made.limits.size.last = {};
   CHECK(made.unmade(call(50)) == "sizes");
 }
 
