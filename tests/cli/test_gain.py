@@ -32,6 +32,16 @@ def gc3_gain(*line: str, code: int = 0) -> Result:
     return result
 
 
+def programs(*line: str) -> dict[str, Any]:
+    """What is found in 8 s, or in 90 if a machine under load finds no program for some call in these."""
+    found: dict[str, Any] = json.loads(gc3_gain(*line).output)
+    if all(each["program"] for each in found["gains"]):
+        return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("gc3.cli.gain"), "_SECONDS", 90.0)
+        return json.loads(gc3_gain(*line).output)
+
+
 def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
     """A machine of four GPUs with these links, as a file has it."""
     result = CliRunner().invoke(main, ["topo", "show", "ring:R=4", "--json"])
@@ -43,7 +53,7 @@ def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
 def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> None:
     page = tmp_path / "gain.html"
     line = ["-t", "ndv4", "--sizes", "64KiB", "--json", "-o", str(page)]
-    found = json.loads(gc3_gain(*line).output)
+    found = programs(*line)
     assert [each["collective"] for each in found["gains"]] == [
         *("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     ]
@@ -67,7 +77,7 @@ def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> Non
 
 def test_the_command_that_writes_a_file_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found = json.loads(gc3_gain("-t", "ndv4", "--sizes", "1MiB", "--json").output)
+    found = programs("-t", "ndv4", "--sizes", "1MiB", "--json")
     library = [each for each in found["gains"] if not each["synthesized"] and len(each["deploy"]) == 1]
     assert library
     for each in library:

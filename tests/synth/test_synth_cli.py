@@ -467,9 +467,10 @@ def test_examples_of_the_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for example in synth_command.examples:
         if "dgx2" in example:
             continue  # takes a while
-        limited = f"{example} --time-limit 3" if " best " in example else example  # without one it takes a minute
-        result = gc3(limited.removeprefix("gc3 "))
-        assert result.exit_code == 0, f"{example}: {result.output}"
+        # The searches of `best` take what they may: so long as something is found on this machine.
+        limits = [f" --time-limit {seconds}" for seconds in (3, 30, 90)] if " best " in example else [""]
+        results = (gc3(example.removeprefix("gc3 ") + limit) for limit in limits)
+        assert any(result.exit_code == 0 for result in results), example
 
 
 def test_for_a_size_within_a_budget_of_threadblocks() -> None:
