@@ -124,7 +124,7 @@ def test_all_ranks_generate_the_same_program_which_can_be_kept() -> None:
     made = [list(learning.specs.values())[-1] for learning in learnings]
     assert made[0] == made[1] != base
     rows = list(learnings[0]._rows(Joined()))  # type: ignore[arg-type]
-    assert [(row.spec, row.size) for row in rows] == [(made[0], (2048, 4096))]
+    assert [(row.spec, row.limits.size) for row in rows] == [(made[0], (2048, 4096))]
     # With no more to try, there is none.
     assert generating.generator({str(base): base})(str(base), 2, 3000, [*map(str, neighbours(base, 2, 3000))]) is None
 
