@@ -260,3 +260,11 @@ def test_ranks_that_are_processes_and_tables_get_one_rank(tmp_path: Path) -> Non
     assert found == made
     with pytest.raises(gc3.UserError, match="is for alltoall on 4 ranks"):
         programs.read(path, ranks=5, root=0, in_place=False)
+
+
+def test_no_settings_are_tried_for_which_all_of_many_ranks_would_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.cli.trials.choose", None)
+    machine = ["-t", "hierarchical:N=129,G=8,nics=8", "-b", "64MiB", "-e", "64MiB"]
+    result = CliRunner().invoke(main, ["sim", "hierarchical_allreduce:N=129,G=8", *machine])
+    assert result.exit_code == 0, result.output
+    assert "1032 ranks in 1 class" in result.output

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import datatypes, errors, topologies
+from gc3 import _core, datatypes, errors, topologies
 from gc3.cli import target, variants
 from gc3.cli.options import ENGINES
 from gc3.cli.output import working
@@ -121,9 +121,11 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
     """The ways to compile an algorithm: protocols, instances and the like, nodes and NICs; None: they are not tried."""
     core = program.described
     given = target.is_program(asked.name) or target.is_script(asked.name)
-    if given or core.instruction_count > _MOST_TRIED or core.collective.tensors:
+    # With other settings each rank may need steps of its own.
+    instructions = core.instruction_count * (program.ranks if isinstance(program.stored, _core.ClassProgram) else 1)
+    if given or instructions > _MOST_TRIED or core.collective.tensors:
         return None
-    most = _MOST_OF_A_WAY * core.instances / max(core.instruction_count, 1)  # instances
+    most = _MOST_OF_A_WAY * core.instances / max(instructions, 1)  # instances
     values = {**{p.name: p.default for p in target.algorithm(asked.name).parameters}, **asked.how.parameters}
     asked = variants.limited(asked, on)
     alone = Lock()  # standard output is one for all threads, and what an algorithm prints goes elsewhere
