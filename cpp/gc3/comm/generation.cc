@@ -78,7 +78,7 @@ void Adaptation::begin(Class& of) {
   Class::Candidate& it = *of.candidate;
   const Class::Arm& best = of.arms[of.learner.best()];
   const std::int64_t most = best.cost_ns == 0 ? Allowance::kMostNs : kGrowth * best.cost_ns;
-  const auto decide = [this, &of](Class::Candidate made) {
+  const auto decide = [&of](Class::Candidate made) {
     made.begun = true;
     (made.arm.program == nullptr ? of.own_failed : of.own_ready) |= 1U << of.arms.size();
     of.candidate = std::move(made);
