@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,16 +37,9 @@ def python(code: str, settings: str = "", timeout: float = 60) -> subprocess.Com
 
 def _run(code: str, arguments: Sequence[str], settings: str, timeout: float) -> subprocess.CompletedProcess[str]:
     """In a forked process, whose streams are one."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "code.py")
-        file.write_text(code)
-        environment = {**os.environ, **ENVIRONMENT, "FAKE_CUDA": settings}
-        process = forked.start(file, arguments, environment, ["gc3.cli.main", "gc3.comm"])
-        try:
-            text, _ = process.communicate(timeout)
-        finally:
-            process.kill()
-    return subprocess.CompletedProcess([*arguments], process.wait(), text, text)
+    environment = {**os.environ, **ENVIRONMENT, "FAKE_CUDA": settings}
+    status, text = forked.run(code, arguments, environment, ["gc3.cli.main", "gc3.comm"], timeout)
+    return subprocess.CompletedProcess([*arguments], status, text, text)
 
 
 class Driver:

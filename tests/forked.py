@@ -123,6 +123,21 @@ def start(file: Path, arguments: Sequence[str], environment: Mapping[str, str], 
         return server.start(request.encode())
 
 
+def run(
+    code: str, arguments: Sequence[str], environment: Mapping[str, str], imports: Sequence[str], timeout: float
+) -> tuple[int, str]:
+    """Runs a piece of Python to its end; returns its exit status and what it has written to both streams."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "code.py")
+        file.write_text(code)
+        process = start(file, arguments, environment, imports)
+        try:
+            text, _ = process.communicate(timeout)
+        finally:
+            process.kill()
+        return process.wait(), text
+
+
 def servers() -> set[int]:
     """The processes to fork from, which end with this one."""
     return {server.process.pid for server in _servers.values()}

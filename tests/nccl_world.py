@@ -95,14 +95,10 @@ def _run(
         **environment,
     }
     with tempfile.TemporaryDirectory() as place:
-        file, errors = Path(place, "code.py"), Path(place, "errors")
-        file.write_text(f"import os\nos.dup2(os.open({str(errors)!r}, os.O_WRONLY | os.O_CREAT), 2)\n{code}")
-        process = forked.start(file, [], own, ["nccl_world", "ml_dtypes"])
-        try:
-            text, _ = process.communicate(240)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess([], process.wait(), text, errors.read_text())
+        errors = Path(place, "errors")
+        apart = f"import os\nos.dup2(os.open({str(errors)!r}, os.O_WRONLY | os.O_CREAT), 2)\n{code}"
+        status, text = forked.run(apart, [], own, ["nccl_world", "ml_dtypes"], 240)
+        return subprocess.CompletedProcess([], status, text, errors.read_text())
 
 
 class _Id(ctypes.Structure):

@@ -23,10 +23,9 @@ from gc3.comm.objects import pickled, unpickled
 LONGEST = 100.0
 # Seconds that such a machine may add to a time that gc3 promises.
 LOAD = 30.0
+SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 # Of a test that leaves its ranks little memory.
-limits_memory = pytest.mark.skipif(
-    "asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs its address space"
-)
+limits_memory = pytest.mark.skipif(SANITIZED, reason="the sanitizer needs its address space")
 
 
 def until(happened: Callable[[], object]) -> None:

@@ -372,7 +372,7 @@ Result<Communicator> Communicator::group(const std::vector<std::uint32_t>& ranks
 Status Communicator::load(const std::string& path, std::uint64_t min_size, std::optional<std::uint64_t> max_size) {
   return body_->ended([&]() -> Status {
     GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path, {.keep_classes = true}));
-    ir::ClassProgram program = file.classes ? std::move(*file.classes) : ir::as_read(std::move(file.program));
+    ir::ClassProgram program = file.taken();
     const verify::Report report = verify::verify(program);
     if (!report.ok()) return report.diagnostics.front();
     return body_->comm->load(std::move(program), min_size, max_size, "load of " + path, path);

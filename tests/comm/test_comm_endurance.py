@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 import ranks
 
 pytestmark = [
     pytest.mark.waits,
-    pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what was freed"),
+    pytest.mark.skipif(ranks.SANITIZED, reason="the sanitizer keeps what was freed"),
 ]
 
 

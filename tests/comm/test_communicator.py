@@ -235,7 +235,7 @@ def test_ranks_that_do_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
         gc3.init(rank=0, size=2, job=f"nobody {os.getpid()}")
 
 
-@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer itself needs descriptors")
+@pytest.mark.skipif(ranks.SANITIZED, reason="the sanitizer itself needs descriptors")
 def test_system_errors_are_quoted() -> None:
     (text,) = ranks.run(ranks.program("too_few_descriptors"), 1)
     assert "GC3-R013 a system call failed: memfd_create: Too many open files" in text

@@ -47,28 +47,28 @@ struct SharedLogs {
   Logs* logs;
 };
 
-Row row(const std::string& text, std::function<Result<ir::ClassProgram>(const CallShape&)> make) {
+Row row(const std::string& text, std::shared_ptr<const Recipe> recipe) {
   Row made;
   made.source = text;
-  made.recipe = std::make_shared<const Recipe>(Recipe{std::move(make), text});
+  made.recipe = std::move(recipe);
   return made;
 }
 
 Row row_of(const std::string& text, const ir::Program& program) {
-  return row(text, [program](const CallShape&) -> Result<ir::ClassProgram> { return ir::as_read(program); });
+  return row(text, select::recipe_of(ir::as_read(program), text));
 }
 
 // The first one is that of the table; rank 1 cannot make the one called "broken".
 std::vector<Row> rows(std::uint32_t rank) {
   const auto pairs = [](Protocol protocol) { return testing::allpairs_allreduce(kRanks, false, protocol); };
   const auto ring = [](Protocol protocol) { return testing::ring_allreduce(kRanks, false, protocol); };
+  const auto broken = [=](const CallShape&) -> Result<ir::ClassProgram> {
+    if (rank == 1) return Diagnostic(ErrorCode::FileUnreadable, "gone");
+    return ir::as_read(ring(Protocol::LL128));
+  };
   return {row_of("pairs", pairs(Protocol::Simple)), row_of("ring", ring(Protocol::Simple)),
           row_of("pairs LL", pairs(Protocol::LL)),
-          row("broken",
-              [=](const CallShape&) -> Result<ir::ClassProgram> {
-                if (rank == 1) return Diagnostic(ErrorCode::FileUnreadable, "gone");
-                return ir::as_read(ring(Protocol::LL128));
-              }),
+          row("broken", std::make_shared<const Recipe>(Recipe{broken, "broken"})),
           row_of("ring LL", ring(Protocol::LL))};
 }
 

@@ -466,16 +466,13 @@ Status Communicator::load(ir::ClassProgram program, std::uint64_t first, std::op
   const Collective does = program.representative.collective;
   select::Row row;
   row.kind = does.kind();
-  row.limits.ranks = {does.ranks(), does.ranks()};
+  row.limits = select::limits_of(does);
   row.limits.size = {first, end};
-  row.limits.in_place = does.in_place();
-  if (model::is_rooted(does.kind())) row.limits.root = does.root();
   if (does.custom_data() != nullptr) row.name = does.name();
   row.condition = does.condition();
   row.source = std::move(source);
   row.adapt = false;
-  auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::ClassProgram> { return program; };
-  row.recipe = std::make_shared<const select::Recipe>(select::Recipe{std::move(copy), std::move(text)});
+  row.recipe = select::recipe_of(std::move(program), std::move(text));
   std::unique_lock<std::mutex> lock;
   GC3_CHECK(lock_.take(lock));
   ready_[{row.recipe, does.root(), does.in_place()}] = {ready};

@@ -78,8 +78,7 @@ TEST_CASE("work that has taken more than was said is paid for afterwards") {
 }
 
 std::shared_ptr<const Recipe> recipe_of(const std::string& text, const ir::Program& program) {
-  return std::make_shared<const Recipe>(
-      Recipe{[program](const CallShape&) -> Result<ir::ClassProgram> { return ir::as_read(program); }, text});
+  return select::recipe_of(ir::as_read(program), text);
 }
 
 // One rank that learns from one program.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "gc3/base/result.h"
 #include "gc3/ir/classes.h"
@@ -40,6 +41,9 @@ struct ProgramFile {
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = 0;
   std::optional<ClassProgram> classes = {};  // instead of `program`, if it was asked for
+
+  // Whichever of both it has; once.
+  ClassProgram taken() { return classes ? std::move(*classes) : as_read(std::move(program)); }
 };
 
 // FIFO slots per connection in the runtimes that read the format, in instructions.

@@ -142,10 +142,7 @@ static gc3::Result<std::unique_ptr<gc3Program>> load_program(const char* file) {
   const gc3::verify::Report report = gc3::verify::verify(found.program);
   if (!report.ok()) return report.diagnostics.front();
   auto made = std::make_unique<gc3Program>(gc3Program{std::move(found.program), nullptr});
-  const auto again = [program = made->program](const gc3::select::CallShape&) -> gc3::Result<gc3::ir::ClassProgram> {
-    return gc3::ir::as_read(program);
-  };
-  made->recipe = std::make_shared<const gc3::select::Recipe>(gc3::select::Recipe{again, file});
+  made->recipe = gc3::select::recipe_of(gc3::ir::as_read(made->program), file);
   return made;
 }
 

@@ -19,17 +19,11 @@ bool is_folder(const std::string& path) {
 
 Result<select::Row> row_of_program(const std::string& path) {
   GC3_ASSIGN(ir::ProgramFile file, ir::load_any(path));
-  const model::Collective& does = file.program.collective;
   select::Row row;
-  row.kind = does.kind();
-  row.limits.ranks = {does.ranks(), does.ranks()};
-  row.limits.in_place = does.in_place();
-  if (model::is_rooted(does.kind())) row.limits.root = does.root();
+  row.kind = file.program.collective.kind();
+  row.limits = select::limits_of(file.program.collective);
   row.source = path;
-  const auto again = [program = std::move(file.program)](const select::CallShape&) -> Result<ir::ClassProgram> {
-    return ir::as_read(program);
-  };
-  row.recipe = std::make_shared<const select::Recipe>(select::Recipe{again, path});
+  row.recipe = select::recipe_of(ir::as_read(std::move(file.program)), path);
   return row;
 }
 

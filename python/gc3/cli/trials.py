@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gc3 import _core, datatypes, errors, topologies
+from gc3 import datatypes, errors, topologies
 from gc3.cli import target, variants
 from gc3.cli.options import ENGINES
 from gc3.cli.output import working
@@ -122,7 +122,7 @@ def _search(asked: Asked, program: Program, on: Platform) -> Search | None:
     core = program.described
     given = target.is_program(asked.name) or target.is_script(asked.name)
     # With other settings each rank may need steps of its own.
-    instructions = core.instruction_count * (program.ranks if isinstance(program.stored, _core.ClassProgram) else 1)
+    instructions = program.info()["instructions"]
     if given or instructions > _MOST_TRIED or core.collective.tensors:
         return None
     most = _MOST_OF_A_WAY * core.instances / max(instructions, 1)  # instances

@@ -106,8 +106,7 @@ Result<std::vector<Row>> read_program_folder(const std::string& folder) {
       const std::string path = folder + "/" + entry->file;
       const auto read = [path](const CallShape&) -> Result<ir::ClassProgram> {
         GC3_ASSIGN(ir::ProgramFile found, ir::load_any(path, {.keep_classes = true}));
-        if (found.classes) return std::move(*found.classes);
-        return ir::as_read(std::move(found.program));
+        return found.taken();
       };
       recipe = std::make_shared<const Recipe>(Recipe{read, path, entry->slots, entry->slot_bytes, entry->thresholds});
     }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <iterator>
+#include <utility>
 
 #include "gc3/model/symmetry.h"
 
@@ -127,6 +128,19 @@ const RowKey kKeys[] = {
 }  // namespace
 
 std::span<const RowKey> row_keys() { return kKeys; }
+
+std::shared_ptr<const Recipe> recipe_of(ir::ClassProgram program, std::string text) {
+  auto copy = [program = std::move(program)](const CallShape&) -> Result<ir::ClassProgram> { return program; };
+  return std::make_shared<const Recipe>(Recipe{std::move(copy), std::move(text)});
+}
+
+Limits limits_of(const model::Collective& does) {
+  Limits limits;
+  limits.ranks = {does.ranks(), does.ranks()};
+  limits.in_place = does.in_place();
+  if (model::is_rooted(does.kind())) limits.root = does.root();
+  return limits;
+}
 
 std::string ranks_text(std::uint32_t first, std::optional<std::uint32_t> last) {
   const std::string low = std::to_string(first);

@@ -74,6 +74,9 @@ struct Recipe {
   std::function<Result<ir::direct::Program>(const ir::Program& program)> lower = {};
 };
 
+// The recipe of a program that is there already.
+std::shared_ptr<const Recipe> recipe_of(ir::ClassProgram program, std::string text);
+
 // What a row demands of the calls of its collective.
 struct Limits {
 #define GC3_ROW_KEY(name, Limit, ...) Limit name = {};
@@ -81,6 +84,9 @@ struct Limits {
 
   bool operator==(const Limits&) const = default;
 };
+
+// The calls of any size that a program of the collective serves.
+Limits limits_of(const model::Collective& does);
 
 struct Row {
   model::CollectiveKind kind = model::CollectiveKind::allreduce;
