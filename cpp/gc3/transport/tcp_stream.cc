@@ -14,6 +14,7 @@
 #include <limits>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/mix64.h"
 
 namespace gc3::transport {
@@ -160,7 +161,7 @@ bool TcpStream::take(Links& links, const Arrived& arrived) {
   }
   std::uint8_t* const slot = Links::slot_of(*opened.value(), frame.number);
   const std::uint64_t here = std::min<std::uint64_t>(frame.bytes, end_ - begin_);
-  if (here != 0) std::memcpy(slot, input_.data() + begin_, here);
+  copy_bytes(slot, input_.data() + begin_, here);
   begin_ += here;
   if (here == frame.bytes) {
     arrived(*opened.value(), frame.number);

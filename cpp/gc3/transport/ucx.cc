@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/knobs.h"
@@ -237,7 +238,7 @@ ucx::Status Ucx::take(const Header& header, void* data, std::size_t bytes, const
     arrive(inlet, header.flag, data);
     return ucx::kInProgress;
   }
-  if (bytes != 0) std::memcpy(slot, data, bytes);
+  copy_bytes(slot, data, bytes);
   arrive(inlet, header.flag);
   return ucx::kOk;
 }

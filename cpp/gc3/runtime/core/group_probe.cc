@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <ctime>
 #include <limits>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/mix64.h"
 #include "gc3/runtime/core/group.h"
 #include "gc3/runtime/core/sharing/single_copy.h"
@@ -81,10 +81,10 @@ class Probe {
 
   std::uint64_t data() const { return address(from_.data()); }
   void put() {
-    each([&](std::uint64_t at, std::uint64_t bytes) { std::memcpy(own_ + at, from_.data() + at, bytes); }, put_);
+    each([&](std::uint64_t at, std::uint64_t bytes) { copy_bytes(own_ + at, from_.data() + at, bytes); }, put_);
   }
   void take() {
-    each([&](std::uint64_t at, std::uint64_t bytes) { std::memcpy(to_.data() + at, last_ + at, bytes); }, take_);
+    each([&](std::uint64_t at, std::uint64_t bytes) { copy_bytes(to_.data() + at, last_ + at, bytes); }, take_);
   }
   // False if the system has refused.
   bool read(pid_t process, std::uint64_t data) {

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/interp/layout.h"
@@ -158,12 +160,16 @@ class CpuBlock {
     }
   }
 
-  // An empty piece may have no buffer, and memcpy must not be called with a null pointer.
-  static void copy(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
-    if (bytes != 0) std::memcpy(to, from, bytes);
-  }
+  // An empty piece may have no buffer.
+  static void copy(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) { copy_bytes(to, from, bytes); }
+  // Of pieces that may overlap.
   static void move(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes) {
-    if (bytes != 0) std::memmove(to, from, bytes);
+    const std::less<> before;
+    if (before(from, to + bytes) && before(to, from + bytes)) {
+      std::memmove(to, from, bytes);
+    } else {
+      copy_bytes(to, from, bytes);
+    }
   }
   static void zero(std::uint8_t* to, std::uint64_t bytes) {
     if (bytes != 0) std::memset(to, 0, bytes);
@@ -173,8 +179,8 @@ class CpuBlock {
     constexpr std::uint64_t kPart = 8192;
     for (std::uint64_t at = 0; at < bytes; at += kPart) {
       const std::uint64_t part = bytes - at < kPart ? bytes - at : kPart;
-      std::memcpy(to + at, from + at, part);
-      std::memcpy(to2 + at, from + at, part);
+      copy_bytes(to + at, from + at, part);
+      copy_bytes(to2 + at, from + at, part);
     }
   }
   void reduce(std::uint8_t* to, const std::uint8_t* a, const std::uint8_t* b, std::uint64_t bytes) const {

@@ -15,11 +15,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/runtime/core/hosts/job.h"
 #include "gc3/runtime/core/meeting/peer_process.h"
@@ -136,7 +136,7 @@ class LendingBlock : public CpuBlock {
       Offer& offer = offers_of(task.send.arrivals, run.slots)[slot];
       const std::uint64_t bytes = is_remote(loan) ? offer.asked(step) : 0;
       if (bytes == 0 || bytes > run.slot_bytes) continue;
-      std::memcpy(task.send.slots + slot * run.slot_stride, address(loan), bytes);
+      copy_bytes(task.send.slots + slot * run.slot_stride, address(loan), bytes);
       offer.set_copied(step);
       copied = true;
     }
@@ -163,10 +163,16 @@ class LendingBlock : public CpuBlock {
     return access_.may_lend[static_cast<std::size_t>(&step - access_.first_step)];
   }
 
-  // For a piece of a loan in another process's memory that has to be reduced or forwarded.
-  std::uint8_t* stage() {
-    if (stage_.empty()) stage_.resize(kPiece);
-    return stage_.data();
+  // For a piece of a loan in another process's memory that has to be reduced or forwarded, or that the system would
+  // copy slowly to where it goes, see lags(). It begins at the byte of a page at which the loan does.
+  std::uint8_t* stage(std::uint64_t loan) {
+    constexpr std::uint64_t kPage = 4096;
+    if (stage_.empty()) stage_.resize(kPiece + kPage);
+    const auto begin = reinterpret_cast<std::uintptr_t>(stage_.data());
+    return stage_.data() + (reinterpret_cast<std::uintptr_t>(address(loan)) - begin) % kPage;
+  }
+  static bool is_slow_to(const std::uint8_t* to, std::uint64_t loan) {
+    return lags(reinterpret_cast<std::uintptr_t>(to), reinterpret_cast<std::uintptr_t>(address(loan)));
   }
 
   // Whether any of the caller's memory was lent, or anything borrowed, since the block was made.
@@ -316,7 +322,10 @@ struct Lending : interp::Simple {
       return false;
     }
     if constexpr (S::receives && !S::sends && !S::reads) {
-      if (remote && message.segments == 1) return fetch_straight(block, run, task, step, message, borrowed);
+      if (remote && message.segments == 1) {
+        const interp::Piece to = whole_target(run, task, step, message);
+        if (!LendingBlock::is_slow_to(to.at, borrowed)) return fetch_straight(block, run, task, to, message, borrowed);
+      }
     }
     const std::uint64_t piece = remote ? LendingBlock::kPiece : total;
     for (; task.offset < total; task.offset += piece) {
@@ -325,8 +334,9 @@ struct Lending : interp::Simple {
       const std::uint8_t* in = nullptr;
       if constexpr (S::receives) {
         if (remote) {
-          if (!block.fetch(block.stage(), block.sender_to(task), borrowed, offset, bytes)) return false;
-          in = block.stage();
+          std::uint8_t* const stage = block.stage(borrowed);
+          if (!block.fetch(stage, block.sender_to(task), borrowed, offset, bytes)) return false;
+          in = stage;
         } else {
           in = (borrowed != 0 ? block.place(task, borrowed) : interp::slot_of(run, task.recv)) + offset;
         }
@@ -342,9 +352,8 @@ struct Lending : interp::Simple {
   // A message that is only received, in one piece: with one system call, or, if the sender helps, with one for half of
   // it.
   template <class R, class M>
-  static bool fetch_straight(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step,
+  static bool fetch_straight(LendingBlock& block, const R& run, interp::Task& task, const interp::Piece& to,
                              const M& message, std::uint64_t borrowed) {
-    const interp::Piece to = whole_target(run, task, step, message);
     std::uint64_t own = to.bytes;  // to be read by this rank
     if (LendingBlock::is_helped(borrowed) && to.bytes == bytes_of(message)) {
       Offer& offer = offers_of(task.recv.arrivals, run.slots)[task.recv.slot];

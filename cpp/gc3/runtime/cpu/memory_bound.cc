@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/threads.h"
 #include "gc3/runtime/cpu/kernels.h"
@@ -44,7 +44,7 @@ void store(float* to, const float* from, std::size_t bytes, bool streaming) {
 #else
   static_cast<void>(streaming);
 #endif
-  std::memcpy(to, from, bytes);
+  copy_bytes(to, from, bytes);
 }
 
 void stay_on(const cpu_set_t& allowed, std::uint32_t which) {

@@ -1,8 +1,8 @@
 #include "gc3/runtime/cpu/v_memory.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/mix64.h"
 
 namespace gc3::cpu {
@@ -50,13 +50,13 @@ Status VMemory::bind(const VRankCall& call, RankMemory& memory, interp::VRun& ru
 
 void VMemory::copy_in() const {
   for (const interp::Extent& part : layout_.copied_in()) {
-    if (part.bytes != 0) std::memcpy(part.dst, part.src, part.bytes);
+    copy_bytes(part.dst, part.src, part.bytes);
   }
 }
 
 void VMemory::copy_out() const {
   for (const interp::Extent& part : layout_.copied_out()) {
-    if (part.bytes != 0) std::memcpy(part.src, part.dst, part.bytes);
+    copy_bytes(part.src, part.dst, part.bytes);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/guarded.h"
 #include "gc3/runtime/p2p/limits.h"
 #include "gc3/runtime/p2p/messenger.h"
@@ -154,14 +155,14 @@ void Messenger::arrive_more(Incoming& in, const std::uint8_t* data, std::uint64_
   in.rest -= bytes;
   if (in.into != nullptr) {
     Request& request = *in.into;
-    if (bytes != 0) std::memcpy(request.call.data + request.moved, data, bytes);
+    copy_bytes(request.call.data + request.moved, data, bytes);
     request.moved += bytes;
     if (in.rest != 0) return;
     in.into = nullptr;
     finish(request);
   } else if (in.keeps != nullptr) {
     Held& held = *in.keeps;
-    if (bytes != 0) std::memcpy(held.data.get() + held.arrived, data, bytes);
+    copy_bytes(held.data.get() + held.arrived, data, bytes);
     held.arrived += bytes;
     if (in.rest == 0) in.keeps = nullptr;
   }
@@ -174,7 +175,7 @@ void Messenger::arrive_part(Incoming& in, const MessageHead& head, const std::ui
   Request& request = *found->second;
   if (head.slot != request.slot) return;  // asked for in the slot, and then by a record
   bytes = std::min(request.got.bytes - request.moved, bytes);
-  std::memcpy(request.call.data + request.moved, data, bytes);
+  copy_bytes(request.call.data + request.moved, data, bytes);
   request.moved += bytes;
   if (request.moved != request.got.bytes) return;
   in.wanted.erase(found);
@@ -245,7 +246,7 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
   const bool fit = fits(source, held.head, request);
   if (source == rank_) {
     if (fit && held.head.bytes != 0) {
-      std::memcpy(request.call.data, held.own != nullptr ? held.own->call.data : held.data.get(), held.head.bytes);
+      copy_bytes(request.call.data, held.own != nullptr ? held.own->call.data : held.data.get(), held.head.bytes);
     }
     if (held.own != nullptr) {
       finish(*held.own);
@@ -259,7 +260,7 @@ bool Messenger::take(std::uint32_t source, Held& held, Request& request) {
   const bool arrives = in.keeps == &held;
   if (arrives) in.keeps = nullptr;  // the rest goes to the receive, or nowhere
   if (!fit) return true;
-  if (held.arrived != 0) std::memcpy(request.call.data, held.data.get(), held.arrived);
+  copy_bytes(request.call.data, held.data.get(), held.arrived);
   request.moved = held.arrived;
   if (arrives) {
     request.state = Request::State::incoming;

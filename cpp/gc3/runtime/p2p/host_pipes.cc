@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/random.h"
 #include "gc3/base/sha256.h"
@@ -136,7 +137,7 @@ bool HostPipes::push(std::uint32_t to) {
     std::uint64_t filled = 0;
     for (; record.kind != RecordKind::none && filled + length_of(record.bytes) <= kLineSlot;
          record = line.records.look()) {
-      std::memcpy(slot + filled, record.data - kWord, kWord + record.bytes);
+      copy_bytes(slot + filled, record.data - kWord, kWord + record.bytes);
       filled += length_of(record.bytes);
       line.records.next(record);
     }

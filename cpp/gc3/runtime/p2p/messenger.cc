@@ -1,10 +1,10 @@
 #include "gc3/runtime/p2p/messenger.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "gc3/base/after_fork.h"
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/threads.h"
 #include "gc3/runtime/p2p/limits.h"
 
@@ -85,7 +85,7 @@ Status Messenger::begin_send(Request& request) {
     if (own_held_ + cost_of(call.bytes) <= kMostHeld) {
       own_held_ += cost_of(call.bytes);
       message.data = std::make_unique<std::uint8_t[]>(call.bytes);
-      if (call.bytes != 0) std::memcpy(message.data.get(), call.data, call.bytes);
+      copy_bytes(message.data.get(), call.data, call.bytes);
       message.own = nullptr;
       message.arrived = call.bytes;
       finish(request);
@@ -153,7 +153,7 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
   const Record record = in.pipe.look();
   if (record.kind != RecordKind::message || record.bytes > call.bytes) return false;
   if (record.type != call.type || (call.tag != record.tag && call.tag != kAnyTag)) return false;
-  if (record.bytes != 0) std::memcpy(call.data, record.data, record.bytes);
+  copy_bytes(call.data, record.data, record.bytes);
   got = {call.peer, record.tag, record.bytes};
   in.pipe.take(cost_of(record.bytes));
   in.pipe.next(record);

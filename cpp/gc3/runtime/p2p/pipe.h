@@ -17,7 +17,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+
+#include "gc3/base/copy_bytes.h"
 
 namespace gc3::p2p {
 
@@ -108,8 +109,8 @@ struct DirectAccess {
   static bool exchange_if(std::uint64_t& at, std::uint64_t is, std::uint64_t value) {
     return word(at).compare_exchange_strong(is, value, std::memory_order_relaxed);
   }
-  static void write(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
-  static void read(void* to, const void* from, std::uint64_t bytes) { std::memcpy(to, from, bytes); }
+  static void write(void* to, const void* from, std::uint64_t bytes) { copy_bytes(to, from, bytes); }
+  static void read(void* to, const void* from, std::uint64_t bytes) { copy_bytes(to, from, bytes); }
 };
 
 // The sender's end.

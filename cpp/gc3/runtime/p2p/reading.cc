@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/runtime/p2p/messenger.h"
 
 namespace gc3::p2p {
@@ -67,7 +68,7 @@ bool Messenger::read_piece(Reading& reading) {
   if ((address & Slot::kShared) != 0) {
     const std::uint8_t* const from = group_.job()->place(offset, bytes);
     if (from == nullptr) return end_with(EFAULT);
-    std::memcpy(request.call.data + request.moved, from, bytes);
+    copy_bytes(request.call.data + request.moved, from, bytes);
     request.moved += bytes;
   } else if (rest != 0) {
     const iovec local{request.call.data + request.moved, bytes};
