@@ -22,6 +22,11 @@ struct Signature {
   std::optional<model::Collective::Alias> alias = {};  // none: the collective cannot be in place
 };
 
+// Those on `rank`, in place or not.
+std::optional<Signature> signature_of(CollectiveKind kind, std::uint32_t ranks, std::uint32_t rank, std::uint32_t root);
+// S of a call whose largest buffer has so many blocks.
+Result<std::size_t> bytes_of(std::size_t blocks, std::size_t count, model::DataType type);
+
 // A call of a built-in collective by this rank. `count`: elements per block, see model/collective.h.
 struct Call {
   CollectiveKind kind = CollectiveKind::allreduce;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/errors/verifier.h"
@@ -114,8 +114,7 @@ Status check_apart(std::vector<Used>& used) {
 }  // namespace
 
 Result<Communicator::Planned> Communicator::planned(const Call& call) {
-  GC3_ASSIGN(const select::CallShape key, shape(call));
-  GC3_ASSIGN(const Found found, find(key, false));
+  GC3_ASSIGN(const Found found, find(call));
   return Planned{found, call.buffers()};
 }
 
@@ -217,7 +216,7 @@ Status Communicator::run_flat(const Planned& planned, ProcessProgram& program, c
   const auto move = [&](const std::vector<std::uint8_t*>& at, std::uint8_t* copy, bool out) {
     for (std::size_t i = 0; i < at.size(); ++i) {
       const std::size_t bytes = call.arrays[i % call.arrays.size()] * element;
-      if (bytes != 0) std::memcpy(out ? at[i] : copy, out ? copy : at[i], bytes);
+      copy_bytes(out ? at[i] : copy, out ? copy : at[i], bytes);
       copy += bytes;
     }
   };

@@ -48,6 +48,9 @@ using Ready = std::shared_ptr<ProcessProgram>;
 
 // Calls from several threads run one after the other. After a failure that concerns other ranks, all later calls fail
 // for the same reason.
+// Calls whose programs are found at once.
+inline constexpr std::size_t kRemembered = 64;
+
 class Communicator {
  public:
   // Collective: connects to the other ranks.
@@ -226,6 +229,8 @@ class Communicator {
   Status close(const Interrupted& interrupted = {});
 
  private:
+  // Whether a call is in place, whose largest buffer is known to fit into memory; an error as `shape` has it.
+  Result<bool> is_in_place(const Call& call, const Signature& asks) const;
   // A call with what it has of this communicator, the same for all kinds of calls: ranks, and where they are.
   select::CallShape here(select::CallShape call) const;
 
@@ -272,6 +277,8 @@ class Communicator {
   Result<Found> find(const VCall& call);
   // The program for all of it, once it is known to be valid.
   Result<Found> find(const model::Collective& collective, const VCall& call, bool in_place);
+  // The program of a call. A key of calls has texts, so none is made for a call like recent ones.
+  Result<Found> find(const Call& call);
   // `v`: for a call of the v-form, or of many arrays.
   Result<Found> find(const select::CallShape& shape, bool v);
   // Within a call: runs one of equal blocks.
@@ -321,7 +328,7 @@ class Communicator {
   std::map<std::tuple<std::shared_ptr<const select::Recipe>, std::uint32_t, bool>, Prepared>
       ready_;                                                   // also by root, mode
   std::vector<std::shared_ptr<direct::ProcessJob>> one_sided_;  // those that were prepared
-  std::array<Remembered, 64> remembered_;                       // the programs of recent calls, by a hash of their keys
+  std::array<Remembered, kRemembered> remembered_;              // the programs of recent calls, by a hash of their keys
   std::array<Checked, 4> checked_;                              // the last ones
   std::size_t next_checked_ = 0;                                // the oldest of them
   Adaptation adaptation_;

@@ -120,8 +120,8 @@ class Waiter {
   bool slept_ = false;          // at the doorbell, since it was announced
   std::optional<bool> late_;    // whether some rank had not made the call yet when the wait became long
   bool yields_ = false;
-  bool lost_ = false;  // see WaitPolicy::has_lost_core
-  WaitClock since_;    // the first reading of the clock after the last progress
+  bool lost_ = false;                     // see WaitPolicy::has_lost_core
+  WaitClock since_{Clock::time_point()};  // the first reading of the clock after the last progress
   Clock::time_point looked_after_;
   std::optional<Diagnostic> problem_;
 };

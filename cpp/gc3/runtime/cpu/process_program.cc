@@ -184,7 +184,8 @@ std::uint32_t ProcessProgram::budget_of(const interp::Run& run) const {
 }
 
 Status ProcessProgram::bind(const RankCall& call) {
-  if (is_bound_ && call == bound_ && moves_ == memory_.moves()) return {};
+  const bool is_alike = is_bound_ && moves_ == memory_.moves() && call.is_alike(bound_);
+  if (is_alike && call.has_buffers_of(bound_)) return {};
   is_bound_ = false;
   inputs_[rank_] = call.input;
   outputs_[rank_] = call.output;
@@ -194,13 +195,17 @@ Status ProcessProgram::bind(const RankCall& call) {
   }
   const Call all{inputs_, outputs_, call.count, call.type, call.op, factors_};
   GC3_CHECK(check_rank(plan_, all, rank_));
+  bound_ = call;
+  if (is_alike && memory_.move_to(rank_, call.input, call.output)) {
+    is_bound_ = true;
+    return {};
+  }
   GC3_ASSIGN(run_, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
   GC3_CHECK(memory_.bind(all, run_));
   budget_ = budget_of(run_);
   const interp::PlanRank& own = plan_.ranks[rank_];
   is_small_ = call.count * model::size_of(call.type) <= kSmall / std::max({own.input_blocks, own.output_blocks, 1U});
   moves_ = memory_.moves();
-  bound_ = call;
   is_bound_ = true;
   return {};
 }

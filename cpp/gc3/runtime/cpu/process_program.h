@@ -50,7 +50,11 @@ struct RankCall {
   model::Factor factor = {};             // of premulsum
   std::optional<double> timeout_s = {};  // see Membership::enter
 
-  bool operator==(const RankCall&) const = default;
+  // But for the buffers, and the time that it may take.
+  bool is_alike(const RankCall& other) const {
+    return count == other.count && type == other.type && op == other.op && factor == other.factor;
+  }
+  bool has_buffers_of(const RankCall& other) const { return input == other.input && output == other.output; }
 };
 
 class ProcessProgram;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "gc3/base/copy_bytes.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cpu {
@@ -52,10 +53,10 @@ Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<boo
     const auto streams = [&](std::uint32_t blocks) { return block_bytes_ * blocks >= kStreamed ? 1U : 0U; };
     regions[0] = {rank.input_aliased ? nullptr : input, call.count, chunks, run.regular, streams(rank.input_blocks)};
     regions[1] = {rank.output_aliased ? nullptr : output, call.count, chunks, run.regular, streams(rank.output_blocks)};
-    const std::string whose = " of rank " + std::to_string(r);
-    GC3_ASSIGN(const std::size_t scratch,
-               interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "the scratch" + whose));
-    GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch" + whose));
+    GC3_ASSIGN(const std::size_t scratch, interp::checked_bytes(chunk_bytes, rank.scratch_chunks, "scratch"));
+    if (scratch > scratch_[i].bytes) {
+      GC3_CHECK(grow_scratch(scratch_[i], scratch, "the scratch of rank " + std::to_string(r)));
+    }
     regions[2] = {scratch_[i].data(), 0, std::numeric_limits<std::uint32_t>::max(), 1, 0};
     if (call.scales()) {
       const std::byte* const factor = call.factors[r].element.data();
@@ -74,6 +75,17 @@ Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<boo
     }
   }
   return {};
+}
+
+bool RankMemory::move_to(std::uint32_t rank, const void* input, void* output) {
+  const std::size_t i = rank - first_;
+  const interp::PlanRank& has = plan_.ranks[rank];
+  const bool copied = copies_[2 * i].how.blocks != 0 || copies_[2 * i + 1].how.blocks != 0;
+  if (copied || (!has.input_aliased && !has.output_aliased && input == output)) return false;  // see bind()
+  interp::Region* const regions = regions_.data() + 3 * i;
+  if (!has.input_aliased) regions[0].base = static_cast<std::uint8_t*>(const_cast<void*>(input));
+  if (!has.output_aliased) regions[1].base = static_cast<std::uint8_t*>(output);
+  return true;
 }
 
 Result<std::uint8_t*> RankMemory::scratch(std::uint32_t rank, std::size_t bytes) {
@@ -116,7 +128,7 @@ void RankMemory::copy_in(std::uint32_t rank) const {
     const interp::Copy& c = copies_[b];
     for (std::size_t block = 0; block < c.how.blocks; ++block) {
       std::uint8_t* to = c.data + block * copied_block_bytes_;
-      std::memcpy(to, c.user + block * block_bytes_, block_bytes_);
+      copy_bytes(to, c.user + block * block_bytes_, block_bytes_);
       std::memset(to + block_bytes_, 0, copied_block_bytes_ - block_bytes_);
     }
   }
@@ -140,7 +152,7 @@ void RankMemory::copy_out(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
     const interp::Copy& c = copies_[b];
     for (std::size_t block = 0; block < c.how.results; ++block) {
-      std::memcpy(c.output + block * block_bytes_, c.data + (c.how.first + block) * copied_block_bytes_, block_bytes_);
+      copy_bytes(c.output + block * block_bytes_, c.data + (c.how.first + block) * copied_block_bytes_, block_bytes_);
     }
   }
 }

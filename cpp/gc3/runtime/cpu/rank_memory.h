@@ -47,6 +47,8 @@ class RankMemory {
   // Prepares the regions for `call`. An aliased buffer has no region, because the plan's steps never name it.
   // `copied`: the input, the output, that are used in copies in any case.
   Status bind(const Call& call, const interp::Run& run, std::array<bool, 2> copied = {});
+  // The same for other buffers of one rank, in a call that is bound and else the same. False: it takes bind().
+  bool move_to(std::uint32_t rank, const void* input, void* output);
   // To be called before and after the threadblocks of the rank run: they make copies, and apply the factors of
   // premulsum.
   void copy_in(std::uint32_t rank) const;

@@ -95,7 +95,7 @@ std::uint64_t ProcessJob::reached(std::uint32_t rank, std::size_t buffer) const 
 
 Status ProcessJob::bind(const cpu::RankCall& call, bool copies) {
   const auto is_elsewhere = [](std::uint64_t at) { return at == core::Window::kNowhere; };
-  const bool again = is_bound_ && call == bound_;
+  const bool again = is_bound_ && call.is_alike(bound_) && call.has_buffers_of(bound_);
   if (!again || (!copies && copied_ != std::array<bool, 2>{})) GC3_CHECK(bind_to(call, {}));
   if (!copies || std::ranges::none_of(own_, is_elsewhere)) return {};
   return bind_to(call, {is_elsewhere(own_[0]), is_elsewhere(own_[1])});
