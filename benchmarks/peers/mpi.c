@@ -1,11 +1,13 @@
-/* A rank of an MPI world: waits for commands and answers them as rank.py does for libraries with a Python interface.
+/* A rank of an MPI world, or of gc3 (own/mpi.h): waits for commands and answers them as rank.py does for libraries with a Python interface.
    usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that other worlds can work;
    rank 0 answers into the FIFO FOLDER/answer. A line is
      COLLECTIVE BYTES WARMUP ITERATIONS CHECK LANGUAGE PATTERN PAIRS
    on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns are. The answer is
    WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits" the processor
    time of all ranks for a call. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -57,8 +59,8 @@ static int allocate(const char* name, size_t bytes, size_t pairs) {
     free(own_in);
     free(own_out);
     free(ring);
-    own_in = malloc(bytes);
-    own_out = malloc(bytes);
+    own_in = (float*)malloc(bytes);
+    own_out = (float*)malloc(bytes);
     ring = NULL;
     held = bytes;
     held_ring = 0;
@@ -67,7 +69,7 @@ static int allocate(const char* name, size_t bytes, size_t pairs) {
   }
   if (held_ring != pairs && pairs != 0) {
     free(ring);
-    ring = malloc(2 * count * pairs * sizeof *ring);
+    ring = (float*)malloc(2 * count * pairs * sizeof *ring);
     held_ring = pairs;
     if (ring == NULL) return 1;
     for (size_t i = 0; i < 2 * count * pairs; ++i) ring[i] = (float)(rank + 1);
@@ -98,9 +100,9 @@ static int serve(const char* line, FILE* answers) {
   const int rotated = strcmp(pattern, "rotated") == 0, waits = strcmp(pattern, "waits") == 0;
   const int rows = strcmp(pattern, "rows") == 0, calls = rows ? ROW : 1;
   if (allocate(name, bytes, rotated ? pairs : 0) != 0) return 1;
-  double* starts = malloc((size_t)(warmup + iterations) * sizeof *starts);
-  double* ends = malloc((size_t)(warmup + iterations) * sizeof *ends);
-  double* most = malloc(2 * (size_t)iterations * sizeof *most);
+  double* starts = (double*)malloc((size_t)(warmup + iterations) * sizeof *starts);
+  double* ends = (double*)malloc((size_t)(warmup + iterations) * sizeof *ends);
+  double* most = (double*)malloc(2 * (size_t)iterations * sizeof *most);
   if (starts == NULL || ends == NULL || most == NULL) return 1;
   unsigned long long state = (unsigned long long)rank + 1;
   double used = 0, all_used = 0;

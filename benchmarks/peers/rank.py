@@ -226,17 +226,11 @@ class Gc3(Rank):
             return super().time(request)
         name = request.collective
         in_place = name == "broadcast"
-
-        def timed(pair: Pair, warmup: int, iterations: int) -> list[float]:
-            given, result = self.parts(name, *pair)
-            count = given.size // self.ranks if name == "alltoall" else min(given.size, result.size)
-            ready = self.joined.find_program(name, count, "float32", in_place, 0)
-            read = None if in_place and self.rank != 0 else given
-            return self.joined.time_ready(ready, read, result, count, "float32", "sum", warmup, iterations)
-
-        if request.pattern == "reused":
-            return timed(self.pair, request.warmup, request.iterations)
-        return [timed(pair, 0, 1)[0] for pair in self.pairs(request)][request.warmup :]
+        given, result = self.parts(name, *self.pair)
+        count = given.size // self.ranks if name == "alltoall" else min(given.size, result.size)
+        ready = self.joined.find_program(name, count, "float32", in_place, 0)
+        read = None if in_place and self.rank != 0 else given
+        return self.joined.time_ready(ready, read, result, count, "float32", "sum", request.warmup, request.iterations)
 
     def call(self, collective: str, given: Array, result: Array) -> Callable[[], object]:
         """Returns the method of the communicator."""
