@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from gc3 import _core, collectives, datatypes, errors
 from gc3.computing import Operation
 from gc3.properties import describe
-from gc3.runtime import bound as bound_functions
-from gc3.runtime import for_target, recording, schedule, scratch
+from gc3.runtime import for_target, recording, schedule, scratch, with_functions
 from gc3.runtime.buffers import bind
 from gc3.runtime.executable import Executable
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
@@ -295,7 +294,7 @@ class Program(Executable["_core.Program"]):
         self.engine(options).run(*bound.call(op))
         return bound.finish()
 
-    def bind(self, functions: Functions, *, check: bool = False) -> bound_functions.Bound:
+    def bind(self, functions: Functions, *, check: bool = False) -> with_functions.Bound:
         """Binds functions to the compute operations of the program, by name.
 
         A function is called as ``f(*views, out=view)`` with NumPy views of its chunks, and fills `out`; of several
@@ -329,7 +328,7 @@ class Program(Executable["_core.Program"]):
                     f"the program declares {told or 'nothing'} of '{errors.shown(name)}', and the operation {other}",
                 )
         by_name = {key.name if isinstance(key, Operation) else key: value for key, value in given.items()}
-        return bound_functions.Bound(self.core, by_name, self.engine, known, check=check)
+        return with_functions.Bound(self.core, by_name, self.engine, known, check=check)
 
     def record(
         self,
