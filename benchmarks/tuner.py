@@ -36,10 +36,10 @@ from gc3 import errors, sim
 from gc3.comm.spec import Spec
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Record, Search, SimulatedTuner, Tuner, candidates
+from gc3.tune.on_ranks import far_apart
 from gc3.tune.point import FAR, Place, Point
 from gc3.tune.race import FEWEST_ROUNDS, interval, race
 from gc3.tune.ranges import ranges
-from gc3.tune.search import far_apart
 from gc3.tune.timers import RankTimer, ThreadTimer
 
 _RACE_S = 6.0  # of the race of all candidates at a size; the round in which it ends is finished

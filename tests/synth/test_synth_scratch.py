@@ -17,7 +17,7 @@ from gc3.cli.main import main
 from gc3.runtime.checking import Case
 from gc3.runtime.scratch import ScratchLimit, needed, parse_limit, share
 from gc3.synth import FOUND, IMPOSSIBLE, OPEN, LimitedTask, Network, Result, Solvers, Task
-from gc3.tune.guided import Search
+from gc3.tune.guided_search import Search
 from own_bounds import Machine, replay
 from small_networks import random_network, session
 

@@ -11,7 +11,7 @@ from gc3 import sim
 from gc3.comm.selection import Table, parse
 from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
-from gc3.tune import Goal, Measured, SimulatedTuner, Tuner, ranges, registered_ranges, search, table
+from gc3.tune import Goal, Measured, SimulatedTuner, Tuner, on_ranks, ranges, registered_ranges, table
 from gc3.tune.timers import RankTimer, ThreadTimer
 
 pytestmark = pytest.mark.python_only
@@ -78,7 +78,7 @@ def test_one_sided_programs_of_a_table_are_timed_on_registered_memory(
     monkeypatch.setattr(RankTimer, "timed", seconds)
     monkeypatch.setattr(ThreadTimer, "seconds", lambda _, spec, *__, **___: seconds(0, 0, spec, 0, 0))
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: (replace(A, protocol="LL"),))
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (replace(A, protocol="LL"),))
     goal = Goal(("allreduce",), (8,), (1 << 16,), engine=engine, also=(given,))
     on = sim.platform("ndv4:N=1")
     tuner = SimulatedTuner(goal, on, most=2) if engine == "sim" else Tuner(goal)

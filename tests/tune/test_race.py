@@ -18,7 +18,7 @@ from gc3.cli import tune as tune_command
 from gc3.cli.main import main
 from gc3.comm.spec import Spec
 from gc3.comm.world import WorldError
-from gc3.tune import Goal, Measured, Record, Search, Tuner, ranges, search
+from gc3.tune import Goal, Measured, Record, Search, Tuner, on_ranks, ranges
 from gc3.tune.point import FAR, FINALISTS, Point
 from gc3.tune.race import FEWEST_ROUNDS, MARGIN, MOST_ROUNDS, interval, race
 from gc3.tune.timers import RankTimer
@@ -346,7 +346,7 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
 
     sizes: set[int] = set()
     many = [replace(RING, instances=number) for number in range(1, 9)]
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: tuple(many))
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: tuple(many))
     monkeypatch.setattr(Search, "seconds", predicted)
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
@@ -363,7 +363,7 @@ def test_what_is_fast_in_the_simulator_is_timed_first(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("engine", ["processes", "threads"])
 def test_the_simulator_knows_the_engines(engine: str) -> None:
-    predictor = search.simulated("allreduce", 4, engine, in_place=False, skew=1.0)
+    predictor = on_ranks.simulated("allreduce", 4, engine, in_place=False, skew=1.0)
     small, large = (predictor.seconds(RING, size) for size in (1 << 10, 1 << 24))
     assert 0 < small < large < math.inf
     assert predictor.seconds(replace(RING, algorithm="direct_alltoall", instances=99999), 1) == math.inf
@@ -378,8 +378,8 @@ def test_brief_points_are_measured_again_in_the_time_that_others_leave(monkeypat
         return (1.0 + spec.instances,)
 
     many = tuple(replace(RING, instances=number) for number in range(1, 61))
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: many)
-    monkeypatch.setattr(search.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: many)
+    monkeypatch.setattr(on_ranks.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
@@ -402,7 +402,7 @@ def test_points_that_are_not_sure_are_measured_again(monkeypatch: pytest.MonkeyP
         measured.append(place[2])
         return Measured(*place[:4], ((RING, 1.0),), None, 1, within=next(within))
 
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: (RING,))
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (RING,))
     monkeypatch.setattr(Tuner, "_look_around", lambda *_: None)
     monkeypatch.setattr(Tuner, "_point", point)
     tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096, 16384), time_limit=1000))

@@ -20,7 +20,7 @@ from gc3.comm.spec import Spec
 from gc3.runtime.program import verify
 from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Measured, Search, SimulatedTuner, ranges, simulated
-from gc3.tune.guided import MOST
+from gc3.tune.guided_search import MOST
 from gc3.tune.ranges import REFERENCE
 from gc3.tune.space import candidates
 

@@ -14,9 +14,9 @@ from gc3 import collectives, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Table, parse
 from gc3.comm.spec import Spec
-from gc3.tune import Goal, Measured, Record, Tuner, ranges, search
+from gc3.tune import Goal, Measured, Record, Tuner, on_ranks, ranges
 from gc3.tune import table as as_table
-from gc3.tune.guided import Search
+from gc3.tune.guided_search import Search
 from gc3.tune.space import candidates, serves_v
 from gc3.tune.timers import RankTimer
 from gc3.tune.uneven import elements_of, uneven
@@ -66,7 +66,7 @@ def test_ranks_measure_blocks_of_different_lengths(monkeypatch: pytest.MonkeyPat
     """With real ranks, for every collective that has a v-form; none has more skew than blocks."""
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "renew", lambda _: None)  # to start them once
-    monkeypatch.setattr(search, "candidates", lambda *which, **how: candidates(*which, **how)[:2])
+    monkeypatch.setattr(on_ranks, "candidates", lambda *which, **how: candidates(*which, **how)[:2])
     names = ("alltoall", "allgather", "reducescatter", "gather", "scatter", "allreduce")
     tuner = Tuner(Goal(names, (2,), (4096,), seconds=0.001, skews=(1.0, 1.5, 3.0)))
     points = list(tuner.points())

@@ -1,8 +1,8 @@
 """The fastest programs for a collective on a machine, as far as the simulator can tell: `gc3 synth best`.
 
 Candidates are the library's programs and synthesized schedules, and one search chooses among both
-(`gc3.tune.guided`): a schedule becomes a program in many ways, as an algorithm does with several channels, instances
-and protocols. A few ways of every schedule are simulated first, since only the best schedules are searched.
+(`gc3.tune.guided_search`): a schedule becomes a program in many ways, as an algorithm does with several channels,
+instances and protocols. A few ways of every schedule are simulated first, since only the best schedules are searched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gc3.support.words import counted
 from gc3.synth import Result
 from gc3.tune import simulated
 from gc3.tune.goal import Measured
-from gc3.tune.guided import MOST, Search
+from gc3.tune.guided_search import MOST, Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
 from gc3.tune.simulated import choose, simplest
 from gc3.tune.space import FIFOS

@@ -16,10 +16,10 @@ from gc3.sim.nccl import Nccl
 from gc3.sim.trust import NCCL, Expected, against, distinguishable, expected
 from gc3.support.at_once import at_once
 from gc3.tune.goal import Goal, Measured
-from gc3.tune.guided import MOST, Search
+from gc3.tune.guided_search import MOST, Search
+from gc3.tune.on_ranks import Tuner, places, rounds
 from gc3.tune.point import Place
 from gc3.tune.ranges import REFERENCE
-from gc3.tune.search import Tuner, places, rounds
 
 if TYPE_CHECKING:
     from gc3.comm.spec import Spec

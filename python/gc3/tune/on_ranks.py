@@ -15,7 +15,7 @@ from gc3.comm.spec import Spec
 from gc3.runtime.measure import cores
 from gc3.sim import Platform, presets
 from gc3.tune.goal import Found, Goal, Measured
-from gc3.tune.guided import Search
+from gc3.tune.guided_search import Search
 from gc3.tune.point import FAR, SURE, Place, Point
 from gc3.tune.space import candidates, fits, one_sided, serves_v
 from gc3.tune.timers import RankTimer, ThreadTimer, Timer
