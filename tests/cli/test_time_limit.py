@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gc3.cli.interrupt import alarm
+from gc3.support.alarm import alarm
 
 pytestmark = pytest.mark.python_only
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from gc3 import errors, synth, topologies
-from gc3.cli.interrupt import alarm
 from gc3.cli.main import main
+from gc3.support.alarm import alarm
 from gc3.synth import Network, Session, Solvers, Task, compose, task
 from gc3.synth.compose.rails import Machine as Levels
 from own_bounds import ROOTED, Machine, least_ratio, replay

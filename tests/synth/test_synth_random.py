@@ -15,7 +15,7 @@ from fractions import Fraction
 import pytest
 
 from gc3 import errors, synth
-from gc3.cli.interrupt import alarm
+from gc3.support.alarm import alarm
 from gc3.synth import FOUND, IMPOSSIBLE, Network, Outcome, Session, Solvers, Task
 from gc3.synth.methods import tree_packing
 from own_bounds import ROOTED, Machine, least_ratio, replay

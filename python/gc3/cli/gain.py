@@ -23,7 +23,6 @@ from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import machine_option
 from gc3.cli.parsed import Parsed
 from gc3.cli.sim_step import Chooser
-from gc3.cli.synth_best import search_for
 from gc3.cli.variants import load_platform
 from gc3.comm import programs
 from gc3.report import gain_page
@@ -214,9 +213,7 @@ def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]
             for number, (name, search) in enumerate(searches.items()):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
                 at = f"{len(searches) + number + 1} of {2 * len(searches)}, "
-                search_for(
-                    search, on, solvers, 0, wanted[name], share, lambda part, at=at: tell(at + part), library=False
-                )
+                search.run(solvers, 0, wanted[name], share, lambda part, at=at: tell(at + part), library=False)
     except KeyboardInterrupt:
         return True
     return False

@@ -17,13 +17,13 @@ from gc3 import collectives, errors, synth, topologies
 from gc3.cli import completion, options, output, sizes, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
-from gc3.cli.interrupt import alarm
 from gc3.cli.machine import machine_option
 from gc3.cli.synth_best import best
 from gc3.cli.synth_delivery import Delivery, deliver, search_frontier, show_open, show_too_large
 from gc3.collectives import Collective
 from gc3.runtime.program import FORMS
 from gc3.runtime.scratch import ScratchLimit
+from gc3.support.alarm import alarm
 from gc3.support.files import read_bytes
 from gc3.synth import problem
 from gc3.synth.problem import demand

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from gc3 import collectives, datatypes, errors, synth
 from gc3.cli import copies, in_switch, options, output, sizes
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
-from gc3.cli.interrupt import INTERRUPTED, alarm
+from gc3.cli.interrupt import INTERRUPTED
 from gc3.cli.machine import machine_option
 from gc3.cli.tables import write_table
 from gc3.cli.variants import load_platform
@@ -25,13 +22,10 @@ from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Platform, trust
 from gc3.support import files
 from gc3.support.words import counted
-from gc3.tune import Best, Measured, schedules, simulated, table
+from gc3.tune import Best, Measured, simulated, table
 from gc3.tune.bound import LinkBound, link_bound
 
-_SEARCHING = 0.3  # of a collective's share of the time limit: for schedules
 _BOUNDING = 20.0  # seconds for the bound of a collective
-_SECONDS = 60.0  # for schedules of a collective, without a limit
-_GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +121,7 @@ def best(given: _Given) -> int:
             for number, search in enumerate(searches):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
                 bounds[search.collective] = _bound(search, on, solvers, deadline, tell)
-                search_for(search, on, solvers, seed, wanted, share, tell)
+                search.run(solvers, seed, wanted, share, tell)
     except KeyboardInterrupt:
         interrupted = True
     with output.working("proving"):
@@ -162,47 +156,6 @@ def _write(file: str, rows: list[dict[str, Any]], *, complete: bool) -> bool:
         return False
     write_table(file, table(rows, engine="sim"))
     return True
-
-
-def search_for(
-    search: Best,
-    on: Platform,
-    solvers: synth.Solvers,
-    seed: int,
-    wanted: list[int],
-    share: float,
-    tell: Callable[[str], None],
-    *,
-    library: bool = True,
-) -> None:
-    """Finds the programs of one collective in `share` seconds; not `library`: the library's are known already."""
-    begun = time.monotonic()
-
-    def begin(what: str) -> None:
-        tell(f"{search.collective}, {what}")
-
-    # One simulation of a very large size may take longer than all of the limit.
-    with suppress(synth.TimeUp), alarm(begun + share + _GRACE, synth.TimeUp):
-        if library:
-            search.library(wanted, begin, begun + share)
-        seconds = min(_SEARCHING * (begun + share - time.monotonic()), _SECONDS)
-        if search.collective in synth.NAMES and seconds > 0:
-            network, end = synth.Network.of(on.topology), time.monotonic() + seconds
-            shares = _shares(search.scratch, wanted)
-            for number, limit in enumerate(shares, 1):
-                until = end - seconds * (1 - number / len(shares))
-                session = synth.Session(network, solvers, until, seed, moving=False)
-                task = synth.task_within(session, search.collective, search.root, most_scratch=limit)
-                for result in schedules(task, begin, on, wanted):
-                    search.add(result)
-        search.synthesized(wanted, begin, begun + share)
-
-
-def _shares(limit: ScratchLimit | None, wanted: list[int]) -> list[Fraction | None]:
-    """The limits with which schedules are searched for: with bytes, also none, which may do for small sizes."""
-    if limit is None:
-        return [None]
-    return [limit.share()] if limit.of else [None, limit.share(max(wanted))]
 
 
 def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:

@@ -12,7 +12,6 @@ import click
 
 from gc3 import errors, synth
 from gc3.cli import output, report, synth_files
-from gc3.cli.interrupt import alarm
 from gc3.cli.synth_report import (
     TIME_WAS_UP,
     composed_of,
@@ -24,6 +23,7 @@ from gc3.cli.synth_report import (
     show_point,
 )
 from gc3.runtime.program import Program
+from gc3.support.alarm import alarm
 from gc3.support.words import counted
 from gc3.synth.result import TOO_MANY_THREADBLOCKS
 

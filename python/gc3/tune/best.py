@@ -10,28 +10,33 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from gc3 import collectives, datatypes, errors
+from gc3 import collectives, datatypes, errors, synth
 from gc3.comm import programs
 from gc3.comm.spec import Spec
 from gc3.runtime.program import Program, verify
 from gc3.runtime.scratch import ScratchLimit, share
 from gc3.sim import Platform, trust
+from gc3.support.alarm import alarm
 from gc3.support.words import counted
-from gc3.synth import Result
 from gc3.tune import simulated
 from gc3.tune.goal import Measured
 from gc3.tune.guided_search import MOST, Search
 from gc3.tune.ranges import SIMULATED_CHANGE, Range, ranges
+from gc3.tune.schedules import schedules
 from gc3.tune.simulated import choose, simplest
 from gc3.tune.space import FIFOS
 
 _SEARCHED = 3  # schedules of a size
 _MOST = 180  # simulations of a size after that
 _HOPELESS = 2.0  # a schedule whose first programs take so many times as long as the best one gets no further ones
+_SCHEDULES = 0.3  # of the seconds of a search: for finding schedules
+_SECONDS = 60.0  # at most for that
+_GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
 
 # The first programs of each schedule: see `Search.way`.
@@ -94,7 +99,7 @@ class Best:
         self.in_place = collective == "broadcast"  # the mode in which communicators call it
         self.found: dict[int, Measured] = {}
         self.searched: set[int] = set()
-        self.schedules: dict[str, Result] = {}
+        self.schedules: dict[str, synth.Result] = {}
         self.scratch = scratch
         self._how: dict[str, Any] = {
             "in_place": self.in_place,
@@ -109,7 +114,7 @@ class Best:
         """Returns whether a program was found for a size."""
         return size in self.found and bool(self.found[size].times_us)
 
-    def add(self, schedule: Result) -> None:
+    def add(self, schedule: synth.Result) -> None:
         """Adds a synthesized schedule to the candidates."""
         self.schedules[f"schedule {len(self.schedules)}"] = schedule
 
@@ -146,7 +151,48 @@ class Best:
             self._note(size)
             self.searched.add(size)
 
-    def _new(self, schedules: dict[str, Result] | None) -> Search:
+    def run(
+        self,
+        solvers: synth.Solvers,
+        seed: int,
+        sizes: list[int],
+        seconds: float,
+        tell: Callable[[str], None],
+        *,
+        library: bool = True,
+    ) -> None:
+        """Does all of it in `seconds`; not `library`: the library's programs are known already."""
+        begun = time.monotonic()
+
+        def begin(what: str) -> None:
+            tell(f"{self.collective}, {what}")
+
+        # One simulation of a very large size may take longer than all of the limit.
+        with suppress(synth.TimeUp), alarm(begun + seconds + _GRACE, synth.TimeUp):
+            if library:
+                self.library(sizes, begin, begun + seconds)
+            left = min(_SCHEDULES * (begun + seconds - time.monotonic()), _SECONDS)
+            if self.collective in synth.NAMES and left > 0:
+                self._schedules(solvers, seed, sizes, left, begin)
+            self.synthesized(sizes, begin, begun + seconds)
+
+    def _schedules(
+        self, solvers: synth.Solvers, seed: int, sizes: list[int], seconds: float, begin: Callable[[str], None]
+    ) -> None:
+        """Finds the candidates; where scratch is limited in bytes, also those that may do for small sizes only."""
+        network, end, limit = synth.Network.of(self.platform.topology), time.monotonic() + seconds, self.scratch
+        if limit is None:
+            shares: list[Fraction | None] = [None]
+        else:
+            shares = [limit.share()] if limit.of else [None, limit.share(max(sizes))]
+        for number, most in enumerate(shares, 1):
+            until = end - seconds * (1 - number / len(shares))
+            session = synth.Session(network, solvers, until, seed, moving=False)
+            task = synth.task_within(session, self.collective, self.root, most_scratch=most)
+            for result in schedules(task, begin, self.platform, sizes):
+                self.add(result)
+
+    def _new(self, schedules: dict[str, synth.Result] | None) -> Search:
         on = self.platform
         most = MOST if schedules is None else _MOST
         return Search(self.collective, on, on.topology.rank_count, most=most, schedules=schedules, **self._how)

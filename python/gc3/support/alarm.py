@@ -1,0 +1,44 @@
+"""A time limit for code that does not look at the time."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+_SOON, _AGAIN = 0.001, 1.0  # seconds
+
+
+@contextmanager
+def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, None]:
+    """Raises `problem` at a time of `time.monotonic`, and again every second until the block ends.
+
+    This interrupts code that does not check the time itself. It works only in the main thread of a process.
+    """
+    if deadline == math.inf or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(_signal: int, frame: FrameType | None) -> None:
+        freed = isinstance(sys.exc_info()[1], GeneratorExit)  # maybe: a generator that somebody closes is as good
+        while frame is not None and not freed:
+            freed = frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__
+            frame = frame.f_back
+        if not freed:
+            raise problem
+        # Python drops what is raised while an object is freed, and prints it.
+        signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
+
+    usual = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), _SOON), _AGAIN)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
