@@ -40,21 +40,13 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Predicted:
-    """A measurement beside its prediction.
+    """A measurement beside its prediction."""
 
-    Attributes:
-        point: The measurement.
-        generation: Of the GPUs.
-        way: "NCCL", or the protocol of a program.
-        time_s: Seconds; None: there is none.
-        why: Why there is none.
-    """
-
-    point: Point
-    generation: str
-    way: str
-    time_s: float | None
-    why: str = ""
+    point: Point  # the measurement
+    generation: str  # of the GPUs
+    way: str  # "NCCL", or the protocol of a program
+    time_s: float | None  # seconds; None: there is none
+    why: str = ""  # why there is none
 
     @property
     def error(self) -> float | None:

@@ -45,23 +45,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a paper.
+    """A claim of a paper."""
 
-    Attributes:
-        name: Unique, such as "002-7.1.1-ring": the number of the paper, the section, and a word.
-        kind: "A": counting and alpha-beta costs decide; "B": it takes rates, protocols, FIFOs and launches.
-        text: What the paper says, with machine and sizes.
-        check: Computes the result.
-        why_not: Why it is not reproduced; only shown if it is not.
-        section: That of the paper, if not as in the name.
-    """
-
-    name: str
-    kind: str
-    text: str
-    check: Callable[[Bench], Outcome]
-    why_not: str = ""
-    section: str = ""
+    name: str  # unique, such as "002-7.1.1-ring": the number of the paper, the section, and a word
+    kind: str  # "A": counting and alpha-beta costs decide; "B": it takes rates, protocols, FIFOs and launches
+    text: str  # what the paper says, with machine and sizes
+    check: Callable[[Bench], Outcome]  # computes the result
+    why_not: str = ""  # why it is not reproduced; only shown if it is not
+    section: str = ""  # that of the paper, if not as in the name
 
     def __post_init__(self) -> None:
         """Takes the section of the name."""

@@ -42,34 +42,21 @@ def working_set() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure.
+    """What to measure."""
 
-    Attributes:
-        collectives: Of COLLECTIVES.
-        ranks: Numbers of ranks.
-        sizes: Bytes of the largest buffer of a rank.
-        peers: Of `libraries.PEERS`.
-        rounds: Number of turns of each contender at a point.
-        seconds: Approximate time for one turn, at most.
-        minutes: Time in which all points should be done; turns become shorter as needed.
-        table: A selection table for gc3, before the default one.
-        patterns: Of PATTERNS; "reused" is always measured.
-        conditions: Of CONDITIONS. "sessions": each rank in a session of its own and bound to no core. "loaded": the
-            same, beside two processes that never wait.
-        working_set: Bytes of the rotated buffers of all ranks.
-    """
-
-    collectives: tuple[str, ...]
-    ranks: tuple[int, ...]
-    sizes: tuple[int, ...]
-    peers: tuple[str, ...]
-    rounds: int = 3
-    seconds: float = 0.1
-    minutes: float | None = None
-    table: str | None = None
-    patterns: tuple[str, ...] = PATTERNS
+    collectives: tuple[str, ...]  # of COLLECTIVES
+    ranks: tuple[int, ...]  # numbers of ranks
+    sizes: tuple[int, ...]  # bytes of the largest buffer of a rank
+    peers: tuple[str, ...]  # of `libraries.PEERS`
+    rounds: int = 3  # number of turns of each contender at a point
+    seconds: float = 0.1  # approximate time for one turn, at most
+    minutes: float | None = None  # time in which all points should be done; turns become shorter as needed
+    table: str | None = None  # a selection table for gc3, before the default one
+    patterns: tuple[str, ...] = PATTERNS  # of PATTERNS; "reused" is always measured
+    # Of CONDITIONS. "sessions": each rank in a session of its own and bound to no core. "loaded": the same, beside two
+    # processes that never wait.
     conditions: str = "quiet"
-    working_set: int = field(default_factory=working_set)
+    working_set: int = field(default_factory=working_set)  # bytes of the rotated buffers of all ranks
 
     def pairs(self, ranks: int, size: int) -> int:
         """Returns the number of pairs of buffers of a rank, which fill the working set."""

@@ -37,49 +37,30 @@ _ASK_S = 120  # the first import of PyTorch after a start of the machine takes l
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One way of running a library: several compete, and the best counts.
+    """One way of running a library: several compete, and the best counts."""
 
-    Attributes:
-        name: "openmpi ucx", or only the library's name.
-        peer: The library.
-        start: The command lines of its ranks.
-        crowded: Whether it only differs where there are more ranks than cores, and is left out elsewhere.
-        follows: The setting of another library that must be the best one for this to be measured.
-    """
-
-    name: str
-    peer: str
-    start: Start
-    crowded: bool = False
-    follows: str = ""
+    name: str  # "openmpi ucx", or only the library's name
+    peer: str  # the library
+    start: Start  # the command lines of its ranks
+    crowded: bool = False  # whether it only differs where there are more ranks than cores, and is left out elsewhere
+    follows: str = ""  # the setting of another library that must be the best one for this to be measured
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """An installed library.
+    """An installed library."""
 
-    Attributes:
-        name: One of PEERS.
-        version: Its own version text.
-        settings: The ways of running it.
-    """
-
-    name: str
-    version: str
-    settings: tuple[Setting, ...]
+    name: str  # one of PEERS
+    version: str  # its own version text
+    settings: tuple[Setting, ...]  # the ways of running it
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A library that is not installed.
+    """A library that is not installed."""
 
-    Attributes:
-        name: One of PEERS.
-        why: The missing part and how to get it.
-    """
-
-    name: str
-    why: str
+    name: str  # one of PEERS
+    why: str  # the missing part and how to get it
 
 
 def find(name: str, folder: Path, *, apart: bool = False) -> Library | Missing:

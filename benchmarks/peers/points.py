@@ -15,25 +15,15 @@ CONDITIONS = ("quiet", "sessions", "loaded")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The times of one contender at one point.
+    """The times of one contender at one point."""
 
-    Attributes:
-        median_us: Median over all iterations of all rounds.
-        min_us: The fastest iteration.
-        iterations: How many there were.
-        rounds_us: The median of each round.
-        p95_us: 95 % of the iterations took no longer; None in old results.
-        p99_us: The same for 99 %.
-        cpu_us: Processor time of all ranks for a call, if measured.
-    """
-
-    median_us: float
-    min_us: float
-    iterations: int
-    rounds_us: tuple[float, ...]
-    p95_us: float | None = None
-    p99_us: float | None = None
-    cpu_us: float | None = None
+    median_us: float  # median over all iterations of all rounds
+    min_us: float  # the fastest iteration
+    iterations: int  # how many there were
+    rounds_us: tuple[float, ...]  # the median of each round
+    p95_us: float | None = None  # 95 % of the iterations took no longer; None in old results
+    p99_us: float | None = None  # the same for 99 %
+    cpu_us: float | None = None  # processor time of all ranks for a call, if measured
 
 
 def percentile(numbers: Sequence[float], percent: int) -> float:

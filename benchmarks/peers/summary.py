@@ -26,40 +26,24 @@ def geometric_mean(numbers: Iterable[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The comparison in a few numbers; None if there is nothing to compare.
+    """The comparison in a few numbers; None if there is nothing to compare."""
 
-    Attributes:
-        points: How many points have a peer.
-        speedup: Geometric mean of how many times faster gc3 is than the best peer.
-        without_reducescatter: The same for all other collectives.
-        by_ranks: The same for each number of ranks.
-        by_collective: The same for each collective.
-        by_peer: The same against each library alone.
-        from_python: gc3 from Python against each library that is called from Python: the mean, the mean up to 1 MiB
-            and the smallest speed-up up to 1 MiB.
-        slowest: The smallest speed-up.
-        lost: How many points a peer wins.
-        p99_kept: Share of the points where gc3's p99 is no worse than that of the best peer.
-        p99_least: Share of the points where it is no worse than the least p99 of all settings.
-        python_cost_us: Median of what the Python interface adds at the smallest size.
-        share: Geometric mean of the share of the memory bound at large sizes.
-        least_share: The smallest of those.
-    """
-
-    points: int
-    speedup: float | None
-    without_reducescatter: float | None
-    by_ranks: dict[int, float]
-    by_collective: dict[str, float]
-    by_peer: dict[str, float]
+    points: int  # how many points have a peer
+    speedup: float | None  # geometric mean of how many times faster gc3 is than the best peer
+    without_reducescatter: float | None  # the same for all other collectives
+    by_ranks: dict[int, float]  # the same for each number of ranks
+    by_collective: dict[str, float]  # the same for each collective
+    by_peer: dict[str, float]  # the same against each library alone
+    # gc3 from Python against each library that is called from Python: the mean, the mean up to 1 MiB and the smallest
+    # speed-up up to 1 MiB
     from_python: dict[str, tuple[float | None, float | None, float | None]]
-    slowest: float | None
-    lost: int
-    p99_kept: float | None
-    p99_least: float | None
-    python_cost_us: float | None
-    share: float | None
-    least_share: float | None
+    slowest: float | None  # the smallest speed-up
+    lost: int  # how many points a peer wins
+    p99_kept: float | None  # share of the points where gc3's p99 is no worse than that of the best peer
+    p99_least: float | None  # share of the points where it is no worse than the least p99 of all settings
+    python_cost_us: float | None  # median of what the Python interface adds at the smallest size
+    share: float | None  # geometric mean of the share of the memory bound at large sizes
+    least_share: float | None  # the smallest of those
 
 
 def summarize(points: Sequence[Point]) -> Summary:

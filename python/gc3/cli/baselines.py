@@ -45,21 +45,13 @@ log_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A column of the table.
+    """A column of the table."""
 
-    Attributes:
-        label: Its name in tables.
-        about: The source of its times, as text.
-        short: The same in a line.
-        data: The same as plain data.
-        cell: Returns the cell of a size, with what its time is worth unless it was measured.
-    """
-
-    label: str
-    about: str
-    short: str
-    data: dict[str, Any]
-    cell: Callable[[int], Cell | None]
+    label: str  # its name in tables
+    about: str  # the source of its times, as text
+    short: str  # the same in a line
+    data: dict[str, Any]  # the same as plain data
+    cell: Callable[[int], Cell | None]  # returns the cell of a size, with what its time is worth unless it was measured
 
 
 def of_nccl(nccl: Nccl, size: int, beyond: Sequence[str] = ()) -> Expected:

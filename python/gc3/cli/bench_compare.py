@@ -59,21 +59,14 @@ _SCHEMA = schema.record(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One mode at one size, then and now.
+    """One mode at one size, then and now."""
 
-    Attributes:
-        size: S in bytes.
-        mode: "out_of_place" or "in_place".
-        before_us: The median iteration then: the geometric mean of the runs.
-        now_us: And now.
-        outside_noise: Whether it differs by more than the earlier runs do; None if they are too few to tell,
-            or if repeats are now slower and now faster by more than that.
-    """
-
-    size: int
-    mode: str
-    before_us: float
-    now_us: float
+    size: int  # S in bytes
+    mode: str  # "out_of_place" or "in_place"
+    before_us: float  # the median iteration then: the geometric mean of the runs
+    now_us: float  # and now
+    # whether it differs by more than the earlier runs do; None if they are too few to tell, or if repeats are now
+    # slower and now faster by more than that
     outside_noise: bool | None
 
     def __str__(self) -> str:

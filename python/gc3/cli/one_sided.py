@@ -29,19 +29,12 @@ _MOST_TILES = 16  # likewise, if pipelines may be further apart than the largest
 
 @dataclass(frozen=True, slots=True)
 class OneSided:
-    """A program that a file has, or that was compiled.
-
-    Attributes:
-        program: It.
-        file: The name of the file; empty if it was compiled.
-        plan: What was read, if the file is an execution plan.
-        tiles: For how many tiles of its pipelines.
-    """
+    """A program that a file has, or that was compiled."""
 
     program: _core.DirectProgram
-    file: str
-    plan: mscclpp.Plan | None
-    tiles: int
+    file: str  # the name of the file; empty if it was compiled
+    plan: mscclpp.Plan | None  # what was read, if the file is an execution plan
+    tiles: int  # for how many tiles of its pipelines
 
     @property
     def core(self) -> _core.DirectProgram:

@@ -119,19 +119,12 @@ def sim_step(
 
 @dataclass
 class Chooser:
-    """Names what executes a collective: the program of the command line, of a table, or NCCL.
+    """Names what executes a collective: the program of the command line, of a table, or NCCL."""
 
-    Attributes:
-        on: The machine.
-        uses: Programs by collective.
-        table: Programs of other collectives; None: NCCL's times.
-        hint: What to do where NCCL's time is not known.
-    """
-
-    on: Platform
-    uses: dict[str, options.Asked]
-    table: Table | None
-    hint: str = "; name a program: --use {}=PROGRAM, or --table FILE"
+    on: Platform  # the machine
+    uses: dict[str, options.Asked]  # programs by collective
+    table: Table | None  # programs of other collectives; None: NCCL's times
+    hint: str = "; name a program: --use {}=PROGRAM, or --table FILE"  # what to do where NCCL's time is not known
     _made: dict[tuple[str, tuple[int, ...]], Simulation] = field(default_factory=dict[Any, Simulation])
     _nccl: dict[tuple[str, tuple[int, ...]], Nccl] = field(default_factory=dict[Any, Nccl])
     _chosen: dict[tuple[str, tuple[int, ...], int], Chosen] = field(default_factory=dict[Any, Chosen])

@@ -49,18 +49,13 @@ def _steps(_ctx: click.Context, _param: click.Parameter, given: str | None) -> i
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The command line.
-
-    Attributes:
-        steps: 0: the fewest.
-        run: S of the run, if any.
-    """
+    """The command line."""
 
     collective: options.Asked
     spec: str | None
     unit: float | None
     chunks: int | None
-    steps: int | None
+    steps: int | None  # 0: the fewest
     rounds: int | None
     pareto: int | None
     pipelined: bool
@@ -71,7 +66,7 @@ class _Given:
     seed: int
     folder: str | None
     path: str | None
-    run: int | None
+    run: int | None  # S of the run, if any
     as_json: bool
 
     @property

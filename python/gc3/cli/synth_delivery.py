@@ -33,25 +33,15 @@ _FOR_BOUNDS = 1.0  # seconds, for what is printed if nothing was found; it ends 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How to present and save the results.
+    """How to present and save the results."""
 
-    Attributes:
-        again: The command for another search, with the collective and the network of this one.
-        pipelined: Whether this search is --pipelined.
-        spec: The topology, as it is written in a command.
-        path: The file or folder, if any.
-        run: S of a run in bytes; None: it is not run.
-        compiling: Options of the compiler.
-        as_json: Print one JSON document.
-    """
-
-    again: str
-    pipelined: bool
-    spec: str
-    path: str | None
-    run: int | None
-    compiling: dict[str, Any]
-    as_json: bool
+    again: str  # the command for another search, with the collective and the network of this one
+    pipelined: bool  # whether this search is --pipelined
+    spec: str  # the topology, as it is written in a command
+    path: str | None  # the file or folder, if any
+    run: int | None  # S of a run in bytes; None: it is not run
+    compiling: dict[str, Any]  # options of the compiler
+    as_json: bool  # print one JSON document
 
 
 def show_open(task: synth.Task, outcome: synth.Outcome, delivery: Delivery) -> None:

@@ -37,19 +37,12 @@ _DIVIDING = ("channels", "chunks", "parallel")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A program compiled with some settings.
+    """A program compiled with some settings."""
 
-    Attributes:
-        label: The settings.
-        asked: The program with them.
-        program: It, compiled.
-        time_s: Predicted seconds at one size.
-    """
-
-    label: str
-    asked: Asked
-    program: Program
-    time_s: float
+    label: str  # the settings
+    asked: Asked  # the program with them
+    program: Program  # it, compiled
+    time_s: float  # predicted seconds at one size
 
 
 def chosen(asked: Asked, program: Program, on: Platform, sizes: Sequence[int]) -> dict[int, Way | None]:

@@ -32,27 +32,16 @@ _NUMBER = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(x?|s|ms|us|ns)")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs from the machine of the topology and its preset.
+    """What differs from the machine of the topology and its preset."""
 
-    Attributes:
-        parameters: Changed parameters.
-        slower: Parts that carry a fraction of what they should.
-        traffic: Other traffic.
-        computing: The part of the multiprocessors that compute beside the programs occupies.
-        jitter: Seconds up to which ranks start late; see `on`.
-        seed: Of the jitter.
-        disturbance: Late and slow ranks.
-        preset: That of the machine; see `on`.
-    """
-
-    parameters: Sequence[settings.Setting]
-    slower: Sequence[tuple[str, float]]
-    traffic: Sequence[Traffic]
-    computing: float
-    jitter: float
-    seed: int
-    disturbance: Disturbance
-    preset: str = ""
+    parameters: Sequence[settings.Setting]  # changed parameters
+    slower: Sequence[tuple[str, float]]  # parts that carry a fraction of what they should
+    traffic: Sequence[Traffic]  # other traffic
+    computing: float  # the part of the multiprocessors that compute beside the programs occupies
+    jitter: float  # seconds up to which ranks start late; see `on`
+    seed: int  # of the jitter
+    disturbance: Disturbance  # late and slow ranks
+    preset: str = ""  # that of the machine; see `on`
 
     def on(self, machine: str) -> tuple[Platform, Changes]:
         """Returns the machine that --topology names with its changes, and these, with the jitter drawn.

@@ -32,15 +32,10 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What one job learns with.
+    """What one job learns with."""
 
-    Attributes:
-        options: For the core.
-        specs: The programs by their texts.
-    """
-
-    options: _core.AdaptOptions
-    specs: dict[str, Spec] = field(default_factory=dict[str, Spec])
+    options: _core.AdaptOptions  # for the core
+    specs: dict[str, Spec] = field(default_factory=dict[str, Spec])  # the programs by their texts
 
     def keep(self, joined: _core.Joined) -> None:
         """Adds what a communicator has learned to the file of this machine; warns if that is not possible."""

@@ -40,25 +40,15 @@ _MOST_RANKS, _MOST_BYTES, _MOST_BLOCKS = 2**32 - 1, 2**63 - 1, 2**64  # the firs
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: the calls that it serves, and their program.
+    """A row of a table: the calls that it serves, and their program."""
 
-    Attributes:
-        collective: Name of the collective.
-        condition: Of a custom one, the digest of what it demands: see `gc3.collectives.condition`.
-        limits: Which calls of the collective it serves, by the keys of docs/selection.md.
-        spec: The program.
-        note: The reason for the row, and the machines that it was measured on.
-        source: The file and position of the row, such as "default.json row 3".
-        adapt: Whether a better program is learned while calls run; None: as the communicator says.
-    """
-
-    collective: str
-    limits: _core.Limits
+    collective: str  # name of the collective
+    limits: _core.Limits  # which calls of the collective it serves, by the keys of docs/selection.md
     spec: Spec
-    note: str
-    source: str
-    adapt: bool | None = None
-    condition: str = ""
+    note: str  # the reason for the row, and the machines that it was measured on
+    source: str  # the file and position of the row, such as "default.json row 3"
+    adapt: bool | None = None  # whether a better program is learned while calls run; None: as the communicator says
+    condition: str = ""  # of a custom one, the digest of what it demands: see `gc3.collectives.condition`
 
     def data(self) -> dict[str, Any]:
         """Returns it as a table has it, without what holds for every call."""
@@ -85,17 +75,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen row, and why the earlier rows of the same collective were not.
-
-    Attributes:
-        row: The row.
-        passed_over: Source of each earlier row of the collective, and why it did not fit.
-        explanation: The same with the call, for people.
-    """
+    """A chosen row, and why the earlier rows of the same collective were not."""
 
     row: Row
-    passed_over: tuple[tuple[str, str], ...]
-    explanation: _core.Explanation
+    passed_over: tuple[tuple[str, str], ...]  # source of each earlier row of the collective, and why it did not fit
+    explanation: _core.Explanation  # the same with the call, for people
 
 
 @dataclass(frozen=True, slots=True)

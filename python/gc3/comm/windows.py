@@ -16,15 +16,10 @@ _MOST_SAID = 400  # bytes of a rank's problem text
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The way that the ranks have agreed on.
+    """The way that the ranks have agreed on."""
 
-    Attributes:
-        how: The way, and why it is not the other one, as text.
-        windows: The object that makes windows; None: CUDA IPC.
-    """
-
-    how: str
-    windows: _core.CudaWindows | None = None
+    how: str  # the way, and why it is not the other one, as text
+    windows: _core.CudaWindows | None = None  # the object that makes windows; None: CUDA IPC
 
 
 def agree(

@@ -29,23 +29,14 @@ class WorldError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a measurement.
-
-    Attributes:
-        collective: Its name.
-        size: Bytes of the largest buffer of a rank.
-        warmup: Calls before the timed ones.
-        iterations: Timed calls.
-        check: Whether the result of one more call is checked.
-        mode: For worlds that can be measured in several ways.
-    """
+    """A request for a measurement."""
 
     collective: str
-    size: int
-    warmup: int
-    iterations: int
-    check: bool
-    mode: str
+    size: int  # bytes of the largest buffer of a rank
+    warmup: int  # calls before the timed ones
+    iterations: int  # timed calls
+    check: bool  # whether the result of one more call is checked
+    mode: str  # for worlds that can be measured in several ways
 
     def line(self) -> bytes:
         """Returns it in the form that ranks read."""

@@ -40,20 +40,16 @@ class Traffic:
 class Cost:
     """The steps and data that an algorithm sends, as formulas of its parameters.
 
-    Attributes:
-        steps: Length of the longest chain of messages, each of which is sent only after the one before has arrived.
-            Messages of one rank to several others count once, because they are in flight at the same time.
-        sent: Largest number of chunks that a rank sends to others.
-        of: Number of chunks in S, so that the busiest rank sends sent / of times S bytes.
-
     >>> ring = Cost(steps="2*(R-1)", sent="2*(R-1)", of="R")
     >>> ring.at(R=4)
     Traffic(steps=6, sent=6, of=4)
     """
 
+    # Length of the longest chain of messages, each of which is sent only after the one before has arrived. Messages of
+    # one rank to several others count once, because they are in flight at the same time.
     steps: Formula
-    sent: Formula
-    of: Formula
+    sent: Formula  # largest number of chunks that a rank sends to others
+    of: Formula  # number of chunks in S, so that the busiest rank sends sent / of times S bytes
 
     def __init__(self, *, steps: str, sent: str, of: str) -> None:
         """Parses the formulas; see `gc3.lang.formula` for what they may contain."""

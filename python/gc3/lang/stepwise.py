@@ -38,17 +38,11 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A custom collective, and the addresses in its buffers.
-
-    Attributes:
-        collective: The collective.
-        inputs: For each rank the address of each input chunk.
-        outputs: For each rank that of each output chunk; None if any value will do.
-    """
+    """A custom collective, and the addresses in its buffers."""
 
     collective: collectives.Collective
-    inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int | None, ...], ...]
+    inputs: tuple[tuple[int, ...], ...]  # for each rank the address of each input chunk
+    outputs: tuple[tuple[int | None, ...], ...]  # for each rank that of each output chunk; None if any value will do
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,23 +291,15 @@ _PLACE = 6  # the fields of a move before the places in its buffers
 
 @dataclass(slots=True)
 class _Slot:
-    """The data that a rank has of an address.
+    """The data that a rank has of an address."""
 
-    Attributes:
-        held: The ranks whose data were reduced into it, as a bit set.
-        input: Its place in the rank's input, if it is there.
-        home: Buffer and place where it is kept once data has arrived; None until that is decided.
-        is_home: It is kept there now, not in the input.
-        step: The last step in which it is sent.
-        given: The value of `held` before that step.
-    """
-
-    held: int = 0
-    input: int = -1
+    held: int = 0  # the ranks whose data were reduced into it, as a bit set
+    input: int = -1  # its place in the rank's input, if it is there
+    # Buffer and place where it is kept once data has arrived; None until that is decided
     home: tuple[str, int] | None = None
-    is_home: bool = False
-    step: int = -1
-    given: int = 0
+    is_home: bool = False  # it is kept there now, not in the input
+    step: int = -1  # the last step in which it is sent
+    given: int = 0  # the value of `held` before that step
 
 
 class _Writer:

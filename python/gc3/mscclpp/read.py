@@ -25,30 +25,21 @@ _MOST_CHUNKS = 2**25  # of all ranks
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An execution plan that was read.
+    """An execution plan that was read."""
 
-    Attributes:
-        program: What it does.
-        states_collective: Whether it says what it computes; otherwise the program's collective demands nothing.
-        refusals: Why the executor of MSCCL++ would not do what it says: "$.gpus[0]...: reason".
-        unit_bytes: How much of a chunk the slowest pipeline handles in an iteration; None: there is no pipeline.
-        ahead: Most tiles by which a pipeline may be ahead of one that it waits for: what semaphores have initially and
-            steps outside of pipelines signal, of all that steps in pipelines use.
-        ahead_of_one: The most of one such semaphore or channel.
-        halves: Whether its scratch has two halves. Which one a call uses depends on the calls of all plans before it.
-        min_bytes: The smallest message that it is for.
-        max_bytes: The largest one.
-    """
-
-    program: _core.DirectProgram
-    states_collective: bool
-    refusals: tuple[str, ...]
+    program: _core.DirectProgram  # what it does
+    states_collective: bool  # whether it says what it computes; otherwise the program's collective demands nothing
+    refusals: tuple[str, ...]  # why the executor of MSCCL++ would not do what it says: "$.gpus[0]...: reason"
+    # how much of a chunk the slowest pipeline handles in an iteration; None: there is no pipeline
     unit_bytes: Fraction | None
+    # most tiles by which a pipeline may be ahead of one that it waits for: what semaphores have initially and steps
+    # outside of pipelines signal, of all that steps in pipelines use
     ahead: int
-    ahead_of_one: int
+    ahead_of_one: int  # the most of one such semaphore or channel
+    # Whether its scratch has two halves. Which one a call uses depends on the calls of all plans before it.
     halves: bool
-    min_bytes: int
-    max_bytes: int
+    min_bytes: int  # the smallest message that it is for
+    max_bytes: int  # the largest one
 
 
 def is_plan(data: Any) -> bool:

@@ -46,23 +46,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The moves between the ranks that are shown, by round.
+    """The moves between the ranks that are shown, by round."""
 
-    Attributes:
-        ranks: The ranks that are shown.
-        nodes: The names of their nodes.
-        moves: By round.
-        rounds: Their number.
-        left_out: What is not shown, in words.
-        parts: Instances and the like cut every chunk into so many parts; moves have whole ones.
-    """
-
-    ranks: list[int]
-    nodes: list[str]
-    moves: list[Move]
-    rounds: int
-    left_out: str
-    parts: int = 1
+    ranks: list[int]  # the ranks that are shown
+    nodes: list[str]  # the names of their nodes
+    moves: list[Move]  # by round
+    rounds: int  # their number
+    left_out: str  # what is not shown, in words
+    parts: int = 1  # instances and the like cut every chunk into so many parts; moves have whole ones
 
 
 def flow(run: Run) -> Flow:

@@ -33,19 +33,12 @@ HEADS = ("collective", "size", "NCCL", "best", "NCCL / best", "program", "runs o
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times as fast as NCCL something is.
+    """How many times as fast as NCCL something is."""
 
-    Attributes:
-        nccl_s: NCCL's seconds.
-        own_s: Its own.
-        low: The least ratio within the errors of both times.
-        high: The greatest one.
-    """
-
-    nccl_s: float
-    own_s: float
-    low: float
-    high: float
+    nccl_s: float  # NCCL's seconds
+    own_s: float  # its own
+    low: float  # the least ratio within the errors of both times
+    high: float  # the greatest one
 
     @property
     def value(self) -> float:
@@ -69,37 +62,21 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The best program for a call beside NCCL.
-
-    Attributes:
-        collective: Name.
-        size: S in bytes.
-        nccl: NCCL's choice, or why it is not known.
-        nccl_s: Its seconds; 0: not known.
-        theirs: What they are worth.
-        measure_nccl: The command that measures it.
-        program: What the best program is; empty: none was found in time.
-        synthesized: Whether it is not one of the library's.
-        own_s: Its seconds.
-        own: What they are worth.
-        runtimes: Those that execute the program.
-        deploy: The commands that write its file, in their order.
-        measure: The command that measures it there; empty: no command of this kind does.
-    """
+    """The best program for a call beside NCCL."""
 
     collective: str
-    size: int
-    nccl: str
-    nccl_s: float
-    theirs: Expected | None
-    measure_nccl: str
-    program: str = ""
-    synthesized: bool = False
-    own_s: float = 0.0
-    own: Expected | None = None
-    runtimes: tuple[str, ...] = ()
-    deploy: tuple[str, ...] = ()
-    measure: str = ""
+    size: int  # S in bytes
+    nccl: str  # NCCL's choice, or why it is not known
+    nccl_s: float  # its seconds; 0: not known
+    theirs: Expected | None  # what they are worth
+    measure_nccl: str  # the command that measures it
+    program: str = ""  # what the best program is; empty: none was found in time
+    synthesized: bool = False  # whether it is not one of the library's
+    own_s: float = 0.0  # its seconds
+    own: Expected | None = None  # what they are worth
+    runtimes: tuple[str, ...] = ()  # those that execute the program
+    deploy: tuple[str, ...] = ()  # the commands that write its file, in their order
+    measure: str = ""  # the command that measures it there; empty: no command of this kind does
 
     @property
     def error(self) -> float:
@@ -141,21 +118,13 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class StepGain:
-    """A recorded step with NCCL, and with the best programs where they are predicted to be faster.
-
-    Attributes:
-        trace: Its name.
-        ratio: Of the times of the whole step.
-        exposed_s: Seconds of exposed communication with NCCL, and with the programs.
-        replaced: Calls that the programs execute.
-        calls: All calls.
-    """
+    """A recorded step with NCCL, and with the best programs where they are predicted to be faster."""
 
     trace: str
-    ratio: Ratio
-    exposed_s: tuple[float, float]
-    replaced: int
-    calls: int
+    ratio: Ratio  # of the times of the whole step
+    exposed_s: tuple[float, float]  # seconds of exposed communication with NCCL, and with the programs
+    replaced: int  # calls that the programs execute
+    calls: int  # all calls
 
     @property
     def text(self) -> str:

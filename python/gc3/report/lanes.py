@@ -45,21 +45,13 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The drawing's content.
+    """The drawing's content."""
 
-    Attributes:
-        names: By lane.
-        bars: By time.
-        time_s: The time of the run.
-        left_out: What is not shown, in words; empty if nothing.
-        nodes: By lane, the node of the rank; empty if there is one.
-    """
-
-    names: list[str]
-    bars: list[Bar]
-    time_s: float
-    left_out: str
-    nodes: list[str]
+    names: list[str]  # by lane
+    bars: list[Bar]  # by time
+    time_s: float  # the time of the run
+    left_out: str  # what is not shown, in words; empty if nothing
+    nodes: list[str]  # by lane, the node of the rank; empty if there is one
 
 
 def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:

@@ -40,39 +40,23 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the page shows.
+    """What the page shows."""
 
-    Attributes:
-        title: The program and the machine.
-        about: The program in a sentence.
-        source: Where predictions come from, in a sentence.
-        proof: The proof in sentences.
-        prediction: The explained run that is drawn.
-        topology: Its machine.
-        listings: The source.
-        lanes: The schedule.
-        flow: The messages.
-        series: Times by size, in seconds: the program first, then baselines and measurements.
-        errors: What predicted times may be wrong by, by series and size.
-        bottleneck: Sentences.
-        advice: Sentences.
-        remarks: What the reader should know besides.
-    """
-
-    title: str
-    about: str
-    source: str
-    proof: Sequence[str]
-    prediction: Prediction
-    topology: Topology
-    listings: Sequence[Listing]
-    lanes: lanes.Lanes
-    flow: flow.Flow
+    title: str  # the program and the machine
+    about: str  # the program in a sentence
+    source: str  # where predictions come from, in a sentence
+    proof: Sequence[str]  # the proof in sentences
+    prediction: Prediction  # the explained run that is drawn
+    topology: Topology  # its machine
+    listings: Sequence[Listing]  # the source
+    lanes: lanes.Lanes  # the schedule
+    flow: flow.Flow  # the messages
+    # times by size, in seconds: the program first, then baselines and measurements
     series: Mapping[str, Sequence[tuple[int, float]]]
-    errors: Mapping[str, Mapping[int, float]]
-    bottleneck: Sequence[str]
-    advice: Sequence[str]
-    remarks: Sequence[str]
+    errors: Mapping[str, Mapping[int, float]]  # what predicted times may be wrong by, by series and size
+    bottleneck: Sequence[str]  # sentences
+    advice: Sequence[str]  # sentences
+    remarks: Sequence[str]  # what the reader should know besides
 
 
 def write(content: Content) -> str:

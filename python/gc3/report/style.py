@@ -20,19 +20,12 @@ _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B"))
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A table to be drawn.
+    """A table to be drawn."""
 
-    Attributes:
-        title: What was simulated.
-        note: The source of the numbers; may be empty.
-        rows: A row per size.
-        baselines: Labels of columns that are baselines; speed-ups are over the first.
-    """
-
-    title: str
-    note: str
-    rows: Sequence[Row]
-    baselines: Sequence[str] = ()
+    title: str  # what was simulated
+    note: str  # the source of the numbers; may be empty
+    rows: Sequence[Row]  # a row per size
+    baselines: Sequence[str] = ()  # labels of columns that are baselines; speed-ups are over the first
 
     @property
     def programs(self) -> list[str]:

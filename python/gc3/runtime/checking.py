@@ -57,19 +57,12 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The result of comparing the outputs of a run.
+    """The result of comparing the outputs of a run."""
 
-    Attributes:
-        elements: Elements compared, over all ranks; places without a required value are left out.
-        wrong: Elements that differ.
-        first: The first of them.
-        changed_inputs: Ranks whose input was changed.
-    """
-
-    elements: int = 0
-    wrong: int = 0
-    first: Mismatch | None = None
-    changed_inputs: tuple[int, ...] = ()
+    elements: int = 0  # elements compared, over all ranks; places without a required value are left out
+    wrong: int = 0  # elements that differ
+    first: Mismatch | None = None  # the first of them
+    changed_inputs: tuple[int, ...] = ()  # ranks whose input was changed
 
     @property
     def ok(self) -> bool:

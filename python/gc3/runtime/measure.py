@@ -31,31 +31,19 @@ Timer: TypeAlias = "Callable[..., list[float]]"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One column group of a row of nccl-tests' table.
+    """One column group of a row of nccl-tests' table."""
 
-    Attributes:
-        time_us: Mean time of an iteration in microseconds.
-        min_us: The fastest iteration.
-        median_us: The median iteration.
-        max_us: The slowest iteration.
-        algbw: S / time in GB/s.
-        busbw: Bus bandwidth in GB/s.
-        wrong: Wrong elements in a run after the timed ones; None if not checked.
-        quarter_us: A quarter of the iterations took at most this long.
-        three_quarters_us: And three quarters this long.
-        waited: The part of the time in which a thread was ready to run and had no core, of the thread that was so the
-            longest; 0 where the system does not say.
-    """
-
-    time_us: float
-    min_us: float
-    median_us: float
-    max_us: float
-    algbw: float
-    busbw: float
-    wrong: int | None
-    quarter_us: float = 0.0
-    three_quarters_us: float = 0.0
+    time_us: float  # mean time of an iteration in microseconds
+    min_us: float  # the fastest iteration
+    median_us: float  # the median iteration
+    max_us: float  # the slowest iteration
+    algbw: float  # S / time in GB/s
+    busbw: float  # bus bandwidth in GB/s
+    wrong: int | None  # wrong elements in a run after the timed ones; None if not checked
+    quarter_us: float = 0.0  # a quarter of the iterations took at most this long
+    three_quarters_us: float = 0.0  # and three quarters this long
+    # the part of the time in which a thread was ready to run and had no core, of the thread that was so the longest; 0
+    # where the system does not say
     waited: float = 0.0
 
 

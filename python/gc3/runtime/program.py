@@ -61,19 +61,12 @@ FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The calls that the file of a program is for; MSCCL XML states more here than the program does.
+    """The calls that the file of a program is for; MSCCL XML states more here than the program does."""
 
-    Attributes:
-        in_place: For calls in place.
-        out_of_place: For calls out of place.
-        min_bytes: Smallest size of the whole buffer.
-        max_bytes: Largest size of the whole buffer; 0: no limit.
-    """
-
-    in_place: bool
-    out_of_place: bool
-    min_bytes: int = 0
-    max_bytes: int = 0
+    in_place: bool  # for calls in place
+    out_of_place: bool  # for calls out of place
+    min_bytes: int = 0  # smallest size of the whole buffer
+    max_bytes: int = 0  # largest size of the whole buffer; 0: no limit
 
 
 # Functions for compute operations, by their names or by the operations themselves.

@@ -33,25 +33,15 @@ STEP = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run.
+    """A recorded run."""
 
-    Attributes:
-        program: The program that ran.
-        engine: "threads" or "processes".
-        slots: FIFO slots of a connection.
-        begin_ns: When the first rank began, in nanoseconds of the clock that all processes of a host share.
-        end_ns: When the last rank ended.
-        steps: The steps of all threadblocks in all tiles: the fields of `STEP`, times in nanoseconds.
-        dropped: Number of steps that were not recorded, because the limit was reached.
-    """
-
-    program: _core.Program
-    engine: str
-    slots: int
-    begin_ns: int
-    end_ns: int
-    steps: npt.NDArray[Any]
-    dropped: int
+    program: _core.Program  # the program that ran
+    engine: str  # "threads" or "processes"
+    slots: int  # FIFO slots of a connection
+    begin_ns: int  # when the first rank began, in nanoseconds of the clock that all processes of a host share
+    end_ns: int  # when the last rank ended
+    steps: npt.NDArray[Any]  # the steps of all threadblocks in all tiles: the fields of `STEP`, times in nanoseconds
+    dropped: int  # number of steps that were not recorded, because the limit was reached
 
 
 def join(program: _core.Program, engine: str, slots: int, parts: list[tuple[int, int, int, bytes]]) -> Recording:

@@ -20,17 +20,11 @@ def _opcodes() -> Mapping[str, _core.OpcodeInfo]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the user's code.
+    """A line of the user's code."""
 
-    Attributes:
-        file: The file's name as Python knows it.
-        number: The line, from 1.
-        caller: The line that called the function of this one; None if there is none.
-    """
-
-    file: str
-    number: int
-    caller: Line | None = None
+    file: str  # the file's name as Python knows it
+    number: int  # the line, from 1
+    caller: Line | None = None  # the line that called the function of this one; None if there is none
 
     def __str__(self) -> str:
         """Names it and its callers, as "_ring.py:8, called from ring.py:20"."""
@@ -40,29 +34,19 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of a threadblock.
+    """One step of a threadblock."""
 
-    Attributes:
-        opcode: Its name in ``docs/reference/opcodes.md``.
-        source: Buffer and first chunk that it reads on its rank; None if it reads only what it receives.
-        target: Buffer and first chunk that it writes on its rank; None if it writes nothing there.
-        count: Number of chunks; 0 for nop.
-        depends: The steps (threadblock, step) of its rank that must end before.
-        operation: The compute operation that it applies; else empty.
-        reads: Of an operation, the chunks that it reads.
-        writes: And those that it writes.
-        line: Where the user wrote it; None if that is not known. A fused instruction has the line of what it receives.
-    """
-
-    opcode: str
+    opcode: str  # its name in ``docs/reference/opcodes.md``
+    # buffer and first chunk that it reads on its rank; None if it reads only what it receives
     source: tuple[str, int] | None
-    target: tuple[str, int] | None
-    count: int
-    depends: tuple[tuple[int, int], ...]
+    target: tuple[str, int] | None  # buffer and first chunk that it writes on its rank; None if it writes nothing there
+    count: int  # number of chunks; 0 for nop
+    depends: tuple[tuple[int, int], ...]  # the steps (threadblock, step) of its rank that must end before
+    # Where the user wrote it; None if that is not known. A fused instruction has the line of what it receives.
     line: Line | None = None
-    operation: str = ""
-    reads: tuple[tuple[str, int], ...] = ()
-    writes: tuple[tuple[str, int], ...] = ()
+    operation: str = ""  # the compute operation that it applies; else empty
+    reads: tuple[tuple[str, int], ...] = ()  # of an operation, the chunks that it reads
+    writes: tuple[tuple[str, int], ...] = ()  # and those that it writes
 
     @property
     def sends(self) -> bool:
@@ -82,23 +66,14 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Threadblock:
-    """Instructions that run one after the other.
+    """Instructions that run one after the other."""
 
-    Attributes:
-        rank: Its rank.
-        index: Its number there.
-        send_peer: The rank that it sends to, or None.
-        recv_peer: The rank that it receives from, or None.
-        channel: The channel of both connections.
-        steps: Its instructions in order.
-    """
-
-    rank: int
-    index: int
-    send_peer: int | None
-    recv_peer: int | None
-    channel: int
-    steps: tuple[Instruction, ...]
+    rank: int  # its rank
+    index: int  # its number there
+    send_peer: int | None  # the rank that it sends to, or None
+    recv_peer: int | None  # the rank that it receives from, or None
+    channel: int  # the channel of both connections
+    steps: tuple[Instruction, ...]  # its instructions in order
 
     @property
     def computes(self) -> bool:

@@ -31,15 +31,10 @@ def needed(program: Program, size: int, itemsize: int = 4) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ScratchLimit:
-    """How much scratch memory a rank may use.
+    """How much scratch memory a rank may use."""
 
-    Attributes:
-        size: In bytes.
-        of: In calls of this S in bytes, and in proportion in others; 0: in calls of any S.
-    """
-
-    size: int
-    of: int = 0
+    size: int  # in bytes
+    of: int = 0  # in calls of this S in bytes, and in proportion in others; 0: in calls of any S
 
     def __str__(self) -> str:
         """Returns it as in a command."""

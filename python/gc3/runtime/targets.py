@@ -21,17 +21,12 @@ NAMES = tuple(_core.xml_targets())
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a runtime that executes a file implements its collective.
+    """Whether a runtime that executes a file implements its collective."""
 
-    Attributes:
-        runtime: One of `NAMES`.
-        modes: The program that the runtime executes in each mode it uses the file for, and its proof.
-        refused: Why the runtime cannot load or use the file; empty if it can.
-    """
-
-    runtime: str
+    runtime: str  # one of `NAMES`
+    # the program that the runtime executes in each mode it uses the file for, and its proof
     modes: tuple[tuple[Program, Report], ...]
-    refused: tuple[_core.Diagnostic, ...] = ()
+    refused: tuple[_core.Diagnostic, ...] = ()  # why the runtime cannot load or use the file; empty if it can
 
     @property
     def ok(self) -> bool:

@@ -28,25 +28,15 @@ _MOST_PORTS = 16  # of one rank to one fabric
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: both directions of a link, or the connection of a rank or a switch to a switch.
+    """A line: both directions of a link, or the connection of a rank or a switch to a switch."""
 
-    Attributes:
-        start: One end.
-        end: The other.
-        label: The link class.
-        bandwidth: Bytes per second and direction; None: not known.
-        dashed: Whether other connections share its bandwidth.
-        bend: Curvature; 0 is straight.
-        resources: Names of the resources that it stands for.
-    """
-
-    start: Point
-    end: Point
-    label: str
-    bandwidth: float | None
-    dashed: bool
-    bend: float = 0.0
-    resources: tuple[str, ...] = field(default=(), compare=False)
+    start: Point  # one end
+    end: Point  # the other
+    label: str  # the link class
+    bandwidth: float | None  # bytes per second and direction; None: not known
+    dashed: bool  # whether other connections share its bandwidth
+    bend: float = 0.0  # curvature; 0 is straight
+    resources: tuple[str, ...] = field(default=(), compare=False)  # names of the resources that it stands for
 
 
 @dataclass(frozen=True, slots=True)

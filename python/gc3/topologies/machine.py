@@ -55,18 +55,12 @@ class Nic:
 
 @dataclass(slots=True)
 class Machine:
-    """What an importer found.
+    """What an importer found."""
 
-    Attributes:
-        cpus: The CPUs.
-        gpus: The GPUs, which become the ranks in this order.
-        nics: The NICs.
-        links: Direct links, each in one direction: from GPU, to GPU, class, lanes.
-    """
-
-    cpus: list[Cpu] = field(default_factory=list[Cpu])
-    gpus: list[Gpu] = field(default_factory=list[Gpu])
-    nics: list[Nic] = field(default_factory=list[Nic])
+    cpus: list[Cpu] = field(default_factory=list[Cpu])  # the CPUs
+    gpus: list[Gpu] = field(default_factory=list[Gpu])  # the GPUs, which become the ranks in this order
+    nics: list[Nic] = field(default_factory=list[Nic])  # the NICs
+    # direct links, each in one direction: from GPU, to GPU, class, lanes
     links: list[tuple[int, int, LinkClass, int]] = field(default_factory=list[tuple[int, int, LinkClass, int]])
 
     def reorder(self, order: Sequence[int]) -> None:

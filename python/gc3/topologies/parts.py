@@ -167,33 +167,21 @@ class Path:
 
 @dataclass(frozen=True)
 class Parts(ABC):
-    """The parts of a topology, which may still contradict each other.
+    """The parts of a topology, which may still contradict each other."""
 
-    Attributes:
-        name: Its name for `gc3.topologies.load`.
-        ranks: The participants; the index is the number of the rank.
-        classes: The kinds of wire.
-        resources: The parts that transfers share.
-        links: Direct connections.
-        fabrics: Switched networks. The first one that joins two ranks carries their transfers.
-        levels: Groups of nodes, the smallest groups first. A group consists of whole groups of the level before.
-        bounds: SCCL's bandwidth relation if it differs from the one that links and resources imply; see `relation`.
-        parameters: The parameters of its preset.
-        summary: One line that describes it.
-        source: Where its structure comes from.
-    """
-
-    name: str
-    ranks: tuple[Rank, ...]
-    classes: tuple[LinkClass, ...]
-    resources: tuple[Resource, ...] = ()
-    links: tuple[Link, ...] = ()
-    fabrics: tuple[Fabric, ...] = ()
+    name: str  # its name for `gc3.topologies.load`
+    ranks: tuple[Rank, ...]  # the participants; the index is the number of the rank
+    classes: tuple[LinkClass, ...]  # the kinds of wire
+    resources: tuple[Resource, ...] = ()  # the parts that transfers share
+    links: tuple[Link, ...] = ()  # direct connections
+    fabrics: tuple[Fabric, ...] = ()  # switched networks. The first one that joins two ranks carries their transfers.
+    # Groups of nodes, the smallest groups first. A group consists of whole groups of the level before.
     levels: tuple[Level, ...] = ()
+    # SCCL's bandwidth relation if it differs from the one that links and resources imply; see `relation`
     bounds: tuple[Bound, ...] | None = None
-    parameters: tuple[tuple[str, int], ...] = ()
-    summary: str = ""
-    source: str = ""
+    parameters: tuple[tuple[str, int], ...] = ()  # the parameters of its preset
+    summary: str = ""  # one line that describes it
+    source: str = ""  # where its structure comes from
 
     @abstractmethod
     def path(self, src: int, dst: int, channel: int = 0) -> Path | None:

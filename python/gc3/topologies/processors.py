@@ -24,36 +24,22 @@ _SHARED_OF_THE_SYSTEM = 1024  # bytes of each threadblock, from compute capabili
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The resources of a multiprocessor that a threadblock of a kernel uses.
+    """The resources of a multiprocessor that a threadblock of a kernel uses."""
 
-    Attributes:
-        name: Name for display.
-        threads: Threads of a threadblock.
-        registers: Registers of 32 bits of each thread.
-        shared: Bytes of shared memory.
-    """
-
-    name: str
-    threads: int
-    registers: int
-    shared: int = 0
+    name: str  # name for display
+    threads: int  # threads of a threadblock
+    registers: int  # registers of 32 bits of each thread
+    shared: int = 0  # bytes of shared memory
 
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """The limits of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    """The limits of a multiprocessor: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 
-    Attributes:
-        shared: Bytes of shared memory.
-        warps: Resident warps.
-        blocks: Resident threadblocks.
-        registers: Registers of 32 bits.
-    """
-
-    shared: int
-    warps: int = 64
-    blocks: int = 32
-    registers: int = 65536
+    shared: int  # bytes of shared memory
+    warps: int = 64  # resident warps
+    blocks: int = 32  # resident threadblocks
+    registers: int = 65536  # registers of 32 bits
 
     def holds(self, kernel: Kernel) -> int:
         """Returns how many threadblocks of a kernel are resident at once, as cuda_occupancy.h computes it.
@@ -77,31 +63,18 @@ GC3 = Kernel("gc3's CUDA engine", 512, 64)
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A class of GPUs.
+    """A class of GPUs."""
 
-    Attributes:
-        name: Its name in topologies; presets of the simulator have the same names.
-        generation: The name of the generation, by which NCCL's tuning differs.
-        capabilities: CUDA compute capabilities, or names of AMD's gfx architectures.
-        pattern: A regular expression for a part of the name that the vendor's tools print.
-        memory: Bytes per second of its memory.
-        multiprocessors: The number of multiprocessors; AMD calls them compute units.
-        each: The limits of one multiprocessor; None: not modelled.
-        source: Where these numbers come from.
-        copy_engines: Engines that copy memory beside kernels; 0: not known.
-        copy_s: Seconds that an engine takes to start a copy.
-    """
-
-    name: str
-    generation: str
-    capabilities: tuple[str, ...]
-    pattern: str
-    memory: float
-    multiprocessors: int
-    each: Multiprocessor | None
-    source: str
-    copy_engines: int = 0
-    copy_s: float = 0.0
+    name: str  # its name in topologies; presets of the simulator have the same names
+    generation: str  # the name of the generation, by which NCCL's tuning differs
+    capabilities: tuple[str, ...]  # CUDA compute capabilities, or names of AMD's gfx architectures
+    pattern: str  # a regular expression for a part of the name that the vendor's tools print
+    memory: float  # bytes per second of its memory
+    multiprocessors: int  # the number of multiprocessors; AMD calls them compute units
+    each: Multiprocessor | None  # the limits of one multiprocessor; None: not modelled
+    source: str  # where these numbers come from
+    copy_engines: int = 0  # engines that copy memory beside kernels; 0: not known
+    copy_s: float = 0.0  # seconds that an engine takes to start a copy
 
     def threadblocks(self, kernel: Kernel) -> int:
         """Returns how many threadblocks of a kernel a GPU holds at once.

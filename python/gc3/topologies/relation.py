@@ -23,17 +23,11 @@ _MOST = 40  # bits of the chunks in a round: with all rounds of a schedule, they
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Resources of which each transfer uses one.
+    """Resources of which each transfer uses one."""
 
-    Attributes:
-        resources: Indices into `Topology.all_resources`.
-        bandwidth_bytes_per_s: The line rate of all together.
-        lane_bytes_per_s: The line rate of one lane.
-    """
-
-    resources: tuple[int, ...]
-    bandwidth_bytes_per_s: float
-    lane_bytes_per_s: float
+    resources: tuple[int, ...]  # indices into `Topology.all_resources`
+    bandwidth_bytes_per_s: float  # the line rate of all together
+    lane_bytes_per_s: float  # the line rate of one lane
 
 
 class Pools:

@@ -39,17 +39,11 @@ _log = logging.getLogger("gc3.torch")
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """The library.
+    """The library."""
 
-    Attributes:
-        module: The library; None: it is not used, and the backend in Python is.
-        why: Which backend is used, and why, for people.
-        problem: What went wrong, for people.
-    """
-
-    module: Any
-    why: str
-    problem: str | None = None
+    module: Any  # the library; None: it is not used, and the backend in Python is
+    why: str  # which backend is used, and why, for people
+    problem: str | None = None  # what went wrong, for people
 
 
 def load(rank: int = 0) -> Native:

@@ -12,15 +12,10 @@ from gc3.synth import Network, Session, Solvers, Task
 
 @dataclass(frozen=True, slots=True)
 class LinkBound:
-    """A lower bound on time.
+    """A lower bound on time."""
 
-    Attributes:
-        seconds_per_byte: For each byte of S.
-        proof: What must cross which links.
-    """
-
-    seconds_per_byte: float
-    proof: str
+    seconds_per_byte: float  # for each byte of S
+    proof: str  # what must cross which links
 
 
 def link_bound(

@@ -21,21 +21,13 @@ _GAIN = 0.98  # of NCCL's own time: what is not faster than this is left to NCCL
 
 @dataclass(frozen=True, slots=True)
 class Better:
-    """What NCCL does faster at a size than what it would choose.
+    """What NCCL does faster at a size than what it would choose."""
 
-    Attributes:
-        size: S in bytes.
-        choice: It; None: its own choice stands.
-        time_s: Its predicted time.
-        own: NCCL's choice.
-        own_s: The time of that.
-    """
-
-    size: int
-    choice: Choice | None
-    time_s: float
-    own: Choice
-    own_s: float
+    size: int  # S in bytes
+    choice: Choice | None  # it; None: its own choice stands
+    time_s: float  # its predicted time
+    own: Choice  # NCCL's choice
+    own_s: float  # the time of that
 
     @property
     def rule(self) -> tuple[str, str, int] | None:

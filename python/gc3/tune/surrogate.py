@@ -39,19 +39,12 @@ _SMALLER = 0.6  # a larger call may take less, where its messages queue in a bet
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a program.
+    """What is known of a program."""
 
-    Attributes:
-        instructions: How many it has; 0: it cannot be compiled, or the machine does not hold it.
-        connections: Of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
-        times: Its seconds by size.
-        bounds: Seconds of its busiest link by size.
-    """
-
-    instructions: int = 0
-    connections: int = 0
-    times: dict[int, float] = field(default_factory=dict[int, float])
-    bounds: dict[int, float] = field(default_factory=dict[int, float])
+    instructions: int = 0  # how many it has; 0: it cannot be compiled, or the machine does not hold it
+    connections: int = 0  # of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
+    times: dict[int, float] = field(default_factory=dict[int, float])  # its seconds by size
+    bounds: dict[int, float] = field(default_factory=dict[int, float])  # seconds of its busiest link by size
 
     def busy(self, size: int, of: Container[int] | None = None) -> float:
         """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.
@@ -75,21 +68,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the model knows of the programs of a space, each an array over all of them.
+    """What the model knows of the programs of a space, each an array over all of them."""
 
-    Attributes:
-        shape: The number of the shape.
-        protocol: The number of the protocol.
-        fifos: The number of the choice of FIFOs.
-        instances: The logarithm to base 2.
-        divided: That of each parameter that divides the work, in a row for each program.
-    """
-
-    shape: Array
-    protocol: Array
-    fifos: Array
-    instances: Array
-    divided: Array
+    shape: Array  # the number of the shape
+    protocol: Array  # the number of the protocol
+    fifos: Array  # the number of the choice of FIFOs
+    instances: Array  # the logarithm to base 2
+    divided: Array  # that of each parameter that divides the work, in a row for each program
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Features:

@@ -8,25 +8,15 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program and how to run it.
+    """A program and how to run it."""
 
-    Attributes:
-        file: The compiled program.
-        slots: FIFO slots per connection; 0: the engine's choice.
-        slot_bytes: Bytes of a slot; 0: the engine's choice.
-        in_place: Whether the buffers alias.
-        thresholds: See `gc3.comm.selection.Spec`.
-        skew: Of the blocks; above 1 the call is one of a v-form.
-        memory: "" on ordinary memory; on registered memory "fifo", or "direct" for the one-sided form.
-    """
-
-    file: str
-    slots: int
-    slot_bytes: int
-    in_place: bool
-    thresholds: tuple[tuple[str, int | None], ...] = ()
-    skew: float = 1.0
-    memory: str = ""
+    file: str  # the compiled program
+    slots: int  # FIFO slots per connection; 0: the engine's choice
+    slot_bytes: int  # bytes of a slot; 0: the engine's choice
+    in_place: bool  # whether the buffers alias
+    thresholds: tuple[tuple[str, int | None], ...] = ()  # see `gc3.comm.selection.Spec`
+    skew: float = 1.0  # of the blocks; above 1 the call is one of a v-form
+    memory: str = ""  # "" on ordinary memory; on registered memory "fifo", or "direct" for the one-sided form
 
     def word(self) -> str:
         """Returns one word without spaces."""
