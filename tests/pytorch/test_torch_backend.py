@@ -55,6 +55,26 @@ def test_pytorch_finds_the_backend_by_its_name() -> None:
     assert found.value == "gc3.torch:register"
 
 
+@needs_torch
+def test_a_lane_that_stops_makes_the_calls_that_the_end_of_a_call_waits_for() -> None:
+    code = """
+import threading
+from gc3.torch.lane import Lane
+lane, go = Lane(), threading.Event()
+def end(_):
+    while lane._tasks.empty():  # until `stop` waits
+        pass
+    lane.help(lane.put(lambda: None))
+lane.put(go.wait).add_done_callback(end)
+assert not lane.idle
+go.set()
+lane.stop()
+assert lane.idle
+"""
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_gc3_does_not_import_pytorch() -> None:
     assert python("import sys, gc3; gc3.init; gc3.compile; assert 'torch' not in sys.modules").returncode == 0
 

@@ -68,7 +68,9 @@ class Lane:
         """In the thread, where the end of a call waits for a later one: makes calls until that one is done."""
         while self.inside and not until.done():
             task = self._tasks.get()
-            if task is not None:
+            if task is None:  # `stop` waits already: for that call, too
+                self._tasks.put(None)
+            else:
                 _make(task)
                 self._helped.append(task)
 
