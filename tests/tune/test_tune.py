@@ -27,8 +27,8 @@ from gc3.tune import (
     SimulatedTuner,
     Tuner,
     candidates,
+    on_ranks,
     ranges,
-    search,
     table,
     timers,
 )
@@ -294,7 +294,7 @@ def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatc
 
 def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Spec("no_such_algorithm", ())
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: (unknown, A))
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (unknown, A))
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096), seconds=0.001))
     points = list(tuner.points())
@@ -312,7 +312,7 @@ def test_the_fastest_programs_are_also_tried_with_other_thresholds(monkeypatch: 
         timed.append(spec)
         return (1.0 if spec.thresholds == never else 2.0,)
 
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: (A,))
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (A,))
     monkeypatch.setattr(timers, "cores", lambda: 2)
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
@@ -345,8 +345,8 @@ def test_a_time_limit_is_shared_among_the_points(monkeypatch: pytest.MonkeyPatch
         return (1.0 + (spec != many[-1]),)
 
     many = tuple(replace(A, instances=number) for number in range(1, 60))
-    monkeypatch.setattr(search, "candidates", lambda *_, **__: many)
-    monkeypatch.setattr(search.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: many)
+    monkeypatch.setattr(on_ranks.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
     monkeypatch.setattr(RankTimer, "seconds", seconds)
     monkeypatch.setattr(RankTimer, "on_registered_memory", lambda _: None)  # it has ranks
