@@ -42,6 +42,7 @@ TREE = HOME / "tree"
 RESULTS = HOME / "results.json"
 BUILD = TREE / "build" / "release"
 PYTHON = TREE / ".venv" / "bin" / "python"
+PYTORCH = ROOT / "build" / "peers" / "gloo" / "bin" / "python"
 SOURCES = ("cpp", "bindings", "python", "tests", "third_party", "CMakeLists.txt", "pyproject.toml")
 
 KILLED, SURVIVED, TIMED_OUT, NOT_BUILT, BROKEN = "killed", "survived", "timed out", "did not build", "tests fail anyway"
@@ -142,10 +143,10 @@ class Tree:
         """Makes the build and the environment, once."""
         borrowed = ROOT / ".venv" / "bin" / "python"
         if not PYTHON.exists():
-            # gc3 comes from the copy, all other packages from .venv.
+            # gc3 comes from the copy, all other packages from .venv, and PyTorch from where `make test-torch` has it.
             self._must([str(borrowed), "-m", "venv", "--without-pip", str(TREE / ".venv")])
-            where = [sys_path(python) for python in (PYTHON, borrowed)]
-            (where[0] / "borrowed.pth").write_text(f"{TREE / 'python'}\n{where[1]}\n")
+            own, *others = [sys_path(python) for python in (PYTHON, borrowed, PYTORCH) if python.exists()]
+            (own / "borrowed.pth").write_text("".join(f"{where}\n" for where in (TREE / "python", *others)))
             script = PYTHON.with_name("gc3")
             script.write_text(f"#!{PYTHON}\nimport sys\nfrom gc3.__main__ import main\nsys.exit(main())\n")
             script.chmod(0o755)

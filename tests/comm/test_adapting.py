@@ -86,6 +86,14 @@ def test_the_environment_and_rows_say_whether_it_learns(tmp_path: Path) -> None:
     assert no.rows[0].adapt is False
 
 
+def test_small_messages_are_not_tried_in_place(tmp_path: Path) -> None:
+    """Reading them from another rank's memory costs more than copying them."""
+    read = [row for row in adapting.candidates(Table.read(table_of(tmp_path))) if row.spec.thresholds]
+    sizes = [row.limits.size for row in read if ("read_moved", None) not in row.spec.thresholds]
+    assert sizes
+    assert all(first >= adapting.FIRST_READ for first, _ in sizes)
+
+
 @pytest.mark.parametrize(("count", "until"), [(2, r"generated.* us\)"), (3, r"generated.*(timed yet|us)\)")])
 def test_a_program_is_generated_for_sizes_in_no_table(tmp_path: Path, count: int, until: str) -> None:
     said = ranks.run(PROGRAM, count, arguments=["generate", table_of(tmp_path), until])

@@ -109,7 +109,7 @@ def test_a_row_is_read_as_it_was_written() -> None:
     data = {**ROW, "in_place": None, "program": Spec("ring_allreduce", ()).data(), "note": ""}
     every = {**data, **{key: values[-1][0] for key, values in EXAMPLES.items()}, "collective": "mine"}
     assert EXAMPLES.keys() == {"collective", "condition", "adapt", *KEYS}, NEW_KEY
-    for written in (data, every):
+    for written in (data, every, {**data, "root": 0}):
         (row,) = parse(text(written), "t.json")
         assert json.loads(json.dumps(row.data())) == written
 
@@ -150,7 +150,7 @@ def test_a_row_orders_the_ranks_of_each_node() -> None:
     assert next_of_first(read.spec.compile(6, order=[0, 3, 1, 4, 2, 5])) == 1  # the third rank of the first host
     with pytest.raises(errors.UserError, match="an order of 3 ranks of each node does not divide 8 ranks"):
         read.spec.compile(8)
-    rooted = Spec("chain_broadcast", (("R", "ranks"), ("root", "root")), order=(0, 2, 1))
+    rooted = Spec("chain_broadcast", (("R", "ranks"), ("root", "root")), order=(1, 2, 0))
     assert rooted.compile(3, root=1).collective.root == 1  # proven, too
 
 

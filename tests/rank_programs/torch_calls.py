@@ -129,6 +129,13 @@ def exchanges() -> None:
     y = torch.empty(SIZE * (RANK + 1), 2)
     dist.all_to_all_single(y, sent, [RANK + 1] * SIZE, [r + 1 for r in range(SIZE)])
     same(y, torch.cat([torch.full((RANK + 1, 2), float(10 * r + RANK)) for r in range(SIZE)]))
+    # With the splits of one side the other one is divided equally.
+    y = torch.empty(SIZE * (RANK + 1), 2)
+    dist.all_to_all_single(y, sent, None, [r + 1 for r in range(SIZE)])
+    same(y, torch.cat([torch.full((RANK + 1, 2), float(10 * r + RANK)) for r in range(SIZE)]))
+    y = torch.empty(sum(range(1, SIZE + 1)), 2)
+    dist.all_to_all_single(y, own(torch.float32, SIZE * (RANK + 1), 2), [r + 1 for r in range(SIZE)], None)
+    same(y, torch.cat([of(r, torch.float32, r + 1, 2) for r in range(SIZE)]))
     received = [torch.empty(r + RANK) for r in range(SIZE)]
     dist.all_to_all(received, [torch.full((RANK + r,), float(RANK)) for r in range(SIZE)])
     for r in range(SIZE):

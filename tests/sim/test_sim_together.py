@@ -83,6 +83,8 @@ def test_a_program_waits_until_a_gpu_has_room() -> None:
     free = sim.together(wide, [sim.Part(ring, MIB)] * 3)
     assert both.parts[2].together_s > both.parts[0].together_s + on.parameters.launch_s / 2
     assert free.parts[2].together_s < both.parts[2].together_s
+    full = replace(on, parameters=replace(on.parameters, threadblocks=3 * 48))
+    assert sim.together(full, [sim.Part(ring, MIB)] * 3) == free
 
 
 def test_ranks_that_call_in_different_orders_may_wait_forever() -> None:

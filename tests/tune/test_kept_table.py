@@ -72,7 +72,9 @@ def test_later_commands_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [row["size"] for row in rows if row["ranks"] == [3, 3]] == [[512, 8192]]
     table = kept.read()
     assert table is not None
-    assert table.choose("gather", ranks=2, size=1000, in_place=False).row.source.startswith(str(file))
+    row = table.choose("gather", ranks=2, size=1000, in_place=False).row
+    assert row.source.startswith(str(file))
+    assert row.limits.nodes == (1, 1)  # it was measured on one host
 
 
 def test_a_table_that_others_could_have_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

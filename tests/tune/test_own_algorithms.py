@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gc3 import sim
+from gc3 import _core, sim
 from gc3.cli.main import main
 from gc3.comm import programs
-from gc3.comm.selection import Table
+from gc3.comm.selection import Row, Table
 from gc3.comm.spec import Spec
 from gc3.tune import Goal, Measured, Own, Record, Search, Tuner
 
@@ -209,6 +209,13 @@ def test_a_program_for_one_root_serves_no_other(
         assert (found.rows[0].spec, found.rows[0].limits.root) == (tried, 0)
         chosen = found.choose("gather", ranks=4, size=1024, in_place=False, root=1).row.spec
         assert chosen.compile(4, root=1).collective.root == 1
+
+
+def test_only_rows_that_serve_calls_of_the_root_0_are_tried() -> None:
+    """That is the root of all calls that are measured."""
+    rows = [Row("gather", _core.Limits(root=root), Spec(f"{root}", ()), "", "") for root in (None, 0, 1)]
+    tried = Goal(("gather",), (4,), (1024,), also=tuple(rows)).further("gather", 4, in_place=False)
+    assert [spec.algorithm for spec in tried] == ["None", "0"]
 
 
 def test_mistakes_with_algorithms_of_the_user(mine: Path, tmp_path: Path) -> None:

@@ -187,6 +187,19 @@ def test_if_a_program_fails_what_it_has_beaten_races_again(kept: tuple[int, ...]
     assert len(found.turns[1]) == FEWEST_ROUNDS
 
 
+def test_if_a_program_fails_what_is_out_races_again_though_others_are_left() -> None:
+    turns = [0, 0, 0]
+
+    def turn(program: int) -> float | None:
+        turns[program] += 1
+        return None if program == 0 and turns[0] > 3 else (1.0, 1.1, 3.0)[program]
+
+    found = race(range(3), turn)
+    assert found is not None
+    assert (found.winner, list(found.turns)) == (1, [1, 2])
+    assert turns[2] == 2 * len(found.turns[2])
+
+
 class Fake:
     """A timer whose times are made up: programs are fast in the order of their instances, or fail."""
 

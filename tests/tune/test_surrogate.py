@@ -61,6 +61,21 @@ def test_times_at_another_size_say_where_to_begin() -> None:
     assert min(led.values()) <= 1.05 * least < min(alone.values())
 
 
+def test_a_time_that_is_far_from_the_best_says_no_more_than_that() -> None:
+    """Else one program that takes a thousand times as long would hide how the others differ."""
+    rows = space(2)
+    orders: list[list[int]] = []
+    for worst in (1e-4, 1.0):
+        model, todo = Surrogate(Features.of(rows), 3), np.ones(len(rows), bool)
+        for index, took in ((0, 1e-6), (40, 1.2e-6), (299, worst)):
+            model.add(index, took)
+        orders.append([])
+        while todo.any():
+            orders[-1].append(model.most_promising(todo))
+            todo[orders[-1][-1]] = False
+    assert orders[0] == orders[1]
+
+
 def test_programs_that_need_as_much_as_one_that_does_not_fit_are_known() -> None:
     rows = space(2)
     large = Features.of(rows).at_least(rows.index((1, 2, 0, 12, (8, 1, 1))))

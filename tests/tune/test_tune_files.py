@@ -50,6 +50,15 @@ def test_a_record_keeps_programs_whole(tmp_path: Path) -> None:
             Record(str(tmp_path / "t.json"), fresh=False)
 
 
+def test_a_record_of_other_hosts_does_not_count(tmp_path: Path) -> None:
+    file = str(tmp_path / "t.json")
+    Record(file, fresh=False).write([Measured("allreduce", 4, 1024, False, ((A, 1.0),), A, 3)])
+    assert Record(file, fresh=False, hosts="a, b").outdated == "hosts None"
+    Record(file, fresh=True, hosts="a, c").write([Measured("allreduce", 4, 1024, False, ((A, 1.0),), A, 3)])
+    found = Record(file, fresh=False, hosts="a, b")
+    assert (found.points, found.outdated) == ((), "hosts a, c")
+
+
 def test_a_record_is_written_beside_nobody_elses_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
