@@ -54,6 +54,11 @@ def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
         yield from ("", f"![{title}](images/{name}.svg)")
 
 
+def _head(title: str, data: Any) -> str:
+    """Returns the title of a picture, with the machine and the date."""
+    return f"{title}: {data['machine']['cpu']}, {data['machine']['cores']} cores, {data['date']}"
+
+
 def _about(data: Any) -> str:
     """Returns the machine, the date, the command and the versions of a file of results."""
     machine = data.get("machine")
@@ -125,7 +130,8 @@ def _processes(data: Any) -> _Shown:
                 settings = [t["median_us"] for n, t in p["times"].items() if p["peers"].get(n) == library]
                 if settings:
                     series.setdefault(library, []).append((p["size"], min(settings) / 1e6))
-    return summary, lines, times.draw(series), "AllReduce on 2 ranks, time by size"
+    title = "AllReduce on 2 ranks, time by size"
+    return summary, lines, times.draw(series, head=_head(title, data)), title
 
 
 def _hosts(data: Any) -> _Shown:
@@ -163,7 +169,8 @@ def _hosts(data: Any) -> _Shown:
         if (p["collective"], p["hosts"], p["ranks_per_host"]) == ("allreduce", 2, 2):
             for name, us in sorted(p["us"].items(), key=lambda pair: (pair[0] != "gc3", pair[0])):
                 series.setdefault(name, []).append((p["size"], us[0] / 1e6))
-    return summary, lines, times.draw(series), "AllReduce on 2 hosts of 2 ranks, time by size"
+    title = "AllReduce on 2 hosts of 2 ranks, time by size"
+    return summary, lines, times.draw(series, head=_head(title, data)), title
 
 
 def _pytorch(data: Any) -> _Shown:
@@ -201,7 +208,8 @@ def _pytorch(data: Any) -> _Shown:
         if (call, ranks) == ("all_reduce", 2):
             for name in (_CPP, "gc3 in Python", "gloo"):
                 series.setdefault(name, []).append((size, p["us"][name]["median"] / 1e6))
-    return summary, lines, times.draw(series), "all_reduce on 2 ranks, time by size"
+    title = "all_reduce on 2 ranks, time by size"
+    return summary, lines, times.draw(series, head=_head(title, data[0])), title
 
 
 def _applications(data: Any) -> _Shown:
@@ -217,7 +225,7 @@ def _applications(data: Any) -> _Shown:
         bars.append((p["case"], ours["ratio"]))
     columns = ("Application", "gc3, a step", "in calls", "Gloo / gc3", "MPI / gc3", "other programs, ms")
     title = "Time with Gloo, by that with gc3"
-    return [], _table(*columns, rows=rows), _bars(bars, title), title
+    return [], _table(*columns, rows=rows), _bars(bars, _head(title, data)), title
 
 
 def _papers(data: Any) -> _Shown:
@@ -259,21 +267,22 @@ def _evidence(data: Any) -> _Shown:
     notes = dict.fromkeys(r["note"] for r in data["sources"] if r["note"])
     lines += [f"{note[0].upper()}{note[1:]}." for note in notes]
     known = [r for r in data["sources"] if r["median"] is not None and not r["in_sample"]]
-    title = "Held out: median error, per cent"
-    bars = [(f"{r['source']}, {r['library']}", 100 * math.expm1(r["median"])) for r in known]
+    title = "Held out: median error of predicted times, per cent"
+    bars = [(f"{r['source']}: {r['machine']}", 100 * math.expm1(r["median"])) for r in known]
     generations = f"Generations fitted: {', '.join(data['fitted_generations'])}."
     return [*totals, "", generations], lines, _bars(bars, title), title
 
 
-def _bars(values: Sequence[tuple[str, float]], title: str) -> str:
+def _bars(values: Sequence[tuple[str, float]], head: str) -> str:
     most = max(value for _, value in values) or 1
-    parts = [svg.text(8, 16, title, kind="soft")]
+    left = max(svg.text_width(name) for name, _ in values) + 10
+    parts: list[str] = []
     for number, (name, value) in enumerate(values):
-        y, width = 26 + 20 * number, 380 * value / most
-        parts.append(svg.text(8, y + 12, name))
-        parts.append(f'<rect x="250" y="{y}" width="{width:.1f}" height="15" fill="{COLORS[0]}"/>')
-        parts.append(svg.text(256 + width, y + 12, f"{value:.3g}"))
-    return svg.document("".join(parts), 720, 36 + 20 * len(values), title)
+        y, width = 20 * number, 380 * value / most
+        parts.append(svg.text(0, y + 12, name))
+        parts.append(f'<rect x="{left:.0f}" y="{y}" width="{width:.1f}" height="15" fill="{COLORS[0]}"/>')
+        parts.append(svg.text(left + 6 + width, y + 12, f"{value:.3g}"))
+    return svg.document("".join(parts), left + 440, 20 * len(values), head, head=head)
 
 
 KINDS = {

@@ -1,5 +1,7 @@
 """Runs what README.md and docs/runtime.md print of a machine, and writes it there with the machine: `make readme`.
 
+It draws the picture of README.md, by the command that README.md gives for it.
+
 Run it while nothing else runs. The table of compile times is not among them, because it has a column of another tool.
 """
 
@@ -12,6 +14,7 @@ import sys
 from gc3.runtime import measure
 from generated import ROOT
 
+PICTURE = "docs/images/allreduce_ndv4.svg"
 # What a block begins with, its page, and the command that prints it.
 BLOCKS = {
     "1. Compile ": (ROOT / "README.md", [".venv/bin/gc3", "demo"]),
@@ -44,6 +47,18 @@ def updated(text: str, begin: str, output: str, name: str) -> str:
     return before + output[at:].rstrip() + "\n" + text[old.end() :]
 
 
+def drawing(text: str) -> list[str]:
+    """Returns the command of the page that draws its picture, without the name of the picture.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = re.search(r"`(gc3 sim [^`]* --picture) \S+`", text)
+    if found is None:
+        raise ValueError("the page has no `gc3 sim ... --picture FILE`")
+    return found[1].split()
+
+
 def main() -> int:
     """Runs everything before it changes anything."""
     folder = f"{ROOT}/"  # the demo names it
@@ -51,6 +66,8 @@ def main() -> int:
         begin: subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.replace(folder, "")
         for begin, (_, command) in BLOCKS.items()
     }
+    command = drawing((ROOT / "README.md").read_text())
+    subprocess.run([f".venv/bin/{command[0]}", *command[1:], PICTURE], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
     machine = measure.machine()
     pages = {page: page.read_text() for page, _ in BLOCKS.values()}
     for begin, (page, _) in BLOCKS.items():

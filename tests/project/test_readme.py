@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import readme
+from generated import ROOT
 
 pytestmark = pytest.mark.python_only
 
@@ -25,3 +26,16 @@ def test_a_command_that_prints_something_else_changes_nothing() -> None:
         readme.updated(page.read_text(), begin, "Traceback", "a processor")
     with pytest.raises(ValueError, match="0 blocks"):
         readme.block("no block", begin)
+
+
+def test_the_picture_is_drawn_by_the_command_that_the_page_shows() -> None:
+    text = (ROOT / "README.md").read_text()
+    command = readme.drawing(text)
+    assert command[:2] == ["gc3", "sim"]
+    assert command[-1] == "--picture"
+    assert f"]({readme.PICTURE})" in text
+    drawn = (ROOT / readme.PICTURE).read_text()
+    for spec in (word for word in command[2:] if "_allreduce" in word):
+        assert spec in drawn
+    with pytest.raises(ValueError, match="--picture FILE"):
+        readme.drawing("no command")

@@ -183,6 +183,16 @@ def test_nics_without_a_network_are_beside_their_ranks(spec: str) -> None:
         assert near.index(first) < len(near) / 2
 
 
+def test_nics_face_the_network() -> None:
+    """Also in rows of nodes below it: no line to it passes through a node."""
+    layout = Layout(topologies.load("hierarchical:N=4,G=4,nics=2"))
+    network = next(place for place, name in layout.hubs if name == "network")
+    for x, y in layout.nics.values():
+        middle = (x + network[0]) / 2, (y + network[1]) / 2
+        for _, (left, bottom), side in layout.boxes:
+            assert not (left < middle[0] < left + side and bottom < middle[1] < bottom + side)
+
+
 def test_lines_pass_by_switches() -> None:
     layout = Layout(topologies.load("ndv4:N=2"))
     crossing = [line for line in layout.lines if line.start == layout.points[6] and line.end in layout.nics.values()]

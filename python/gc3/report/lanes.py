@@ -52,6 +52,7 @@ class Lanes:
     time_s: float  # the time of the run
     left_out: str  # what is not shown, in words; empty if nothing
     nodes: list[str]  # by lane, the node of the rank; empty if there is one
+    cut: float  # when the first step that is left out begins
 
 
 def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:
@@ -95,13 +96,15 @@ def lanes(run: Run, ranks: Collection[int] | None = None) -> Lanes:
             )
         )
     missing: list[str] = []
+    cut = float("inf")
     if len(shown) < len(used):
         missing.append(f"{counted(len(used) - len(shown), 'threadblock')} of {len(used)}")
     if len(mine) > MOST_BARS:
         missing.append(f"{len(mine) - MOST_BARS} later steps of those shown")
+        cut = int(ordered["start"][begins[mine[MOST_BARS]]]) * _PS
     names = [f"{int(rank_of[tb])} · tb {details.name(tb)}" for tb in shown]
     nodes = [run.rank_names[int(rank_of[tb])].rpartition(".")[0] for tb in shown]
-    return Lanes(names, bars, run.why.time_s, " and ".join(missing), nodes if len(set(nodes)) > 1 else [])
+    return Lanes(names, bars, run.why.time_s, " and ".join(missing), nodes if len(set(nodes)) > 1 else [], cut)
 
 
 def causes(made: Lanes) -> list[str]:
@@ -157,6 +160,10 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         f'<svg x="{_LEFT}" y="0" width="{WIDTH - _LEFT - 10}" height="{height}">'
         f'<g class="bars">{"".join(bars)}</g></svg>'
     )
+    if alone and made.cut < span:  # a page tells it below
+        told = "later steps are not drawn"
+        at = min(_LEFT + made.cut * scale + 6, WIDTH - svg.text_width(told))
+        parts.append(svg.text(at, height - 1, told, kind="soft"))
     keys = [
         ('class="bar c-threadblock"', "working"),
         ('class="bar c-threadblock crit"', "on the critical path"),

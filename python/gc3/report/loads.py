@@ -86,14 +86,18 @@ def draw(
             f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" '
             f'style="font-size:{max(6.0, 0.8 * radius):.1f}px">{rank}</text>'
         )
-    for k, (least, name) in enumerate(_SCALE):
-        parts.append(
-            f'<path d="M{8 + 96 * k} {height + 14:.1f}h22" stroke="{name}" stroke-width="{1.5 + 4 * least:.1f}"/>'
-        )
-        label = "unused" if k == 0 else f"from {least:.0%}"
-        parts.append(svg.text(36 + 96 * k, height + 18, label, kind="soft"))
+    keys = [
+        (f'd="M0 7h24" stroke="{name}" stroke-width="{1.5 + 4 * least:.1f}"', f"from {least:.0%}" if k else "unused")
+        for k, (least, name) in enumerate(_SCALE)
+    ]
+    if any(line.dashed for line in layout.lines):
+        keys.append(('d="M0 7h24" stroke="var(--soft)" stroke-width="1.5" stroke-dasharray="6 4"', "shared"))
+    keys += [('style="fill:var(--panel);stroke:var(--ink)"', "NIC")] if layout.nics else []
+    width = max(width, 590)
+    shown, deep = svg.legend(keys, width - 16)
+    parts.append(f'<g transform="translate(8 {height + 4:.1f})">{shown}</g>')
     if most:
         told = f"{busiest}: {carried / 1e6:.4g} MB, busy {most / (time_s or 1):.1%} of the time"
-        parts.append(svg.text(8, height + 40, f"of the load of the busiest link, {told}", kind="soft"))
+        parts.append(svg.text(8, height + deep + 16, f"of the load of the busiest link, {told}", kind="soft"))
     title = f"Load of the links of {topology.name}"
-    return svg.document("".join(parts), max(width, 590), height + 50, title, alone=alone, head=head)
+    return svg.document("".join(parts), width, height + deep + 26, title, alone=alone, head=head)

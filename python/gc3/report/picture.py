@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from gc3.sim.sweep import Cell, Row
 
 _DOTS_PER_INCH = 150
-_PANEL_INCHES = (4.9, 3.3)
+_PANEL_INCHES = (3.6, 2.9)  # three stay readable in the width of a page
 _LINE_INCHES = 0.22  # of the legend
 _NOTE_INCHES = 0.16
 _TICK_INCHES = 0.45  # what labels of ticks take
 _HEAD_INCHES = 0.7
 _EDGE = 0.12
 _LEGEND_CHARS = 90
-_NOTE_CHARS = 88  # in the width of a panel
+_NOTE_CHARS = 64  # in the width of a panel
 _MARKS = "os^Dv<>P"  # besides colours, for grey print
 _FEW_DECADES = 1e2
-_MANY = 12  # with at least this many sizes, points are not marked
+_MANY = 16  # of more sizes, not every point is marked
 
 
 def draw(sweep: Sweep, path: str) -> None:
@@ -97,7 +97,7 @@ def _panel(
     sizes = [max(row.size, 1) for row in sweep.rows]  # a logarithm has no 0
     drawn: list[float] = []
     for number, program in enumerate(sweep.programs):
-        mark = _MARKS[number % len(_MARKS)] if len(set(sizes)) <= _MANY else None
+        mark = {"marker": _MARKS[number % len(_MARKS)], "markevery": -(-len(set(sizes)) // _MANY), "markersize": 3.5}
         points = [
             (max(row.size, 1), y, cell.error)
             for row, cell in sweep.cells(program)
@@ -107,7 +107,7 @@ def _panel(
         style = {"linestyle": "--" if base else "-", "linewidth": 1.6 if base else 1.9, "zorder": 2 if base else 3}
         xs, ys = [x for x, *_ in points], [y for _, y, _ in points]
         drawn += ys
-        axes.plot(xs, ys, label=program, color=sweep.color(program), marker=mark, markersize=3.5, **style)
+        axes.plot(xs, ys, label=program, color=sweep.color(program), **mark, **style)
         if any(error for *_, error in points):
             lower, upper = ([y * math.exp(sign * error) for _, y, error in points] for sign in (-1, 1))
             axes.fill_between(xs, lower, upper, color=sweep.color(program), alpha=0.13, linewidth=0)
@@ -121,7 +121,7 @@ def _panel(
         axes.set_ylim(bottom=0)
         low, high = axes.get_ylim()
         axes.set_ylim(low, high + 0.04 * (high - low))
-    ticks = size_ticks(sizes)
+    ticks = size_ticks(sizes, most=6)
     axes.set_xticks(ticks, [short_size(x) for x in ticks], fontsize=8)
     axes.set_xticks([], minor=True)
     if len(set(sizes)) > 1:

@@ -16,6 +16,7 @@ from gc3.support import files
 # Of the names of drawings that `save` writes.
 FORMATS = (".svg", ".png")
 _EDGE = 12  # around a drawing with a heading
+_ROW = 20  # of a legend
 _PIXELS = 2.0  # of a PNG, for each unit of the drawing
 
 # By cause of a wait; Okabe and Ito's colours, which colour-blind readers can distinguish.
@@ -89,20 +90,16 @@ def document(
 ) -> str:
     """Returns an SVG element; `alone`: as a file of its own, with its style.
 
-    `head` is a line above the drawing; below it are `keys`, the attributes of a small square or, with d=, of a path,
-    and what it means.
+    `head` is a line above the drawing; below it is the `legend` of `keys`.
     """
     if head:
-        rows = [f'<text x="{_EDGE}" y="20" style="font-size:15px">{escape(head)}</text>']
-        x = float(_EDGE)
-        for look, what in keys:
-            mark = f"<path {look}/>" if ' d="' in look else f'<rect width="12" height="12" {look}/>'
-            wide = 24 if ' d="' in look else 12
-            rows.append(f'<g transform="translate({x:.1f} 33)">{mark}{text(wide + 6, 11, what, kind="soft")}</g>')
-            x += wide + 24 + text_width(what)
-        top = 58 if keys else 32
-        inner = f'{"".join(rows)}<g transform="translate({_EDGE} {top})">{inner}</g>'
-        width, height = max(width + 2 * _EDGE, x, 2 * _EDGE + 1.25 * text_width(head)), height + top + _EDGE
+        wide = max(width, 1.25 * text_width(head))
+        shown, deep = legend(keys, wide)
+        rows = f'<text x="{_EDGE}" y="20" style="font-size:15px">{escape(head)}</text>'
+        rows += f'<g transform="translate({_EDGE} 33)">{shown}</g>' if keys else ""
+        top = 32 + (deep + 6 if keys else 0)
+        inner = f'{rows}<g transform="translate({_EDGE} {top})">{inner}</g>'
+        width, height = wide + 2 * _EDGE, height + top + _EDGE
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     style = f"<style>{_STYLE}</style>" if alone else ""
     ident = f' id="{name}"' if name else ""
@@ -110,6 +107,25 @@ def document(
         f'<svg{space}{ident} viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>{style}{inner}</svg>\n'
     )
+
+
+def legend(keys: Sequence[tuple[str, str]], width: float) -> tuple[str, float]:
+    """Returns rows of marks with what they mean, and the height of the rows.
+
+    A mark is the attributes of a small square or, with d=, of a path that is 24 wide, or elements as wide as that.
+    """
+    parts: list[str] = []
+    x = y = 0.0
+    for look, what in keys:
+        square = not look.startswith("<") and ' d="' not in f" {look}"
+        mark = f'<rect width="12" height="12" {look}/>' if square else look if look[0] == "<" else f"<path {look}/>"
+        after = (18 if square else 30) + text_width(what)
+        if x and x + after > width:
+            x, y = 0.0, y + _ROW
+        told = text(18 if square else 30, 11, what, kind="soft")
+        parts.append(f'<g transform="translate({x:.1f} {y:.0f})">{mark}{told}</g>')
+        x += after + 18
+    return "".join(parts), y + _ROW
 
 
 def style() -> str:

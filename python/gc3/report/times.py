@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 720, 340
 _LEFT, _RIGHT, _BOTTOM, _TOP = 66, 26, 34, 12
+# Besides colours, for grey print: as the marks of gc3.report.picture.
+_MARKS = (
+    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
+    "m-3-3h6v6h-6z",
+    "m0-5l4 8h-8z",
+    "m0-5l5 5-5 5-5-5z",
+    "m0 5l4-8h-8z",
+    "m-5 0l8-4v8z",
+    "m5 0l-8-4v8z",
+    "m-1-4h2v3h3v2h-3v3h-2v-3h-3v-2h3z",
+)
 
 
 def draw(
@@ -53,10 +64,12 @@ def draw(
     for size in size_ticks(sizes, most=7):
         parts.append(f'<path class="grid" d="M{x(size):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
         parts.append(svg.text(x(size), _HEIGHT - 14, short_size(size), kind="soft", anchor="middle"))
+    keys: list[tuple[str, str]] = []
     for number, (name, line) in enumerate(series.items()):
         shown = [(x(s), y(t)) for s, t in line if t > 0]
         ink = "var(--soft)" if name in baselines else COLORS[number % len(COLORS)]
-        dash = "" if number == 0 else f' stroke-dasharray="{(7, 2, 4)[number % 3]} 4"'
+        dash = ' stroke-dasharray="6 4"' if name in baselines else ""
+        mark = _MARKS[number % len(_MARKS)]
         way = " ".join(f"{px:.1f},{py:.1f}" for px, py in shown)
         wide = errors.get(name, {})
         edges = [[(x(s), y(t * math.exp(sign * wide.get(s, 0.0)))) for s, t in line if t > 0] for sign in (1, -1)]
@@ -68,9 +81,11 @@ def draw(
         parts.append(f'<polyline points="{way}" fill="none" stroke="{ink}" stroke-width="2"{dash}/>')
         for (s, t), (px, py) in zip(((s, t) for s, t in line if t > 0), shown, strict=True):
             parts.append(
-                f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3.5" fill="{ink}">'
-                f"<title>{escape(name)}, {short_size(s)}: {svg.time_text(t)}</title></circle>"
+                f'<path d="M{px:.1f} {py:.1f}{mark}" fill="{ink}">'
+                f"<title>{escape(name)}, {short_size(s)}: {svg.time_text(t)}</title></path>"
             )
-        parts.append(f'<path d="M{_LEFT + 12} {_TOP + 12 + 18 * number}h22" stroke="{ink}" stroke-width="2"{dash}/>')
-        parts.append(svg.text(_LEFT + 40, _TOP + 16 + 18 * number, name))
-    return svg.document("".join(parts), _WIDTH, _HEIGHT, "Times by size", alone=alone, head=head)
+        look = f'<path d="M0 7h24" stroke="{ink}" stroke-width="2"{dash}/><path d="M12 7{mark}" fill="{ink}"/>'
+        keys.append((look, name))
+    shown, deep = svg.legend(keys, _WIDTH - _LEFT)
+    parts.append(f'<g transform="translate({_LEFT} {_HEIGHT})">{shown}</g>')
+    return svg.document("".join(parts), _WIDTH, _HEIGHT + deep, "Times by size", alone=alone, head=head)

@@ -20,6 +20,7 @@ Point = tuple[float, float]
 
 _MARGIN = 0.34  # from the outermost ranks to the edge of their box
 _GAP = 1.3  # between boxes, with room for the name of a network
+_NAME = 0.55  # what the name of a node takes of its upper edge
 _TITLE = 0.3  # the room for the name of a group of nodes
 _BEND = 0.18
 _NEAR = 0.09  # a line this close to a rank seems to end at the rank
@@ -269,7 +270,9 @@ class Layout:
             if beside and hub is not None:
                 self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - bottom)
             else:
-                self.nics[name] = left + share * (right - left), bottom
+                above = hub is not None and hub[1] > top
+                first = left + (_NAME if above else 0.0)
+                self.nics[name] = first + share * (right - first), top if above else bottom
 
     def _outside(self, node: int, users: dict[str, list[Point]]) -> dict[str, Point]:
         """The places of NICs on a circle around a node, each nearest to its ranks; none if two would be too near."""

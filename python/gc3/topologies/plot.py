@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from gc3 import errors
@@ -93,7 +94,7 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
     _legend(axes, layout, colors, widths)
-    axes.set_title(title, fontsize=12, loc="left")
+    axes.set_title(textwrap.fill(title, int(10 * layout.inches[0])), fontsize=12, loc="left")
 
 
 def _legend(axes: Any, layout: Layout, colors: dict[str, str], widths: dict[float | None, float]) -> None:
