@@ -118,6 +118,7 @@ def test_ranks_that_nothing_joins_are_told_before_any_search(tmp_path: Path) -> 
         (["-t", "ndv4", "--from", "nowhere.log"], 1, "nowhere.log"),
         (["-t", "nowhere"], 1, "nowhere"),
         (["-t", "ring:R=1"], 2, "one rank"),
+        (["-t", "ring:R=4,preset=ideal"], 2, "name a preset of GPUs"),
     ],
 )
 def test_bad_input_is_one_message(line: list[str], code: int, told: str) -> None:
@@ -140,6 +141,16 @@ def test_a_trace_without_collectives_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "alone.et"
     chakra.write(str(path), [chakra.Node(0, "add", chakra.COMPUTE, duration_s=1e-6)])
     assert "has no call of all 8 ranks" in gc3_gain("-t", "ndv4", "--from", str(path), code=1).output
+
+
+def test_a_machine_without_named_gpus_has_those_that_nccl_gets() -> None:
+    """With links only, programs without launches would be ten times as fast as NCCL."""
+    found = programs("-t", "hierarchical:N=2,G=2,nics=1", "--sizes", "1KiB", "--json")
+    assert "they are taken for a100" in found["not_known"][0]
+    for each in found["gains"]:
+        assert each["own"]["scope"] != "links only"
+        assert each["own_s"] > 10e-6
+        assert "preset=a100" in " ".join(each["deploy"]) or each["deploy"][0].startswith(("gc3 export", "gc3 compile"))
 
 
 def test_a_lead_below_the_error_is_none() -> None:

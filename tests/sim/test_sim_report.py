@@ -15,7 +15,7 @@ import gc3
 from gc3.cli.main import main
 from gc3.report import page, picture
 from gc3.report.style import Sweep, size_ticks
-from gc3.sim.sweep import Cell, Row
+from gc3.sim.sweep import Cell, Row, lead
 from gc3.sim.trust import Expected
 
 pytestmark = pytest.mark.python_only
@@ -76,6 +76,19 @@ def test_a_picture_shows_expected_errors_as_bands(tmp_path: Path) -> None:
     picture.draw(plain, str(path))
     assert "Bands" not in texts(path)
     assert with_bands > path.read_text().count("FillBetween") == 0
+
+
+def test_times_of_links_only_are_not_compared_with_others() -> None:
+    row = sweep().rows[-1]
+    links = replace(row.cells[0], expected=Expected("links only", None, None, "links"))
+    assert row.speedup_text(row.cells[0]) == "2.00"
+    beside = replace(row, cells=(links, *row.cells[1:]))
+    assert beside.speedup_text(links) == "~"
+    assert not beside.sure
+    assert "which cannot be compared" in lead([beside])
+    both = replace(row, cells=(links, *(replace(cell, expected=links.expected) for cell in row.cells[1:])))
+    assert both.speedup_text(links) == "2.00"
+    assert both.sure
 
 
 class _Page(HTMLParser):

@@ -20,7 +20,7 @@ from gc3.cli.baselines import nccl_of, of_nccl
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
-from gc3.cli.machine import machine_option
+from gc3.cli.machine import machine_option, split_preset
 from gc3.cli.parsed import Parsed
 from gc3.cli.sim_step import Chooser
 from gc3.cli.variants import load_platform
@@ -30,11 +30,13 @@ from gc3.report.gain_page import Gain, Ratio, StepGain
 from gc3.runtime import for_target, targets
 from gc3.runtime.program import dialect_of
 from gc3.sim import step, trust
+from gc3.sim.nccl import graphs
+from gc3.sim.presets import PRESETS
 from gc3.sim.read import chakra
 from gc3.sim.step import Chosen
 from gc3.support.files import write_text
 from gc3.support.words import counted
-from gc3.topologies.processors import PROCESSORS
+from gc3.topologies.processors import IDEAL, PROCESSORS
 from gc3.tune import Best, simulated
 
 if TYPE_CHECKING:
@@ -119,7 +121,8 @@ def gain(given: _Given) -> int:
 
     Ctrl-C shows what was found.
     """
-    on = load_platform(given.machine)
+    machine = _with_gpus(given.machine)
+    on = load_platform(machine)
     if on.topology.rank_count == 1:
         raise click.UsageError(f"{on.topology.name} has one rank, which needs no program")
     with synth.Solvers(0) as solvers:  # before anything is searched: can all ranks reach each other?
@@ -142,9 +145,7 @@ def gain(given: _Given) -> int:
     interrupted = _search(on, searches, wanted, time.monotonic() + _SECONDS)
     with output.working("proving"):
         gains = [
-            _gain(given.machine, searches[name], nccls[name], size, wanted[name])
-            for name in wanted
-            for size in wanted[name]
+            _gain(machine, searches[name], nccls[name], size, wanted[name]) for name in wanted for size in wanted[name]
         ]
     whole = None
     if traces is not None and before is not None:
@@ -152,6 +153,9 @@ def gain(given: _Given) -> int:
     nodes = f", {counted(on.topology.node_count, 'node')}" if on.topology.node_count > 1 else ""
     title = f"What programs would gain over NCCL on {on.topology.name}: {on.topology.rank_count} ranks{nodes}"
     unknown = _unknown(on, gains, nccls.values(), before)
+    if machine != given.machine:
+        unknown.insert(0, f"{on.topology.name} does not name its GPUs: they are taken for {on.parameters.name}. "
+                          f"Another preset={', '.join(PROCESSORS)} may follow the machine.")  # fmt: skip
     if given.file is not None:
         write_text(given.file, gain_page.write(title, gains, whole, unknown))
     if given.as_json:
@@ -161,6 +165,24 @@ def gain(given: _Given) -> int:
     else:
         _show(title, gains, whole, unknown)
     return INTERRUPTED if interrupted else 0
+
+
+def _with_gpus(machine: str) -> str:
+    """A machine with the GPUs whose constants NCCL gets there, if it does not name them.
+
+    Beside NCCL's times, which have launches and kernels, those of programs with links only would be no answer.
+
+    >>> _with_gpus("ring:R=4"), _with_gpus("ndv4")
+    ('ring:R=4,preset=a100', 'ndv4')
+    """
+    on = load_platform(machine)
+    if on.parameters.name != IDEAL:
+        return machine
+    if split_preset(machine)[1] is not None:
+        raise click.UsageError(f"preset={IDEAL} is links only, and NCCL's times are not: name a preset of GPUs")
+    fits, _ = graphs.generation(on.topology)
+    gpus = next(name for name, about in PROCESSORS.items() if about.generation == fits and name in PRESETS)
+    return f"{machine}{',' if ':' in machine else ':'}preset={gpus}"
 
 
 def _recorded(given: Sequence[str]) -> tuple[str | None, str | None]:

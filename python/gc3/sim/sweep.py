@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
-from gc3.sim.trust import Expected, distinguishable, per_cent
+from gc3.sim.trust import LINKS, Expected, distinguishable, per_cent
 from gc3.support.at_once import at_once
 
 # Runs with more slice operations than this are not recorded: their cause is left out.
@@ -58,6 +58,11 @@ class Cell:
         part = self.time_s / (self.time_s + shift_s)
         return replace(self, time_s=self.time_s + shift_s, algbw=part * self.algbw, busbw=part * self.busbw)
 
+    def comparable(self, other: Cell) -> bool:
+        """Returns whether both times are of links only, or neither is, as what was measured."""
+        each = [cell.expected is not None and cell.expected.scope == LINKS for cell in (self, other)]
+        return each[0] == each[1]
+
     @property
     def error(self) -> float:
         """What a lead over it has to exceed."""
@@ -99,7 +104,7 @@ class Row:
     @property
     def sure(self) -> bool:
         """Whether the fastest program can be told from the second one."""
-        return self.lead is None or self.lead[1] > self.error
+        return self.lead is None or (self.lead[1] > self.error and self._order[0].comparable(self._order[1]))
 
     @property
     def _order(self) -> list[Cell]:
@@ -108,7 +113,9 @@ class Row:
     def distinguishable(self, cell: Cell) -> bool:
         """Returns whether a cell's speed-up over the baseline is more than both may be wrong by."""
         base = next((c for c in self.cells if c.program == self.baseline), cell)
-        return base is cell or distinguishable(base.time_s, cell.time_s, base.error, cell.error)
+        if base is cell:
+            return True
+        return base.comparable(cell) and distinguishable(base.time_s, cell.time_s, base.error, cell.error)
 
     def speedup_text(self, cell: Cell) -> str:
         """Returns the speed-up for people: "~" if it is not distinguishable from 1."""
@@ -222,6 +229,8 @@ def lead(rows: Sequence[Row]) -> str:
     if least is None or least.lead is None or all(cell.expected is None for cell in least.cells):
         return ""
     second, ahead = least.lead
+    if least.lead[1] > least.error and not least.sure:
+        return f", which cannot be compared with {second}: one time is of links only; preset=NAME names GPUs"
     if not least.sure:
         return f", not distinguishable from {second} (error {per_cent(least.error)})"
     return f", {per_cent(ahead)} or more ahead of {second} (error {per_cent(least.error)})"
