@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gc3.cli.main import main
+from gc3.report import gain_page
 from gc3.report.gain_page import Gain, Ratio
 from gc3.sim.trust import HELD_OUT, Expected
 
@@ -162,3 +163,7 @@ def test_a_lead_below_the_error_is_none() -> None:
     assert gain.cells[:5] == ("allreduce", "1 B", "1.4 s", "1 s", "1.40 (0.93 to 2.10)")
     assert Ratio(3.0, 1.0, 2.0, 4.5).tells
     assert replace(gain, nccl_s=0.0).ratio is None
+    (told,) = gain_page.answer([gain, replace(gain, program="", own_s=0.0)], None)
+    assert told.startswith("0 of 1 calls are")
+    assert told.endswith(" Not known: 1 of 2 calls.")
+    assert "Not known" not in gain_page.answer([gain], None)[0]

@@ -146,6 +146,7 @@ def answer(gains: Sequence[Gain], step: StepGain | None) -> list[str]:
     wins, losses = (sum(ratio.tells and (ratio.value > 1) == faster for ratio in known) for faster in (True, False))
     slower = f", {losses} slower" if losses else ""
     told = f"{wins} of {len(known)} calls are predicted to be faster than with NCCL by more than the error{slower}."
+    told += f" Not known: {len(gains) - len(known)} of {len(gains)} calls." if len(known) < len(gains) else ""
     return [told, *([] if step is None else [step.text])]
 
 
