@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import computing_programs
 import gc3
-from computing_programs import Case
-from gc3 import chunk, collectives, sim
+from computing_programs import Case, expert
+from gc3 import _core, chunk, collectives, sim
 from gc3.cli.main import main
 from gc3.sim import run_timeline, settings
 from gc3.sim.predict import Prediction, Simulation, platform, simulate
@@ -65,6 +65,51 @@ def test_a_slow_rank_computes_slowly() -> None:
     plain = simulation.run(1 << 16).time_s
     slow = simulation.run(1 << 16, disturbance=sim.predict.Disturbance(slowdown={1: 2.0})).time_s
     assert slow == pytest.approx(plain + 2e-3, rel=0.02)
+
+
+def both(R: int) -> collectives.Collective:
+    """Two operations of each rank that need nothing of each other."""
+    return collectives.custom(
+        "both", ranks=R, inputs={"x": 2}, outputs={"y": 2}, expect=lambda v, rank, _, i: expert(v(rank, "x", i))
+    )
+
+
+@gc3.algorithm(both)
+def one_block(R: int) -> None:
+    """As the compiler places them."""
+    for rank in range(R):
+        for i in range(2):
+            expert(chunk(rank, "x", i), out=(rank, "y", i))
+
+
+@pytest.mark.parametrize("sharing", sim.predict.SHARING)
+def test_a_rank_computes_one_operation_at_a_time(sharing: str) -> None:
+    """Also where a file has them in two threadblocks."""
+    text = gc3.compile(one_block, R=2).core.to_text()
+    apart = text.replace("  tb 1 channel 0\n    0 apply", "    0 apply").replace(
+        "    1 apply", "  tb 1 channel 0\n    0 apply"
+    )
+    program = gc3.Program(_core.Program.from_text(apart))
+    assert [len(block.steps) for block in program.threadblocks(0)] == [1, 1]
+    for machine in ("ndv4", "cpu:R=2"):
+        made = Simulation(program, platform(machine), costs={"expert": 1e-3}).run(
+            1 << 10, sharing=sharing, explain=True
+        )
+        assert made.time_s == pytest.approx(2e-3, rel=0.05)
+        assert made.explanation is not None
+        assert made.explanation.causes["compute"] == pytest.approx(2e-3, rel=0.01), "also of the one that waits"
+
+
+def test_what_processes_send_is_lent() -> None:
+    """As the engine does, from 32 KiB on; operations take no time here."""
+    program = gc3.compile(computing_programs.experts, R=2)
+
+    def time_s(lend: str, size: int) -> float:
+        on = settings.apply(platform("cpu:R=2", "cpu-processes"), [settings.parse(f"Simple.lend_bytes={lend}")])
+        return Simulation(program, on, costs={"expert": 0.0}).run(size).time_s
+
+    assert time_s("32KiB", 1 << 20) < 0.95 * time_s("1024MiB", 1 << 20)
+    assert time_s("32KiB", 1 << 12) == time_s("1024MiB", 1 << 12)
 
 
 def test_costs_of_all_forms() -> None:

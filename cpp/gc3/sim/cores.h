@@ -72,6 +72,8 @@ class Cores {
     cores_[core].moves = moves;
   }
   std::uint32_t core_of(std::uint32_t rank) const { return core_of_[rank]; }
+  // Whether two ranks share a processor.
+  bool share(std::uint32_t a, std::uint32_t b) const { return count() != 0 && core_of_[a] == core_of_[b]; }
 
  private:
   // A switch below 10 ns counts as 0: idle processors would otherwise switch too often to be simulated.

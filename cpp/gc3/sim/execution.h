@@ -144,10 +144,8 @@ class Execution {
   }
 
   // The unit that the next slice on the connection is sent in, or received from.
-  Unit& sent_unit(std::uint32_t c) { return units_[std::size_t{c} * capacity_ + connections_[c].next() % capacity_]; }
-  Unit& taken_unit(std::uint32_t c) {
-    return units_[std::size_t{c} * capacity_ + connections_[c].consumed % capacity_];
-  }
+  Unit& sent_unit(std::uint32_t c) { return units_[unit(c, connections_[c].next())]; }
+  Unit& taken_unit(std::uint32_t c) { return units_[unit(c, connections_[c].consumed)]; }
   // A slice of a connection begins. It is posted when its times are known; until then it reserves its unit.
   void reserve(std::uint32_t c, bool ends_message) {
     connections_[c].under_way += ends_message ? units_left(connections_[c].next()) : 1;
@@ -190,8 +188,8 @@ class Execution {
     const ir::OpcodeInfo& does = ir::info(i.opcode);
     b.ready = b.at = end;
     b.wait = Cause::program;
-    const bool more = (does.sends || does.receives) && b.slice + 1U != message(b).slices;
-    if (more) {
+    if (i.opcode == ir::Opcode::apply) computed_[b.rank] = {end, options_.record ? latest_[t] : kNone};
+    if ((does.sends || does.receives) && b.slice + 1U != message(b).slices) {
       ++b.slice;
       prepare(t);
     } else if (i.has_dependents != 0) {
@@ -286,9 +284,9 @@ class Execution {
   void make_blocks() {
     const Start& start = options_.start;
     outcome_.rank_end.resize(program_.ranks.size());
-    for (std::size_t r = 0; r < outcome_.rank_end.size(); ++r) {
+    for (std::size_t r = 0; r < outcome_.rank_end.size(); ++r)
       outcome_.rank_end[r] = picoseconds(start.launch_s + (start.delay_s.empty() ? 0 : start.delay_s[r]));
-    }
+    computed_.resize(outcome_.rank_end.size());
     copy_buffers();
     blocks_.resize(program_.threadblocks.size());
     queue_.reserve(blocks_.size() + 1);
@@ -314,10 +312,8 @@ class Execution {
     if (call_.copied.empty()) return;
     const PerByte rate = rates_[static_cast<std::size_t>(ir::Opcode::copy)];
     for (std::uint32_t r = 0; r < call_.copied.size(); ++r) {
-      for (std::uint32_t other = 0; other < call_.copied.size(); ++other) {
-        const bool waits = cores_.count() == 0 ? other == r : cores_.core_of(other) == cores_.core_of(r);
-        if (waits) outcome_.rank_end[other] += rate.of(call_.copied[r]);
-      }
+      for (std::uint32_t other = 0; other < call_.copied.size(); ++other)
+        if (other == r || cores_.share(other, r)) outcome_.rank_end[other] += rate.of(call_.copied[r]);
     }
   }
 
@@ -331,8 +327,7 @@ class Execution {
       connection.send_tb = wire.send_tb;
       connection.recv_tb = wire.recv_tb;
       connection.link_class = static_cast<std::uint16_t>(wire.link_class);
-      connection.near = cores_.count() != 0 &&
-                        cores_.core_of(wiring_.rank_of[wire.send_tb]) == cores_.core_of(wiring_.rank_of[wire.recv_tb]);
+      connection.near = cores_.share(wiring_.rank_of[wire.send_tb], wiring_.rank_of[wire.recv_tb]);
       connection.out = wire.out;
       connection.into = wire.into;
     }
@@ -344,8 +339,7 @@ class Execution {
 
   // Wakes a threadblock that was waiting; it continues at `at` or later.
   void resume(std::uint32_t t, Time at, Cause cause, std::uint32_t record) {
-    Block& b = blocks_[t];
-    b.delay(at, cause, record);
+    blocks_[t].delay(at, cause, record);
     prepare(t);
   }
 
@@ -379,6 +373,11 @@ class Execution {
     Block& b = blocks_[t];
     if (b.phase == Phase::due) {
       if (instruction(b).opcode != ir::Opcode::nop) {
+        const Computed& other = computed_[b.rank];
+        if (instruction(b).opcode == ir::Opcode::apply && other.end > now) {
+          b.delay(other.end, Cause::compute, other.record);
+          return push(b.at, t);
+        }
         b.phase = Phase::busy;
         if (cores_.count() == 0) {
           static_cast<Engine*>(this)->begin(t, now);
@@ -490,6 +489,7 @@ class Execution {
   }
   std::string name_of(std::uint32_t t) const { return step_name(program_, wiring_, t, blocks_[t].step); }
 
+  std::vector<Computed> computed_;  // by rank, the last one that has begun
   std::size_t unfinished_ = 0;
   // With ranks that are held: how many threadblocks of each have not finished, and ranks that have ended.
   std::vector<std::uint32_t> left_;

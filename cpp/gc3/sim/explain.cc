@@ -70,7 +70,8 @@ class Walk {
         time = left;
         return r.before;
       }
-      if (r.wait == Cause::credit || r.wait == Cause::semaphore || r.wait == Cause::receiver) {
+      if (r.wait == Cause::credit || r.wait == Cause::semaphore || r.wait == Cause::receiver ||
+          r.wait == Cause::compute) {
         add(at, r.wait, other.end, time);
         time = std::min(time, other.end);
         return r.before;

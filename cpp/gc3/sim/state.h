@@ -73,6 +73,12 @@ struct Connection {
   bool sender_waits = false;
 };
 
+// A compute operation. The operations of a rank take place one after the other, in whatever threadblocks they are.
+struct Computed {
+  Time end = 0;
+  std::uint32_t record = kNone;
+};
+
 struct Unit {
   Time first = 0;   // the receiver may start
   Time last = 0;    // and has all data

@@ -247,9 +247,7 @@ class Simulation:
         shorter tiles of GC3's runtime cannot.
         """
         timing = self.platform.parameters.protocol(self.described.protocol)
-        if self._tensors:  # all its chunks are whole, and copied into slots
-            return replace(timing, lend_bytes=0, lend_combined_bytes=0)
-        if not timing.split or self.fifo.most_chunks == 1:
+        if self._tensors or not timing.split or self.fifo.most_chunks == 1:
             return timing
         try:
             self.fifo.run(timing.slot_bytes, timing.core())
