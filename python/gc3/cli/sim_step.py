@@ -17,7 +17,7 @@ from gc3.cli.command import Command
 from gc3.cli.files import OutputFile
 from gc3.cli.machine import machine_option
 from gc3.comm.selection import Table
-from gc3.sim import Simulation, step, trust
+from gc3.sim import Simulation, fusion, step, trust
 from gc3.sim.nccl import Nccl
 from gc3.sim.read import chakra
 from gc3.sim.step import MESSAGE, Chosen
@@ -27,8 +27,11 @@ from gc3.topologies.without import without as without_ranks
 if TYPE_CHECKING:
     from gc3.runtime.program import Program
     from gc3.sim import Platform
+    from gc3.sim.fusion import Pair
     from gc3.sim.step import Step
     from gc3.topologies import Topology
+
+_MOST_GAINS = 10  # that are printed
 
 
 def _uses(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, options.Asked]:
@@ -107,13 +110,15 @@ def sim_step(
     asked = {(c.what, c.ranks, c.size) for c in found.calls}
     alone = {each: choose.alone_s(*each) if len(each[1]) > 1 else 0.0 for each in asked}
     rows = _rows(found, alone)
+    gains = fusion.pairs(found, on.parameters.launch_s)
     beyond = changes.beyond()
     if as_json:
         worth = [*choose.trusted(found, beyond), *choose.trusted_nccl(found, beyond)]
-        output.emit(_data(on, found, rows) | {"expected": worth} | changes.data())
+        output.emit(_data(on, found, rows, gains) | {"expected": worth} | changes.data())
         return 0
     _print_head(on, choose, found, changes)
     _print(found, rows)
+    _print_gains(found, gains)
     return 0
 
 
@@ -292,7 +297,24 @@ def _print(found: Step, rows: Sequence[dict[str, Any]]) -> None:
         output.remark(f"{found.untimed} nodes that compute have no duration in the traces, and take no time")
 
 
-def _data(on: Platform, found: Step, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _print_gains(found: Step, gains: Sequence[Pair]) -> None:
+    if not gains:
+        return
+    output.comment("what the step gains at most if a call and the computation beside it are one program")
+    click.echo(f"# {'size':>10} {'ranks':>6} {'calls':>6} {'gain':>10} {'of step':>8}")
+    click.echo(f"# {'(B)':>10} {'':>6} {'':>6} {'(us)':>10} {'':>8}  collective and computation, form")
+    for pair in gains[:_MOST_GAINS]:
+        share = f"{100 * pair.gain_s / found.time_s:.1f}%"
+        both = (pair.computation, pair.collective) if pair.before else (pair.collective, pair.computation)
+        click.echo(
+            f"{pair.size:>12} {pair.ranks:>6} {pair.calls:>6} {1e6 * pair.gain_s:>10.2f} {share:>8}  "
+            f"{errors.shown(both[0])}, then {errors.shown(both[1])}: {pair.form or 'a program of your own'}"
+        )
+    if len(gains) > _MOST_GAINS:
+        output.remark(f"{len(gains) - _MOST_GAINS} further pairs gain less; --json has them")
+
+
+def _data(on: Platform, found: Step, rows: Sequence[dict[str, Any]], gains: Sequence[Pair]) -> dict[str, Any]:
     return {
         "topology": on.topology.name,
         "preset": {"name": on.parameters.name, "status": on.parameters.evidence.status},
@@ -300,6 +322,20 @@ def _data(on: Platform, found: Step, rows: Sequence[dict[str, Any]]) -> dict[str
         "exposed_us": 1e6 * found.exposed_s,
         "untimed_nodes": found.untimed,
         "collectives": list(rows),
+        "fusion": [
+            {
+                "collective": pair.collective,
+                "ranks": pair.ranks,
+                "size": pair.size,
+                "computation": pair.computation,
+                "side": "before" if pair.before else "after",
+                "calls": pair.calls,
+                "form": pair.form,
+                "gain_us": 1e6 * pair.gain_s,
+                "of_step": pair.gain_s / found.time_s,
+            }
+            for pair in gains
+        ],
         "ranks": [
             {
                 "end_us": 1e6 * r.end_s,

@@ -61,6 +61,7 @@ class Called:
         last_s: The last one.
         end_s: When all were done.
         exposed_s: Seconds of it in which a rank's GPU computed nothing, in the mean over its ranks.
+        nodes: The number of its node on each rank.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Called:
     last_s: float
     end_s: float
     exposed_s: float
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +377,7 @@ class _Replay:
                     last / _PS,
                     end / _PS,
                     exposed / len(call.ranks) / _PS,
+                    tuple(call.nodes[rank].number for rank in call.ranks),
                 )
             )
         ranks: list[RankTime] = []
