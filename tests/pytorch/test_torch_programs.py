@@ -17,7 +17,7 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
     assert any("it makes other values of the same operands" in text for _, text in ended)  # the first that fails
     for status, text in ended:
         assert status == 0, text
-        assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm")] == [True] * 3
+        assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm", "moe")] == [True] * 4
         assert "calls the program other.0, which this process has not made" in text
         assert "'gradient' of the backward program is no gradient d_NAME of an input" in text
         assert "the input 'd_y' of copy has the name of the gradient of its output" in text
@@ -27,3 +27,7 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
         assert "expected x of" in text
         assert "takes x, w: 2 tensors, not 1" in text
         assert "has no named tensors" in text
+        assert "expert=None is no function" in text
+        assert "weights=0; expected a whole number from 1" in text
+        assert "has raised ValueError: (1, 8) is not the shape of the tokens, (3, 8)" in text
+        assert f"tokens have shape ({2 * count + 1}, 8); expected rows that {count} ranks x 2 tiles divide" in text

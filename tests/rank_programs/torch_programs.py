@@ -83,6 +83,30 @@ for short in (torch.float16, torch.bfloat16):
     torch.testing.assert_close(got[0].grad, wide[0].grad.to(short), rtol=0.05, atol=0.01)
 small = torch.ones(SIZE * ROWS, WIDTH, dtype=torch.bfloat16), torch.ones(WIDTH, OUT, dtype=torch.bfloat16)
 assert torch.equal(row(*small), torch.full((ROWS, OUT), SIZE * WIDTH, dtype=torch.bfloat16))
+
+
+def two_layers(x: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    """An expert."""
+    return torch.tanh(x @ up) @ down
+
+
+def answered(every: list[list[torch.Tensor]]) -> list[torch.Tensor]:
+    """Block r of the tokens is that of the expert of rank r."""
+    return [torch.cat([two_layers(block, *every[r][1:]) for r, block in enumerate(tokens.chunk(SIZE))])
+            for tokens, *_ in every]  # fmt: skip
+
+
+torch.compiler.reset()  # it keeps at most eight variants of a call
+compared(
+    "moe", gc3.torch.moe(two_layers, 2, tiles=2),
+    lambda r: [drawn(SIZE * 4, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r), drawn(OUT, WIDTH, seed=40 + r)],
+    answered,
+)  # fmt: skip
+scaled = [drawn(SIZE, WIDTH, seed=RANK).requires_grad_(), drawn(WIDTH, seed=20 + RANK).requires_grad_()]
+y = gc3.torch.moe(torch.mul, 1)(*scaled)
+y.sum().backward()
+torch.testing.assert_close(y, scaled[0] * torch.stack([drawn(WIDTH, seed=20 + r) for r in range(SIZE)]))
+torch.testing.assert_close(scaled[1].grad, sum(drawn(SIZE, WIDTH, seed=r)[RANK] for r in range(SIZE)))
 calls: list[str] = []
 runs = column.run
 column.run = lambda tensors: calls.append("column") or runs(tensors)
@@ -140,4 +164,10 @@ dist.barrier()
 print(error_of(lambda: checked(*right)))
 print(error_of(lambda: norm(right[0], right[0][:ROWS], torch.ones(2, dtype=torch.float64))))
 print(error_of(lambda: gc3.torch.program(gc3.compile(load("ring_allreduce"), R=SIZE), {})))
+for bad in ((None, 1), (two_layers, 0)):
+    print(error_of(lambda bad=bad: gc3.torch.moe(*bad)))
+for bad, rows, tiles in ((lambda x, w: x[:1] * w, 3 * SIZE, 1), (torch.mul, 2 * SIZE + 1, 2)):
+    layer = gc3.torch.moe(bad, 1, tiles=tiles, group=dist.new_group())
+    dist.barrier()
+    print(error_of(lambda layer=layer, rows=rows: layer(drawn(rows, WIDTH, seed=1), drawn(WIDTH, seed=2))))
 dist.destroy_process_group()

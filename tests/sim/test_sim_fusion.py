@@ -33,7 +33,11 @@ def call(number: int, what: str, *after: int) -> Node:
 
 def pairs(*trace: Node, launch_us: float = 0.0, us: float = 100) -> list[fusion.Pair]:
     """Of a step of which each rank has the same trace, and each call takes `us`."""
-    found = step.simulate(ON, [trace] * R, lambda *_: Chosen("fixed", None, us * US))
+
+    def fixed(_what: str, _ranks: tuple[int, ...], _size: int) -> Chosen:
+        return Chosen("fixed", None, us * US)
+
+    found = step.simulate(ON, [trace] * R, fixed)
     return fusion.pairs(found, launch_us * US)
 
 
@@ -70,6 +74,7 @@ def test_the_nearest_operations_count_until_the_call_is_covered() -> None:
     before, after = sorted(pairs(*trace), key=lambda pair: not pair.before)
     assert (before.computation, before.gain_s) == ("far", gain(100 * 15 / 16))
     assert after.gain_s == gain(85 * 15 / 16)
+    assert (before.form, after.form) == ("gc3.torch.moe", "gc3.torch.moe")
     # Not what is behind another call, nor what the host does.
     host = replace(work(2, 90, 1), on_cpu=True)
     for trace in ((work(0, 90), call(1, "alltoall", 0), call(2, "alltoall", 1)), (call(1, "alltoall"), host)):

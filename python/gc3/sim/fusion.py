@@ -24,12 +24,12 @@ TILES = (2, 4, 8, 16)
 _BEFORE = {
     "reducescatter": "gc3.torch.row_linear, examples/fused_fsdp.py",
     "allreduce": "examples/fused_mlp.py",
-    "alltoall": "examples/fused_moe.py",
+    "alltoall": "gc3.torch.moe",
 }
 _AFTER = {
     "allgather": "gc3.torch.column_linear, examples/fused_fsdp.py",
     "allreduce": "examples/fused_mlp.py",
-    "alltoall": "examples/fused_moe.py",
+    "alltoall": "gc3.torch.moe",
 }
 _NORM = "gc3.torch.add_norm"
 

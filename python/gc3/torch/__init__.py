@@ -34,6 +34,7 @@ __all__ = [
     "empty",
     "explain",
     "load",
+    "moe",
     "program",
     "record",
     "register",
@@ -211,6 +212,26 @@ def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
     """
     communicator(group)
     return importlib.import_module("gc3.torch.programs").add_norm(group, eps)
+
+
+def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any = None) -> TensorProgram:
+    """Returns a function of tokens and the weights of this rank's expert: the answers of all ranks' experts.
+
+    Block r of the rows of the tokens goes to the expert of rank r, and its answers come back to the same place.
+
+    Args:
+        expert: From tokens and weights to answers of the shape of the tokens; each row by itself, as it gets some of
+            them at a time. It has to be differentiable by `torch.func.vjp`.
+        weights: How many tensors of weights it takes.
+        tiles: Each block is sent and computed in so many parts.
+        group: The process group; None: the default group.
+    """
+    communicator(group)
+    if not callable(expert):
+        raise errors.error("BadArgument", f"expert={expert!r} is no function")
+    errors.whole(weights, "weights", 1)
+    errors.whole(tiles, "tiles", 1)
+    return importlib.import_module("gc3.torch.experts").moe(expert, weights, tiles, group)
 
 
 def record(step: Callable[[], Any], path: str) -> None:
