@@ -115,6 +115,21 @@ def test_a_wrong_result_is_refused_when_it_is_compiled() -> None:
         compile(lacks, R=3)
 
 
+def test_scratch_has_whole_axes_though_a_rank_uses_a_part() -> None:
+    @algorithm("alltoall", scratch=("held",))
+    def passed_on(R: int) -> None:
+        (rank,) = me(R)
+        for d in range(R):
+            part = chunk(rank, "in", rank + d)
+            if d != R - 2:
+                part.copy(rank + d, "out", rank)
+                continue
+            part.copy(rank + d - 1, "held", rank + d - 1 + d)
+            chunk(rank, "held", rank + d).copy(rank + 1, "out", rank - d + 1)
+
+    assert compile(passed_on, R=5).verify().ok
+
+
 def test_split_and_group_keep_what_an_index_depends_on() -> None:
     @algorithm("allgather", chunks=2)
     def parts(R: int) -> None:

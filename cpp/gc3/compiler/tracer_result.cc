@@ -125,11 +125,11 @@ Result<Trace> Tracer::finish() {
   std::vector<Diagnostic> problems = check_postcondition(1);
   if (!problems.empty()) return std::move(problems.front());
   number_lengths();
+  if (symmetry().exists()) GC3_CHECK(lay_out_axes());  // buffers become longer
   for (const auto& buffer : cells_) {
     auto& extents = trace_.extents.emplace_back();
     for (const auto& row : buffer) extents.push_back(static_cast<std::uint32_t>(row.size()));
   }
-  if (symmetry().exists()) GC3_CHECK(lay_out_axes());
   std::vector<ChunkOp> ops = std::move(trace_.ops);
   Trace out = trace_;  // references still describe themselves by its names
   out.ops = std::move(ops);
