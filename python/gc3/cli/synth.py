@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from gc3 import collectives, errors, synth, topologies
-from gc3.cli import completion, options, output, sizes, synth_timed
+from gc3.cli import completion, options, output, sizes, synth_one_rank, synth_timed
 from gc3.cli.command import WithFurther
 from gc3.cli.files import OutputFile, OutputFolder
 from gc3.cli.machine import machine_option
@@ -107,6 +107,20 @@ class _Given:
         if self.path is not None:
             kind = OutputFile(*FORMS, ".json") if self.pareto is None else OutputFolder()
             kind.convert(self.path, None, None)
+
+    def check_large(self, ranks: int) -> float | None:
+        """Refuses what a schedule that one rank stands for lacks; returns its bytes/s for a chunk per round."""
+        more = {
+            "--pipelined": self.pipelined,
+            "--max-scratch": self.memory is not None,
+            "--run": self.run is not None,
+            "instances": (self.collective.how.instances or 1) > 1,
+            "a FILE.json": self.name.endswith(".json") or (self.path or "").endswith(".json"),
+        }
+        for what, asked in more.items():
+            if asked:
+                raise click.UsageError(f"one rank stands for all {ranks} of so large a machine: leave out {what}")
+        return None if self.unit is None else self.unit * _GB
 
     def wanted(self) -> str | Collective:
         """The collective: a name, or the content of a file."""
@@ -227,6 +241,12 @@ def _one(context: click.Context, given: _Given, spec: str) -> int:
                     "protocol": how.protocol or "Simple",
                     "max_threadblocks": min((n for n in (how.max_threadblocks, topology.threadblocks) if n), default=0),
                 }
+                if given.hierarchical and topology.most_pairs > synth.MOST_PAIRS:
+                    unit = given.check_large(topology.rank_count)
+                    found = synth_one_rank.find(topology, given.name, given.chunks, unit, compiling)
+                    with tell.aside():
+                        at = shlex.quote(spec)
+                        return synth_one_rank.show(topology, *found, unit, given.path, at, as_json=given.as_json)
                 network = replace(
                     synth.Network.of(topology, None if given.unit is None else given.unit * _GB),
                     threadblocks=compiling["max_threadblocks"],

@@ -159,6 +159,8 @@ def _write(file: str, rows: list[dict[str, Any]], *, complete: bool) -> bool:
 
 
 def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
+    if search.without:
+        output.remark(f"{search.collective}: programs of the library alone: {search.without}")
     for size in wanted:
         if search.has(size):
             click.echo(_line(search, search.found[size], bound))

@@ -33,7 +33,7 @@ def write(made: Result, path: str, save: Callable[[str], Any]) -> None:
     write_text(path, made.to_json())
 
 
-def run(made: Result, program: Program, size: int) -> int:
+def run(made: Result | synth.OneRankResult, program: Program, size: int) -> int:
     """Runs a result's program on data and compares with NumPy; returns the number of elements compared."""
     case = Case(program.collective, max(count_for(program.collective, size, 4), 1), "int32")
     inputs, outputs = case.inputs(), case.poisoned_outputs()

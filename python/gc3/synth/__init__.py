@@ -13,11 +13,12 @@ True
 from gc3.support.public import public_names
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.compose import repaired
+from gc3.synth.compose.one_rank import OneRankResult, one_rank_schedules
 from gc3.synth.methods.timed_trees import Costs
 from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.check import Cache
 from gc3.synth.problem.demand import NAMES, Demand, Piece
-from gc3.synth.problem.network import Network
+from gc3.synth.problem.network import MOST_PAIRS, Network
 from gc3.synth.problem.schedule import Schedule
 from gc3.synth.result import Order, Outcome, Point, Result
 from gc3.synth.scratch_limit import LimitedTask, task_within
@@ -28,6 +29,7 @@ from gc3.synth.task import Task
 __all__ = [
     "FOUND",
     "IMPOSSIBLE",
+    "MOST_PAIRS",
     "NAMES",
     "OPEN",
     "Bound",
@@ -36,6 +38,7 @@ __all__ = [
     "Demand",
     "LimitedTask",
     "Network",
+    "OneRankResult",
     "Order",
     "Outcome",
     "Piece",
@@ -46,6 +49,7 @@ __all__ = [
     "Solvers",
     "Task",
     "TimeUp",
+    "one_rank_schedules",
     "repaired",
     "task_within",
 ]

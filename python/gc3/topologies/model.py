@@ -6,6 +6,8 @@ there is no such fabric either, there is no path.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -113,6 +115,21 @@ class Topology(Parts):
         )
         return (*self.resources, *wires)
 
+    @cached_property
+    def most_pairs(self) -> int:
+        """The pairs of ranks, (from, to), that links and fabrics join; some may be counted twice."""
+        found = len(self.links)
+        for fabric in self.fabrics:
+            members = {port.rank for port in fabric.ports}
+            near = Counter(self.ranks[r].node if fabric.across_nodes else r for r in members)
+            found += len(members) ** 2 - sum(n * n for n in near.values())
+        return found
+
+    def reached(self, src: int) -> list[int]:
+        """Returns the ranks that share a link or a fabric with `src`, ascending: all to which there is a path."""
+        fabrics = (self._members[i] for i in self._ports[src])
+        return sorted(set(self._onward.get(src, ())).union(*fabrics) - {src})
+
     def link_class(self, name: str) -> LinkClass:
         """Returns the class of this name."""
         return self._classes[name]
@@ -186,6 +203,24 @@ class Topology(Parts):
             via = tuple(self._index[name] for name in link.via)
             paths[link.src, link.dst] = Path(link.link_class, own + via)
         return paths
+
+    @cached_property
+    def _onward(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for link in self.links:
+            found.setdefault(link.src, []).append(link.dst)
+        return found
+
+    @cached_property
+    def _members(self) -> list[frozenset[int]]:
+        return [frozenset(port.rank for port in fabric.ports) for fabric in self.fabrics]
+
+    def ports(self, rank: int) -> Mapping[int, _Ports]:
+        """Returns the ports of a rank by the number of the fabric, in the order of the fabrics.
+
+        A port is the resources, by number, of what leaves over it and of what enters.
+        """
+        return self._ports[rank]
 
     @cached_property
     def _ports(self) -> list[dict[int, _Ports]]:

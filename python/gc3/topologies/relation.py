@@ -64,6 +64,10 @@ class Pools:
             return None
         return tuple(dict.fromkeys(map(self._pool_of.__getitem__, path.resources)))
 
+    def of(self, resource: int) -> int:
+        """Returns the pool of a resource."""
+        return self._pool_of[resource]
+
     def _find(self, resource: int) -> int:
         while self._leader[resource] != resource:
             self._leader[resource] = self._leader[self._leader[resource]]
@@ -141,7 +145,7 @@ def rates(
     pools = Pools(topology)
     pairs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for src in range(topology.rank_count):
-        for dst in range(topology.rank_count):
+        for dst in topology.reached(src):
             pair = (src, dst)
             for pool in pools.path(src, dst) or ():
                 pairs[pool].append(pair)

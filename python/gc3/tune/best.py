@@ -65,6 +65,7 @@ class Best:
         found: What is known of each size: the fastest program, and as its default the library's, if there is one.
         schedules: By the names of their programs.
         searched: The sizes for which no search was cut short.
+        without: Why there are no schedules; empty if there may be some.
     """
 
     def __init__(
@@ -99,7 +100,8 @@ class Best:
         self.in_place = collective == "broadcast"  # the mode in which communicators call it
         self.found: dict[int, Measured] = {}
         self.searched: set[int] = set()
-        self.schedules: dict[str, synth.Result] = {}
+        self.schedules: dict[str, synth.Result | synth.OneRankResult] = {}
+        self.without = ""
         self.scratch = scratch
         self._how: dict[str, Any] = {
             "in_place": self.in_place,
@@ -114,7 +116,7 @@ class Best:
         """Returns whether a program was found for a size."""
         return size in self.found and bool(self.found[size].times_us)
 
-    def add(self, schedule: synth.Result) -> None:
+    def add(self, schedule: synth.Result | synth.OneRankResult) -> None:
         """Adds a synthesized schedule to the candidates."""
         self.schedules[f"schedule {len(self.schedules)}"] = schedule
 
@@ -172,9 +174,20 @@ class Best:
             if library:
                 self.library(sizes, begin, begun + seconds)
             left = min(_SCHEDULES * (begun + seconds - time.monotonic()), _SECONDS)
-            if self.collective in synth.NAMES and left > 0:
+            if self.platform.topology.most_pairs > synth.MOST_PAIRS:
+                begin("schedules from one rank's view")
+                self._one_rank_schedules()
+            elif self.collective in synth.NAMES and left > 0:
                 self._schedules(solvers, seed, sizes, left, begin)
             self.synthesized(sizes, begin, begun + seconds)
+
+    def _one_rank_schedules(self) -> None:
+        peers = self.platform.parameters.threadblocks
+        try:
+            for made in synth.one_rank_schedules(self.platform.topology, self.collective, peers=peers):
+                self.add(made)
+        except errors.UserError as problem:
+            self.without = problem.message
 
     def _schedules(
         self, solvers: synth.Solvers, seed: int, sizes: list[int], seconds: float, begin: Callable[[str], None]
@@ -192,7 +205,7 @@ class Best:
             for result in schedules(task, begin, self.platform, sizes):
                 self.add(result)
 
-    def _new(self, schedules: dict[str, synth.Result] | None) -> Search:
+    def _new(self, schedules: dict[str, synth.Result | synth.OneRankResult] | None) -> Search:
         on = self.platform
         most = MOST if schedules is None else _MOST
         return Search(self.collective, on, on.topology.rank_count, most=most, schedules=schedules, **self._how)
@@ -302,10 +315,10 @@ class Best:
         chunks, steps, numbers = self.schedules[spec.algorithm].cost
         lanes = f"{counted(given['lanes'], 'lane')}, " if "lanes" in given else ""
         parts = f"{counted(given['parts'], 'part')} inside nodes, " if "parts" in given else ""
-        order = {"depth": "", "steps": ", in the order of steps", "gathered": ", in the order of steps, gathered"}
+        orders = {"steps": ", in the order of steps", "gathered": ", in the order of steps, gathered"}
         fifo = f", {spec.slots} slots of {spec.slot_bytes} B" if spec.slots else ""
         made = f"synthesized (C={chunks}, S={steps}, R={numbers}), {lanes}{parts}{counted(spec.instances, 'instance')}"
-        return f"{made}, {spec.protocol}{fifo}{order[given['order']]}"
+        return f"{made}, {spec.protocol}{fifo}{orders.get(given.get('order', 'depth'), '')}"
 
     def scratch_share(self, spec: Spec) -> Fraction:
         """Returns the scratch memory that a program needs on a rank, as a part of S."""

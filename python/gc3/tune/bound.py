@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from gc3.datatypes import FORMATS
 from gc3.sim import Platform
-from gc3.synth import Network, Session, Solvers, Task
+from gc3.synth import MOST_PAIRS, Network, Session, Solvers, Task
+from gc3.synth.bounds.by_ports import port_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ def link_bound(
 ) -> LinkBound:
     """Returns the bound of any number of steps, at the rates that the best protocol reaches on each kind of wire.
 
+    Where too many pairs of ranks reach each other, it is that of the ports of ranks and nodes alone.
+
     Args:
         on: The machine.
         collective: A collective that can be synthesized.
@@ -40,11 +43,14 @@ def link_bound(
         TimeUp: The time limit was reached.
         gc3.UserError: Some data cannot reach its targets, or a bandwidth is not known.
     """
-    rates: dict[str, float] = {}
+    rates: dict[str, float] = {}  # of a lane, by class
     timings = [timing for name, timing in on.parameters.protocols.items() if name in protocols]
     for part in on.topology.all_resources:
         lane = max(on.rate(part, timing) for timing in timings) / part.lanes
         rates[part.link_class] = max(lane, rates.get(part.link_class, 0.0))
+    if on.topology.most_pairs > MOST_PAIRS:
+        by_ports = port_bound(on.topology, collective, root, lambda part: part.lanes * rates[part.link_class])
+        return LinkBound(by_ports.least, by_ports.proof)
     classes = tuple(
         replace(c, bandwidth_bytes_per_s=rates.get(c.name, c.bandwidth_bytes_per_s)) for c in on.topology.classes
     )

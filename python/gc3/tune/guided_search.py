@@ -24,18 +24,20 @@ import numpy as np
 
 from gc3 import _core, errors
 from gc3.algorithms import catalogue, load
+from gc3.algorithms._one_rank import LOOPED
 from gc3.comm.spec import Spec
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
-from gc3.lang import compile as compile_program
 from gc3.runtime import for_target
 from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
 from gc3.sim.nccl.graphs import nics
 from gc3.support.at_once import at_once
+from gc3.synth import OneRankResult
 from gc3.topologies.ring_order import ring_order
-from gc3.tune.space import FIFOS, divisions
+from gc3.tune.schedules import compiled
+from gc3.tune.space import FIFOS, affordable, divisions
 from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
 from gc3.tune.uneven import uneven
 
@@ -60,7 +62,6 @@ _BESIDE = 256  # times as large, or as small: sizes whose times say something ab
 _FASTEST = 20  # programs of a size beside it whose times are told to the model
 _WINNERS = 2  # of a size beside it, which are tried first
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
-_MOST_SENDS = 400_000  # of one that is synthesized
 _KEPT = 400  # simulations that are not made again
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
@@ -100,7 +101,7 @@ class Search:
         skew: float = 1.0,
         scratch: ScratchLimit | None = None,
         protocols: Sequence[str] = FORMATS,
-        schedules: Mapping[str, Result] | None = None,
+        schedules: Mapping[str, Result | OneRankResult] | None = None,
         one: One | None = None,
     ) -> None:
         """Simulates nothing yet.
@@ -148,12 +149,14 @@ class Search:
             self._shapes += one.shapes
             self._settings += [{"instances": 1, **one.settings} for _ in one.shapes]
             return
-        orders = orders_of(collective, on.topology)
+        # With another order or other settings each of many ranks has steps of its own.
+        orders = orders_of(collective, on.topology) if ranks <= LOOPED else [()]
         own = tuple(own)
-        several = len({rank.node for rank in on.topology.ranks}) > 1
+        several = {"parts": 1} if on.topology.node_count > 1 else {}
         for name in self._schedules:
             self._shapes.append(Spec(name, (), threadblocks=self._threadblocks))
-            self._settings.append({"instances": 1, "lanes": 0, **({"parts": 1} if several else {})})
+            settings = {"instances": 1, "lanes": 0, **several}
+            self._settings.append({} if isinstance(self._schedules[name], OneRankResult) else settings)
         for name in (*catalogue(), *own) if schedules is None else ():
             algorithm = load(name)
             fits = algorithm.collective_name == collective and (on.topology.multicasts or not algorithm.in_switch)
@@ -162,14 +165,17 @@ class Search:
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
             for parameters, order in product(self._all_parameters(algorithm), orders):
                 self._shapes.append(Spec(name, parameters, threadblocks=self._threadblocks, order=order))
-                defaults = {name: names[name] for name in _DIVIDING if names.get(name) is not None}
-                self._settings.append({"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}})
+                defaults = {name: names.get(name) for name in _DIVIDING}
+                settings = {"instances": 1, **{n: d for n, d in defaults.items() if isinstance(d, int)}}
+                self._settings.append({} if ranks > LOOPED else settings)
 
     def ways(self, schedule: str, order: str, *, lanes: int = 0, parts: int = 1, **given: Any) -> list[Spec]:
         """Returns the program of a schedule in an order, or the nearest one that it has: see `gc3.synth.Result`.
 
         If scratch memory is limited, also that which uses places in it again. `given`: other fields of `Spec`.
         """
+        if isinstance(self._schedules[schedule], OneRankResult):
+            return [replace(Spec(schedule, (), threadblocks=self._threadblocks, **given), instances=1)]
         told = {"lanes": lanes, "parts": parts}
         spec = _with(Spec(schedule, (), threadblocks=self._threadblocks, **given), told, {"lanes": 0, "parts": 1})
         forms = self._forms(schedule)
@@ -178,9 +184,10 @@ class Search:
 
     def _forms(self, name: str) -> list[Parameters]:
         """The orders of a schedule's instructions, and whether places in scratch are used again where they can be."""
-        if name not in self._schedules:
+        made = self._schedules.get(name)
+        if made is None or isinstance(made, OneRankResult):
             return [()]
-        reduces = self._schedules[name].problem.reduced is not None
+        reduces = made.problem.reduced is not None
         again = ((), (("again", 1),))[: 1 if self._scratch is None else 2]
         return [(("order", order), *more) for more in again for order in _ORDERS[: 2 + reduces]]
 
@@ -194,6 +201,10 @@ class Search:
         leaders = any(parameter.name == "leaders" for parameter in algorithm.parameters)
         placed = on_nodes(algorithm, self._on.topology, self._ranks)
         for base in divisions(algorithm, self._ranks):
+            if self._ranks > LOOPED:  # with more parameters each rank has steps of its own
+                if affordable(algorithm, base, self._ranks):
+                    yield base
+                continue
             yield base
             if leaders:
                 yield (*base, ("leaders", "ranks"))
@@ -360,13 +371,17 @@ class Search:
                 at = dict(zip(settings, chosen, strict=True))
                 plain = _with(shape, at, settings)
                 parts = tuple(at.get(name, 1) for name in _DIVIDING)
+                instances = at.get("instances", 1)
                 for form, told in enumerate(forms):
                     spec = replace(plain, parameters=(*told, *plain.parameters)) if told else plain
                     first = form * len(self._fifos)
                     for choice, (slots, size) in enumerate(self._fifos, first):
-                        yield replace(spec, slots=slots, slot_bytes=size), (number, 0, choice, at["instances"], parts)
+                        yield (
+                            replace(spec, slots=slots, slot_bytes=size),
+                            (number, 0, choice, instances, parts),
+                        )
                     for protocol, name in enumerate(self._protocols[1:], 1):
-                        yield replace(spec, protocol=name), (number, protocol, first, at["instances"], parts)
+                        yield replace(spec, protocol=name), (number, protocol, first, instances, parts)
 
     def seconds(self, spec: Spec, size: int, *, below: float = math.inf) -> float:
         """Returns the time of one program; infinite if it does not run, or its busiest link alone takes `below`."""
@@ -411,7 +426,7 @@ class Search:
         if self._one_of is not None:
             return self._one_of.compile(spec)
         if spec.algorithm in self._schedules:
-            program = _synthesized(self._schedules[spec.algorithm], spec, in_place=in_place)
+            program = compiled(self._schedules[spec.algorithm], spec, in_place=in_place)
         else:
             program = spec.compile(self._ranks, in_place=in_place, prove=False)
         if self._target is not None:
@@ -475,21 +490,6 @@ def _known(program: _core.Program) -> Known:
     sends = program.sends() if instances == 1 else []
     out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
     return Known(program.instruction_count, max((*out.values(), *into.values()), default=0))
-
-
-def _synthesized(result: Result, spec: Spec, *, in_place: bool) -> Program:
-    given = dict[str, Any](spec.parameters)
-    again = given.pop("again", 0)
-    if spec.instances * given.get("parts", 1) * result.schedule.send_count > _MOST_SENDS:
-        raise errors.error("BadArgument", f"'{result.name}' with {spec.instances} instances is too large")
-    return compile_program(
-        replace(result, **given).algorithm(),
-        instances=spec.instances,
-        protocol=spec.protocol,
-        in_place=in_place,
-        max_threadblocks=spec.threadblocks,
-        scratch=0 if again else result.scratch,
-    )
 
 
 def _with(spec: Spec, values: dict[str, int], defaults: dict[str, int]) -> Spec:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from gc3 import errors
+from gc3.comm.spec import Spec
+from gc3.lang import compile as compile_program
+from gc3.runtime.program import Program
 from gc3.sim import Platform
-from gc3.synth import Costs, Network, Outcome, Result, Task, TimeUp
+from gc3.synth import Costs, Network, OneRankResult, Outcome, Result, Task, TimeUp
 
 # Multiples of the fewest chunks. Packed trees need a multiple of their own number, which is often 6 or a power of two.
 _PIPELINED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
@@ -21,6 +26,7 @@ _SIZES = 4  # one more of them get schedules by time
 _PROTOCOLS = ((256 << 10, "LL"), (8 << 20, "LL128"))  # up to these sizes
 _STEPS = 3  # of a frontier, more than the fewest
 _MOST_RANKS = 16  # with a frontier
+_MOST_OF_A_PROGRAM = 400_000  # sends
 
 
 def schedules(
@@ -103,3 +109,20 @@ def _within(task: Task, search: Callable[[], Outcome]) -> Outcome:
     """A search that may take long, in a third of the remaining time."""
     with task.reserving(2 / 3):
         return search()
+
+
+def compiled(result: Result | OneRankResult, spec: Spec, *, in_place: bool) -> Program:
+    """Returns a program of a schedule.
+
+    Raises:
+        gc3.UserError: It is too large, or cannot be compiled so.
+    """
+    how: dict[str, Any] = {"protocol": spec.protocol, "in_place": in_place, "max_threadblocks": spec.threadblocks}
+    if isinstance(result, OneRankResult):
+        return result.program(**how)
+    given = dict[str, Any](spec.parameters)
+    again = given.pop("again", 0)
+    if spec.instances * given.get("parts", 1) * result.schedule.send_count > _MOST_OF_A_PROGRAM:
+        raise errors.error("BadArgument", f"'{result.name}' with {spec.instances} instances is too large")
+    algorithm, scratch = replace(result, **given).algorithm(), 0 if again else result.scratch
+    return compile_program(algorithm, instances=spec.instances, scratch=scratch, memory="fifo", **how)

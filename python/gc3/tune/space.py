@@ -9,6 +9,7 @@ from typing import cast
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.algorithms import catalogue, load
+from gc3.algorithms._one_rank import LOOPED
 from gc3.comm.adapting import FIRST_READ, READS
 from gc3.comm.spec import Spec
 from gc3.lang import Algorithm
@@ -31,6 +32,7 @@ _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 FIRST_DIRECT = 64 << 10
 _LAST_SPUN = 256 << 10  # above it waits are longer than spins
 _SPINS = (250, 8000)
+_MOST_MESSAGES = 1 << 20  # of a program for more ranks than loops are written for
 
 
 def candidates(
@@ -188,6 +190,24 @@ def divisions(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int
         return
     for base in bases:
         yield tuple({**base, **({"root": "root"} if "root" in names else {})}.items())
+
+
+def affordable(algorithm: Algorithm, parameters: tuple[tuple[str, int | str], ...], ranks: int) -> bool:
+    """Returns whether an algorithm is written for so many ranks in seconds, as far as its cost tells.
+
+    One rank stands for all, or there are few messages.
+
+    >>> affordable(load("binomial_broadcast"), (("R", "ranks"), ("root", "root")), 1 << 14)
+    True
+    >>> affordable(load("pairwise_alltoall"), (("R", "ranks"),), 1 << 14)
+    False
+    """
+    if ranks <= LOOPED or algorithm.cost is None or "one_rank" in algorithm.function.__globals__:
+        return True
+    given = {name: {"ranks": ranks, "root": 0}.get(str(value), value) for name, value in parameters}
+    cost = algorithm.cost.at(**algorithm.complete(cast("dict[str, int]", given)))
+    of_a_rank = cost.steps if collectives.get(algorithm.collective_name).rooted else max(cost.steps, cost.sent)
+    return ranks * of_a_rank <= _MOST_MESSAGES
 
 
 def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:

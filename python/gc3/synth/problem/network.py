@@ -34,6 +34,7 @@ Level: TypeAlias = "tuple[str, tuple[int, ...]]"
 _Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
 UNREACHABLE = 1 << 30
+MOST_PAIRS = 1 << 20  # that communicate: of 1,024 ranks which all reach each other
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,14 @@ class Network:
         Args:
             topology: The machine.
             chunk_bytes_per_s: The bandwidth that carries one chunk per round; by default that of the slowest lane.
+
+        Raises:
+            gc3.UserError: Too many pairs communicate.
         """
+        if topology.most_pairs > MOST_PAIRS:
+            why = f"more than {MOST_PAIRS:,} pairs of ranks of '{topology.name}' reach each other: --hierarchical and "
+            why += "`gc3 synth best` find schedules that one rank stands for"
+            raise errors.error("BadArgument", why)
         relation: Iterable[tuple[Iterable[Edge], Capacity]]
         if topology.bounds is not None and chunk_bytes_per_s is None:
             relation = ((b.pairs, b.chunks) for b in topologies.relation(topology))
