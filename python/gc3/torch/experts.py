@@ -33,7 +33,7 @@ def _moe(R: int, tiles: int, weights: int) -> collectives.Collective:
             return v(other, "tokens", rank * tiles + tile)
         return expert(v(rank, "tokens", i), *(v(other, name, 0) for name in _weights(weights)))
 
-    inputs, outputs = {"tokens": R * tiles, **_weights(weights)}, dict.fromkeys(("answers", "arrived"), R * tiles)
+    inputs, outputs = {"tokens": R * tiles, **_weights(weights)}, {"answers": R * tiles, "arrived": R * tiles}
     return collectives.custom("moe", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
@@ -104,11 +104,18 @@ def moe(function: Expert, weights: int, tiles: int, group: Any) -> TensorProgram
         out.copy_(made)
 
     def do_back(dy: torch.Tensor, x: torch.Tensor, *own: torch.Tensor, out: torch.Tensor) -> None:
-        out.copy_(torch.func.vjp(lambda x: function(x, *own), x)[1](dy)[0])
+        def of_tokens(x: torch.Tensor) -> torch.Tensor:
+            return function(x, *own)
+
+        out.copy_(torch.func.vjp(of_tokens, x)[1](dy)[0])
 
     def do_gradient(*operands: torch.Tensor, out: torch.Tensor | tuple[torch.Tensor, ...]) -> None:
         dy, x = torch.cat(operands[:every]), torch.cat(operands[every : 2 * every])
-        made = torch.func.vjp(lambda *own: function(x, *own), *operands[2 * every :])[1](dy)
+
+        def of_weights(*own: torch.Tensor) -> torch.Tensor:
+            return function(x, *own)
+
+        made = torch.func.vjp(of_weights, *operands[2 * every :])[1](dy)
         for to, gradient in zip(out if isinstance(out, tuple) else (out,), made, strict=True):
             to.copy_(gradient)
 
@@ -123,7 +130,10 @@ def moe(function: Expert, weights: int, tiles: int, group: Any) -> TensorProgram
         rows, *rest = of["arrived"]
         return {"d_tokens": (rows // every, *rest), **{f"d_{name}": of[name] for name in _weights(weights)}}
 
-    sizes = {"R": R, "tiles": tiles, "weights": weights}
     functions = {"expert_back": do_back, "expert_gradient": do_gradient}
-    back = TensorProgram(compiled(_experts_back, **sizes), functions, shapes_back, None, None, group)
-    return TensorProgram(compiled(_experts, **sizes), {"expert": do_expert}, shapes, back, ["answers"], group)
+    back = TensorProgram(
+        compiled(_experts_back, R=R, tiles=tiles, weights=weights), functions, shapes_back, None, None, group
+    )
+    return TensorProgram(
+        compiled(_experts, R=R, tiles=tiles, weights=weights), {"expert": do_expert}, shapes, back, ["answers"], group
+    )
