@@ -164,7 +164,7 @@ def _show(search: Best, wanted: list[int], bound: LinkBound | None) -> None:
     for size in wanted:
         if search.has(size):
             click.echo(_line(search, search.found[size], bound))
-        elif size in search.found:
+        elif size in search.searched:
             where = f"{search.collective}, {sizes.format_size(size)}"
             allowed = "--max-threadblocks or --max-scratch" if search.scratch else "--max-threadblocks"
             output.remark(

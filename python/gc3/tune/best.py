@@ -35,6 +35,7 @@ _SEARCHED = 3  # schedules of a size
 _MOST = 180  # simulations of a size after that
 _HOPELESS = 2.0  # a schedule whose first programs take so many times as long as the best one gets no further ones
 _SCHEDULES = 0.3  # of the seconds of a search: for finding schedules
+_LIBRARY = 0.6  # of it for the library, where programs of many ranks take all that there is
 _SECONDS = 60.0  # at most for that
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
@@ -122,12 +123,22 @@ class Best:
 
     def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
-        for size, tried, count in choose(
-            self._new(None), sorted(sizes), "programs of the library", begin, lambda: time.monotonic() > deadline
-        ):
+        search = self._new(None)
+
+        def note(size: int, tried: list[tuple[Spec, float]], count: int) -> None:
             times = tuple((spec, 1e6 * took) for spec, took in ([simplest(tried)] if tried else []))
             place = self.collective, self.platform.topology.rank_count, size, self.in_place
             self.found[size] = Measured(*place, times, times[0][0] if times else None, count)
+
+        try:
+            for found in choose(
+                search, sorted(sizes), "programs of the library", begin, lambda: time.monotonic() > deadline
+            ):
+                note(*found)
+        finally:  # a search of many ranks that is cut short has simulated some
+            for size in sizes:
+                if size not in self.found:
+                    note(size, search.known(size), search.simulations(size))
 
     def synthesized(self, sizes: list[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
         """Looks for the fastest programs of the schedules, until a time of `time.monotonic`.
@@ -170,11 +181,14 @@ class Best:
             tell(f"{self.collective}, {what}")
 
         # One simulation of a very large size may take longer than all of the limit.
+        many = self.platform.topology.most_pairs > synth.MOST_PAIRS
+        if library:
+            until = begun + seconds * (_LIBRARY if many else 1.0)
+            with suppress(synth.TimeUp), alarm(until + _GRACE, synth.TimeUp):
+                self.library(sizes, begin, until)
         with suppress(synth.TimeUp), alarm(begun + seconds + _GRACE, synth.TimeUp):
-            if library:
-                self.library(sizes, begin, begun + seconds)
             left = min(_SCHEDULES * (begun + seconds - time.monotonic()), _SECONDS)
-            if self.platform.topology.most_pairs > synth.MOST_PAIRS:
+            if many:
                 begin("schedules from one rank's view")
                 self._one_rank_schedules()
             elif self.collective in synth.NAMES and left > 0:
