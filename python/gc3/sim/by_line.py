@@ -19,19 +19,12 @@ UNKNOWN = 0xFFFFFFFF
 
 @dataclass(slots=True)
 class Share:
-    """What one line of the code takes.
+    """What one line of the code takes."""
 
-    Attributes:
-        steps: Instructions, of all ranks.
-        path_s: Seconds of the critical path.
-        busy_s: Seconds that threadblocks were busy with them.
-        waited_s: Seconds that threadblocks waited before them.
-    """
-
-    steps: int = 0
-    path_s: float = 0.0
-    busy_s: float = 0.0
-    waited_s: float = 0.0
+    steps: int = 0  # instructions, of all ranks
+    path_s: float = 0.0  # seconds of the critical path
+    busy_s: float = 0.0  # seconds that threadblocks were busy with them
+    waited_s: float = 0.0  # seconds that threadblocks waited before them
 
     def add(self, other: Share) -> None:
         """Adds what another line takes."""

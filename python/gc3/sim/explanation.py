@@ -48,22 +48,15 @@ def waited_for(record: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of the critical path.
+    """A part of the critical path."""
 
-    Attributes:
-        from_s: When it begins, in seconds.
-        to_s: When it ends.
-        cause: The cause of the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency,
-            rendezvous.
-        where: The step that it belongs to, as "rank 0 threadblock 1 step 2 (rrcs)", or the launch.
-        resource: The link, if the cause is one.
-    """
-
-    from_s: float
-    to_s: float
+    from_s: float  # when it begins, in seconds
+    to_s: float  # when it ends
+    # the cause of the time: launch, threadblock, receive, credit, semaphore, link, connection, core, latency,
+    # rendezvous
     cause: str
-    where: str
-    resource: str
+    where: str  # the step that it belongs to, as "rank 0 threadblock 1 step 2 (rrcs)", or the launch
+    resource: str  # the link, if the cause is one
 
 
 class Explanation:

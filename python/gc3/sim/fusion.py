@@ -36,27 +36,17 @@ _NORM = "gc3.torch.add_norm"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Calls alike, with the computations on one side of them.
+    """Calls alike, with the computations on one side of them."""
 
-    Attributes:
-        collective: The collective, or `gc3.sim.step.MESSAGE`.
-        ranks: How many take part.
-        size: S in bytes.
-        before: Whether the calls wait for the computation; else it waits for them.
-        computation: The longest operation of it.
-        calls: How many there are.
-        form: What gc3 has of this kind; empty: it would be a program of the user's own.
-        gain_s: Seconds that the step gains at most, of all these calls. Pairs that share a call or a computation gain
-            less together.
-    """
-
-    collective: str
-    ranks: int
-    size: int
-    before: bool
-    computation: str
-    calls: int
-    form: str
+    collective: str  # the collective, or `gc3.sim.step.MESSAGE`
+    ranks: int  # how many take part
+    size: int  # S in bytes
+    before: bool  # whether the calls wait for the computation; else it waits for them
+    computation: str  # the longest operation of it
+    calls: int  # how many there are
+    form: str  # what gc3 has of this kind; empty: it would be a program of the user's own
+    # Seconds that the step gains at most, of all these calls. Pairs that share a call or a computation gain less
+    # together.
     gain_s: float
 
 

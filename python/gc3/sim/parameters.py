@@ -152,17 +152,11 @@ class ProtocolParameters:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What measurements cover; all of them are of one node that lacks nothing.
+    """What measurements cover; all of them are of one node that lacks nothing."""
 
-    Attributes:
-        ranks: The least and the greatest number of ranks.
-        protocols: Names.
-        sizes: Least and greatest S in bytes, by collective.
-    """
-
-    ranks: tuple[int, int]
-    protocols: tuple[str, ...]
-    sizes: Mapping[str, tuple[int, int]]
+    ranks: tuple[int, int]  # the least and the greatest number of ranks
+    protocols: tuple[str, ...]  # names
+    sizes: Mapping[str, tuple[int, int]]  # least and greatest S in bytes, by collective
 
     def elsewhere(self, ranks: int) -> str | None:
         """Returns why a number of ranks is not covered; None: it is."""

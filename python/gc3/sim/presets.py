@@ -348,19 +348,12 @@ PRESETS: Mapping[str, Parameters] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the calls were launched to which a preset, and NCCL's rates on the same GPUs, were fitted.
+    """How the calls were launched to which a preset, and NCCL's rates on the same GPUs, were fitted."""
 
-    Attributes:
-        by: "graph" (CUDA graphs) or "stream", on one node.
-        nccl_nodes: The same of NCCL's rates on several nodes.
-        stream_s: Seconds that a launch by a stream takes longer; 0: not known.
-        source: Of that.
-    """
-
-    by: str
-    nccl_nodes: str
-    stream_s: float = 0.0
-    source: str = ""
+    by: str  # "graph" (CUDA graphs) or "stream", on one node
+    nccl_nodes: str  # the same of NCCL's rates on several nodes
+    stream_s: float = 0.0  # seconds that a launch by a stream takes longer; 0: not known
+    source: str = ""  # of that
 
     def shift_s(self, by: str, *, nccl_nodes: bool = False) -> float:
         """Returns by how many seconds calls that are launched so take longer than those that were measured."""

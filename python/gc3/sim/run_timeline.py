@@ -42,21 +42,13 @@ class Wired(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run with its records.
+    """A run with its records."""
 
-    Attributes:
-        title: What ran.
-        wired: Its threadblocks.
-        rank_names: By rank.
-        why: The records of the run.
-        details: What its steps do.
-    """
-
-    title: str
-    wired: Wired
-    rank_names: Sequence[str]
-    why: Explanation
-    details: Details
+    title: str  # what ran
+    wired: Wired  # its threadblocks
+    rank_names: Sequence[str]  # by rank
+    why: Explanation  # the records of the run
+    details: Details  # what its steps do
 
 
 def simulated(simulation: Simulation, prediction: Prediction) -> Run:

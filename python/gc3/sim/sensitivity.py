@@ -16,17 +16,12 @@ STEP = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The effect of a parameter on the time of a program.
+    """The effect of a parameter on the time of a program."""
 
-    Attributes:
-        name: Of the parameter, as in `gc3.sim.settings`.
-        value: What it is: seconds, bytes per second, or plain.
-        elasticity: For each size, percent that the time changes where the parameter changes by one percent; exactly,
-            the slope of logarithms from 5 % less to 5 % more, or to the most that the parameter can be.
-    """
-
-    name: str
-    value: float
+    name: str  # of the parameter, as in `gc3.sim.settings`
+    value: float  # what it is: seconds, bytes per second, or plain
+    # for each size, percent that the time changes where the parameter changes by one percent; exactly, the slope of
+    # logarithms from 5 % less to 5 % more, or to the most that the parameter can be
     elasticity: tuple[float, ...]
 
     @property

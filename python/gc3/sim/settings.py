@@ -95,17 +95,11 @@ _FACTORS = tuple(opcode_factors())
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A change of a parameter.
+    """A change of a parameter."""
 
-    Attributes:
-        name: Of the parameter.
-        value: In seconds, bytes per second, bytes, or plain.
-        relative: Whether `value` multiplies what is there.
-    """
-
-    name: str
-    value: float
-    relative: bool = False
+    name: str  # of the parameter
+    value: float  # in seconds, bytes per second, bytes, or plain
+    relative: bool = False  # whether `value` multiplies what is there
 
 
 def parse(text: str) -> Setting:

@@ -28,17 +28,11 @@ _GIVES_A_BLOCK = ("allgather", "gather")  # S counts the blocks of all ranks
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What executes a collective.
+    """What executes a collective."""
 
-    Attributes:
-        label: Its name.
-        simulation: The program on the ranks of the group; None: only its time is known.
-        time_s: Then the seconds from the last rank's call until all are done, whatever else uses the links.
-    """
-
-    label: str
-    simulation: Simulation | None
-    time_s: float = 0.0
+    label: str  # its name
+    simulation: Simulation | None  # the program on the ranks of the group; None: only its time is known
+    time_s: float = 0.0  # then the seconds from the last rank's call until all are done, whatever else uses the links
 
 
 _ONE_RANK = Chosen("nothing to do", None)
@@ -49,67 +43,39 @@ Choose = Callable[[str, tuple[int, ...], int], Chosen]
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A collective of the step, or a message.
+    """A collective of the step, or a message."""
 
-    Attributes:
-        name: Of its node on the first rank.
-        what: The collective, or `MESSAGE`.
-        ranks: Who takes part.
-        size: S in bytes.
-        program: What executed it.
-        first_s: Seconds at which the first rank called it.
-        last_s: The last one.
-        end_s: When all were done.
-        exposed_s: Seconds of it in which a rank's GPU computed nothing, in the mean over its ranks.
-        nodes: The number of its node on each rank.
-    """
-
-    name: str
-    what: str
-    ranks: tuple[int, ...]
-    size: int
-    program: str
-    first_s: float
-    last_s: float
-    end_s: float
-    exposed_s: float
-    nodes: tuple[int, ...]
+    name: str  # of its node on the first rank
+    what: str  # the collective, or `MESSAGE`
+    ranks: tuple[int, ...]  # who takes part
+    size: int  # S in bytes
+    program: str  # what executed it
+    first_s: float  # seconds at which the first rank called it
+    last_s: float  # the last one
+    end_s: float  # when all were done
+    exposed_s: float  # seconds of it in which a rank's GPU computed nothing, in the mean over its ranks
+    nodes: tuple[int, ...]  # the number of its node on each rank
 
 
 @dataclass(frozen=True, slots=True)
 class RankTime:
-    """How a rank spent the step, in seconds.
+    """How a rank spent the step, in seconds."""
 
-    Attributes:
-        end_s: When it was done.
-        compute_s: The GPU computed.
-        communication_s: At least one collective or message was under way.
-        exposed_s: The same, while the GPU computed nothing.
-    """
-
-    end_s: float
-    compute_s: float
-    communication_s: float
-    exposed_s: float
+    end_s: float  # when it was done
+    compute_s: float  # the GPU computed
+    communication_s: float  # at least one collective or message was under way
+    exposed_s: float  # the same, while the GPU computed nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simulated step.
+    """A simulated step."""
 
-    Attributes:
-        time_s: Seconds until the last rank is done.
-        ranks: Of each rank.
-        calls: Collectives and messages in the order of their first call.
-        traces: The traces with the simulated times.
-        untimed: The number of nodes that compute and have no duration in the traces.
-    """
-
-    time_s: float
-    ranks: tuple[RankTime, ...]
-    calls: tuple[Called, ...]
-    traces: tuple[Trace, ...]
-    untimed: int
+    time_s: float  # seconds until the last rank is done
+    ranks: tuple[RankTime, ...]  # of each rank
+    calls: tuple[Called, ...]  # collectives and messages in the order of their first call
+    traces: tuple[Trace, ...]  # the traces with the simulated times
+    untimed: int  # the number of nodes that compute and have no duration in the traces
 
     @property
     def exposed_s(self) -> float:

@@ -25,33 +25,19 @@ _HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One program at one size.
+    """One program at one size."""
 
-    Attributes:
-        program: Its label.
-        size: S in bytes.
-        time_s: Seconds.
-        algbw: GB/s.
-        busbw: GB/s.
-        bound_s: Seconds that the busiest resource needs; 0 if not known.
-        bound_by: That resource.
-        cause: The largest part of the critical path; empty if that was not recorded.
-        share: Its fraction of the critical path, 0 to 1.
-        chosen: The program with the settings that were chosen for the size; empty if it is as it was asked for.
-        expected: What the time is worth; None: it was measured, or only counts steps.
-    """
-
-    program: str
-    size: int
-    time_s: float
-    algbw: float
-    busbw: float
-    bound_s: float = 0.0
-    bound_by: str = ""
-    cause: str = ""
-    share: float = 0.0
-    chosen: str = ""
-    expected: Expected | None = None
+    program: str  # its label
+    size: int  # S in bytes
+    time_s: float  # seconds
+    algbw: float  # GB/s
+    busbw: float  # GB/s
+    bound_s: float = 0.0  # seconds that the busiest resource needs; 0 if not known
+    bound_by: str = ""  # that resource
+    cause: str = ""  # the largest part of the critical path; empty if that was not recorded
+    share: float = 0.0  # its fraction of the critical path, 0 to 1
+    chosen: str = ""  # the program with the settings that were chosen for the size; empty if it is as it was asked for
+    expected: Expected | None = None  # what the time is worth; None: it was measured, or only counts steps
 
     def later(self, shift_s: float) -> Cell:
         """Returns the cell of a call that takes so many seconds longer."""
@@ -71,17 +57,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All programs and baselines at one size.
+    """All programs and baselines at one size."""
 
-    Attributes:
-        size: S in bytes.
-        cells: In the order of the columns.
-        baseline: The label of the baseline; empty if there is none.
-    """
-
-    size: int
-    cells: tuple[Cell, ...]
-    baseline: str = ""
+    size: int  # S in bytes
+    cells: tuple[Cell, ...]  # in the order of the columns
+    baseline: str = ""  # the label of the baseline; empty if there is none
 
     @property
     def winner(self) -> str:

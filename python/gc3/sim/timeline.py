@@ -15,23 +15,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One step of a threadblock in one tile; times in seconds.
+    """One step of a threadblock in one tile; times in seconds."""
 
-    Attributes:
-        rank: The rank.
-        tb: The threadblock, counted within the rank.
-        name: What it does, such as "rrcs".
-        start_s: When it began.
-        end_s: When it ended.
-        details: Shown on a click.
-    """
-
-    rank: int
-    tb: int
-    name: str
-    start_s: float
-    end_s: float
-    details: dict[str, Any] = field(default_factory=dict[str, Any])
+    rank: int  # the rank
+    tb: int  # the threadblock, counted within the rank
+    name: str  # what it does, such as "rrcs"
+    start_s: float  # when it began
+    end_s: float  # when it ended
+    details: dict[str, Any] = field(default_factory=dict[str, Any])  # shown on a click
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +45,15 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A run.
+    """A run."""
 
-    Attributes:
-        title: What ran.
-        rank_names: Of all ranks that appear.
-        tb_names: By (rank, tb).
-        spans: Steps.
-        arrows: Messages.
-        counters: Quantities.
-        dropped: Spans left out because there were too many.
-    """
-
-    title: str
-    rank_names: dict[int, str]
-    tb_names: dict[tuple[int, int], str]
-    spans: Sequence[Span]
-    arrows: Sequence[Arrow]
-    counters: Sequence[Counter]
-    dropped: int = 0
+    title: str  # what ran
+    rank_names: dict[int, str]  # of all ranks that appear
+    tb_names: dict[tuple[int, int], str]  # by (rank, tb)
+    spans: Sequence[Span]  # steps
+    arrows: Sequence[Arrow]  # messages
+    counters: Sequence[Counter]  # quantities
+    dropped: int = 0  # spans left out because there were too many
 
 
 def events(timeline: Timeline) -> Iterator[dict[str, Any]]:

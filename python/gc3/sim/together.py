@@ -147,19 +147,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The result for one of several programs.
+    """The result for one of several programs."""
 
-    Attributes:
-        size: S in bytes, rounded down to whole elements.
-        start_s: Seconds from the beginning until its ranks made the call.
-        alone_s: Seconds that the call takes alone.
-        together_s: Seconds that it takes with the others, from `start_s` until its last rank is done.
-    """
-
-    size: int
-    start_s: float
-    alone_s: float
-    together_s: float
+    size: int  # S in bytes, rounded down to whole elements
+    start_s: float  # seconds from the beginning until its ranks made the call
+    alone_s: float  # seconds that the call takes alone
+    together_s: float  # seconds that it takes with the others, from `start_s` until its last rank is done
 
     @property
     def factor(self) -> float:

@@ -81,24 +81,16 @@ def per_cent(error: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a predicted time is worth. Errors are |log(predicted / measured)|.
+    """What a predicted time is worth. Errors are |log(predicted / measured)|."""
 
-    Attributes:
-        scope: `IN_SAMPLE`: parameters were fitted to such calls; `HELD_OUT`: such calls were measured, and not fitted;
-            `NOT_MEASURED`: the errors are those of the nearest calls; `LINKS`: there is no software to be wrong about.
-        median: The median error, or the mean where `p90` is not known; None: not known.
-        p90: The error that nine of ten stay within; None: not known.
-        of: The measured calls, or why none are near.
-        beyond: What of the call was not measured.
-        judged: Of what was not measured, the error that is expected at least; 0: none.
-    """
-
+    # `IN_SAMPLE`: parameters were fitted to such calls; `HELD_OUT`: such calls were measured, and not fitted;
+    # `NOT_MEASURED`: the errors are those of the nearest calls; `LINKS`: there is no software to be wrong about
     scope: str
-    median: float | None
-    p90: float | None
-    of: str
-    beyond: str = ""
-    judged: float = 0.0
+    median: float | None  # the median error, or the mean where `p90` is not known; None: not known
+    p90: float | None  # the error that nine of ten stay within; None: not known
+    of: str  # the measured calls, or why none are near
+    beyond: str = ""  # what of the call was not measured
+    judged: float = 0.0  # of what was not measured, the error that is expected at least; 0: none
 
     @property
     def error(self) -> float:

@@ -35,8 +35,8 @@ _SEARCHED = 3  # schedules of a size
 _MOST = 180  # simulations of a size after that
 _HOPELESS = 2.0  # a schedule whose first programs take so many times as long as the best one gets no further ones
 _SCHEDULES = 0.3  # of the seconds of a search: for finding schedules
-_LIBRARY = 0.6  # of it for the library, where programs of many ranks take all that there is
 _SECONDS = 60.0  # at most for that
+_LIBRARY = 0.6  # of a search: for the library, where programs of many ranks take all that there is
 _GRACE = 0.1  # seconds beyond the limit for code that checks the time itself
 _GAIN = 0.99  # a synthesized program must be faster than the library's by this factor to be worth a file
 

@@ -35,45 +35,29 @@ _SHOWN = 40  # characters of what is wrong
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A measured call.
+    """A measured call."""
 
-    Attributes:
-        program: What was called: a program, or what NCCL does.
-        size: S in bytes.
-        seconds: The measured time.
-        machine: Where, if that differs from the machine of the fit in its ranks; the classes of its wires are those
-            of the fit.
-    """
-
-    program: Compiled | Nccl
-    size: int
-    seconds: float
+    program: Compiled | Nccl  # what was called: a program, or what NCCL does
+    size: int  # S in bytes
+    seconds: float  # the measured time
+    # where, if that differs from the machine of the fit in its ranks; the classes of its wires are those of the fit
     machine: Topology | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A platform fitted to measurements.
+    """A platform fitted to measurements."""
 
-    Attributes:
-        platform: The platform with the fitted parameters; its evidence holds the errors.
-        before: Mean absolute logarithm of predicted over measured time before the fit.
-        in_sample: The same after the fit, on the same data.
-        held_out: The same for each split, on what was not fitted: a half of the cases, or those of a number of nodes.
-        left_out: For each split the number of nodes that was not fitted; empty: random halves were left out.
-        values: The fitted parameters, in seconds, bytes per second, or plain.
-        ranges: The least and the greatest value of each over the splits.
-        without_effect: Those on which no time in the data depends, so that they were not changed.
-    """
-
-    platform: Platform
-    before: float
-    in_sample: float
+    platform: Platform  # the platform with the fitted parameters; its evidence holds the errors
+    before: float  # mean absolute logarithm of predicted over measured time before the fit
+    in_sample: float  # the same after the fit, on the same data
+    # the same for each split, on what was not fitted: a half of the cases, or those of a number of nodes
     held_out: tuple[float, ...]
-    values: dict[str, float]
-    ranges: dict[str, tuple[float, float]]
+    values: dict[str, float]  # the fitted parameters, in seconds, bytes per second, or plain
+    ranges: dict[str, tuple[float, float]]  # the least and the greatest value of each over the splits
+    # for each split the number of nodes that was not fitted; empty: random halves were left out
     left_out: tuple[int, ...] = ()
-    without_effect: tuple[str, ...] = ()
+    without_effect: tuple[str, ...] = ()  # those on which no time in the data depends, so that they were not changed
 
 
 def read_csv(path: str, column: str) -> list[tuple[int, float]]:

@@ -100,39 +100,25 @@ def probed(ranks: int) -> dict[str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class SizeError:
-    """How good predictions are at a size, or at all sizes.
+    """How good predictions are at a size, or at all sizes."""
 
-    Attributes:
-        size: S in bytes, rounded to a power of two; 0: all.
-        cases: The number of measurements.
-        median: The median of |predicted / measured - 1|.
-        ordered: The part of the pairs of programs of the same collective and ranks, measured more than 5 % apart, that
-            are predicted in the right order; None: there are none.
-    """
-
-    size: int
-    cases: int
-    median: float
+    size: int  # S in bytes, rounded to a power of two; 0: all
+    cases: int  # the number of measurements
+    median: float  # the median of |predicted / measured - 1|
+    # the part of the pairs of programs of the same collective and ranks, measured more than 5 % apart, that are
+    # predicted in the right order; None: there are none
     ordered: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class CpuFit:
-    """An engine of this machine, calibrated.
+    """An engine of this machine, calibrated."""
 
-    Attributes:
-        parameters: The preset; its held-out error is that on programs the fit has not seen.
-        trained: The measurements in the fit.
-        unseen: The measurements outside the fit.
-        before: The errors on the latter of the preset that gc3 brings.
-        errors: Those of this one, by size, and of all sizes at the end.
-    """
-
-    parameters: Parameters
-    trained: tuple[Case, ...]
-    unseen: tuple[Case, ...]
-    before: tuple[SizeError, ...]
-    errors: tuple[SizeError, ...]
+    parameters: Parameters  # the preset; its held-out error is that on programs the fit has not seen
+    trained: tuple[Case, ...]  # the measurements in the fit
+    unseen: tuple[Case, ...]  # the measurements outside the fit
+    before: tuple[SizeError, ...]  # the errors on the latter of the preset that gc3 brings
+    errors: tuple[SizeError, ...]  # those of this one, by size, and of all sizes at the end
 
 
 def fit(

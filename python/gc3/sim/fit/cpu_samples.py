@@ -109,17 +109,12 @@ Timed: TypeAlias = "Callable[[Sample, int, int, int], Sequence[float]]"
 
 @dataclass
 class Times:
-    """What has been measured of an engine so far.
+    """What has been measured of an engine so far."""
 
-    Attributes:
-        engine: Its name.
-        turns: For each turn the seconds of the fastest run by size, by the name of the sample.
-        path: Where they are kept until all are there; None: nowhere.
-    """
-
-    engine: str
+    engine: str  # its name
+    # for each turn the seconds of the fastest run by size, by the name of the sample
     turns: list[dict[str, dict[int, float]]] = field(default_factory=list[dict[str, dict[int, float]]])
-    path: Path | None = None
+    path: Path | None = None  # where they are kept until all are there; None: nowhere
 
     @staticmethod
     def kept(engine: str) -> Times:

@@ -49,36 +49,22 @@ _WIDE = 25  # the first 2.x with 64 channels instead of 32
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What NCCL finds.
+    """What NCCL finds."""
 
-    Attributes:
-        gpu: Generation of the GPUs whose constants are used.
-        kernels: Generation whose kernels' rates are used.
-        amd: Whether the CPUs are AMD's.
-        nodes: The ranks of each of NCCL's nodes.
-        ring: The result of the search for rings.
-        tree: That for trees.
-        running: Channels in use, which are copies of those of the search.
-        heads: GPUs of a node that each add up and multicast their share in its switches (NVLS); 0: the switches cannot.
-        head_rate: GB/s of each inside the node.
-        version: The version of NCCL.
-        notes: What was not known, and what is taken instead.
-        rings: The ranks of each ring in use, if a log says so.
-        chosen: Choices of a log: collective, S in bytes, algorithm, protocol, and channels, 0 if it does not say.
-    """
-
-    gpu: str
-    kernels: str
-    amd: bool
-    nodes: Nodes
-    ring: Found
-    tree: Found
-    running: int
+    gpu: str  # generation of the GPUs whose constants are used
+    kernels: str  # generation whose kernels' rates are used
+    amd: bool  # whether the CPUs are AMD's
+    nodes: Nodes  # the ranks of each of NCCL's nodes
+    ring: Found  # the result of the search for rings
+    tree: Found  # that for trees
+    running: int  # channels in use, which are copies of those of the search
+    # GPUs of a node that each add up and multicast their share in its switches (NVLS); 0: the switches cannot
     heads: int = 0
-    head_rate: float = 0.0
-    version: str = "2.8.4"
-    notes: tuple[str, ...] = ()
-    rings: tuple[tuple[int, ...], ...] = ()
+    head_rate: float = 0.0  # GB/s of each inside the node
+    version: str = "2.8.4"  # the version of NCCL
+    notes: tuple[str, ...] = ()  # what was not known, and what is taken instead
+    rings: tuple[tuple[int, ...], ...] = ()  # the ranks of each ring in use, if a log says so
+    # choices of a log: collective, S in bytes, algorithm, protocol, and channels, 0 if it does not say
     chosen: tuple[tuple[str, int, str, str, int], ...] = ()
 
     @property

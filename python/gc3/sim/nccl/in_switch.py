@@ -31,16 +31,11 @@ _COPIES = 2  # loops that are not overlapped: into the buffers of the first chun
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The seconds that a byte of S needs on the busiest resource.
+    """The seconds that a byte of S needs on the busiest resource."""
 
-    Attributes:
-        seconds: They.
-        resource: Its name.
-        crossing: The seconds that a byte of S needs on a NIC at each level of the tree of nodes; 0 on one node.
-    """
-
-    seconds: float
-    resource: str
+    seconds: float  # they
+    resource: str  # its name
+    # the seconds that a byte of S needs on a NIC at each level of the tree of nodes; 0 on one node
     crossing: float = 0.0
 
 

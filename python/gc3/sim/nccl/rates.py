@@ -18,29 +18,18 @@ from gc3.sim.platform import Platform
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """NCCL's parameters on a generation of GPUs.
+    """NCCL's parameters on a generation of GPUs."""
 
-    Attributes:
-        rate: Bytes of data per second of one threadblock that sends, by protocol.
-        hop_s: Seconds that a hop inside a node takes besides the latency of its wire, by protocol.
-        launch_s: Seconds until threadblocks begin.
-        channel_s: Seconds that every channel after the first adds to that.
-        peer_s: Seconds that a NIC is busy with a message between hosts besides its steps, if it is short.
-        first_step_s: Seconds that the first step of a message adds to that, in proportion to its length.
-        evidence: The source of these numbers, which is on one node.
-        post: The part of a NIC's time for a message that one of a ring or tree with LL or LL128 takes.
-        across_s: Seconds that a hop through NICs takes in addition to the machine's, by protocol.
-    """
-
-    rate: Mapping[str, float]
-    hop_s: Mapping[str, float]
-    launch_s: float
-    channel_s: float
-    evidence: Evidence
+    rate: Mapping[str, float]  # bytes of data per second of one threadblock that sends, by protocol
+    hop_s: Mapping[str, float]  # seconds that a hop inside a node takes besides the latency of its wire, by protocol
+    launch_s: float  # seconds until threadblocks begin
+    channel_s: float  # seconds that every channel after the first adds to that
+    evidence: Evidence  # the source of these numbers, which is on one node
     # Fitted by benchmarks/nccl_sends.py to AllToAll by NCCL 2.8.4 on 64 NDv4 (microsoft/msccl-leaderboard).
-    peer_s: float = 3.1e-6
-    first_step_s: float = 10.7e-6
-    post: float = 1.0
+    peer_s: float = 3.1e-6  # seconds that a NIC is busy with a message between hosts besides its steps, if it is short
+    first_step_s: float = 10.7e-6  # seconds that the first step of a message adds to that, in proportion to its length
+    post: float = 1.0  # the part of a NIC's time for a message that one of a ring or tree with LL or LL128 takes
+    # seconds that a hop through NICs takes in addition to the machine's, by protocol
     across_s: Mapping[str, float] = field(default_factory=dict[str, float])
 
 

@@ -30,44 +30,26 @@ _LOCAL = 5000.0  # GB/s on one GPU: LOC_BW
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path.
+    """A path."""
 
-    Attributes:
-        kind: Its class.
-        rate: GB/s of its slowest part.
-        parts: Its resources, as indices into `System.capacity`.
-    """
-
-    kind: int
-    rate: float
-    parts: tuple[int, ...]
+    kind: int  # its class
+    rate: float  # GB/s of its slowest part
+    parts: tuple[int, ...]  # its resources, as indices into `System.capacity`
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What NCCL's search has of a node.
+    """What NCCL's search has of a node."""
 
-    Attributes:
-        gpus: Number of GPUs.
-        switched: Whether switches join GPUs.
-        several: Whether there are other nodes.
-        capacity: GB/s of each resource.
-        routes: From each GPU to each other; None to itself.
-        nics: GB/s of each NIC.
-        entry: By NIC, the GPUs nearest to it with the route from it to each.
-        exits: By GPU and NIC, the route to the NIC.
-        total: GB/s of a GPU's NVLinks together, or of its PCIe.
-    """
-
-    gpus: int
-    switched: bool
-    several: bool
-    capacity: tuple[float, ...]
-    routes: tuple[tuple[Route | None, ...], ...]
-    nics: tuple[float, ...]
-    entry: tuple[tuple[tuple[int, Route], ...], ...]
-    exits: tuple[tuple[Route, ...], ...]
-    total: float
+    gpus: int  # number of GPUs
+    switched: bool  # whether switches join GPUs
+    several: bool  # whether there are other nodes
+    capacity: tuple[float, ...]  # GB/s of each resource
+    routes: tuple[tuple[Route | None, ...], ...]  # from each GPU to each other; None to itself
+    nics: tuple[float, ...]  # GB/s of each NIC
+    entry: tuple[tuple[tuple[int, Route], ...], ...]  # by NIC, the GPUs nearest to it with the route from it to each
+    exits: tuple[tuple[Route, ...], ...]  # by GPU and NIC, the route to the NIC
+    total: float  # GB/s of a GPU's NVLinks together, or of its PCIe
 
     @property
     def most(self) -> float:

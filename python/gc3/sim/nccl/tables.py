@@ -52,59 +52,34 @@ class InSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The constants of a version.
+    """The constants of a version."""
 
-    Attributes:
-        version: Its name.
-        since: The first 2.x that has these constants, as far as is known.
-        base: Latency of a call, by algorithm.
-        nvlink: Latency of a hop over NVLink, by algorithm.
-        pci: The same over PCIe and between sockets.
-        network: The same over a network.
-        ll_gpu: Bandwidth of LL on one, two and more nodes, by GPU generation.
-        ll_amd: The same for several nodes of AMD CPUs; others count as Volta.
-        ring_ll128: Bandwidth of a channel with LL128 in a ring, by GPU generation or by collective.
-        tree_ll128: The same in a tree, on one, two and more nodes; None: as in a ring.
-        tree_ll128_part: The part of a tree's bandwidth that LL128 reaches on several nodes.
-        tree: Bandwidth of a channel of a tree on one, two and more nodes, by GPU generation.
-        ll_part: The part of the bandwidth that LL reaches in a ring.
-        ll_part_copying: The same for collectives that do not reduce, on one node.
-        bus_limit: Most bandwidth of all channels, by GPU generation; others have no such limit.
-        plateau: How much longer the latency of a Simple ring AllReduce is on several nodes, by GPU generation.
-        plateau_bytes: S of each rank from which it is.
-        plateau_each: Whether this is for each channel.
-        all_crossed: Whether the ring of an AllReduce crosses all nodes twice, or all but one.
-        slow_intra_ll: How much longer a hop of LL within a node is on several nodes.
-        net_post: Whether every hop of a ring takes at least the time of posting to the NIC.
-        tree_correction: Factors of a tree's bandwidth by protocol and the power of two of S / 64 B.
-        in_switch: NVLS and NVLSTree; None: the version has neither.
-        peers_at_once: Peers to which a channel sends at once, each with a part of its threads.
-    """
-
-    version: str
-    since: int
-    base: Mapping[str, Row]
-    nvlink: Mapping[str, Row]
-    pci: Mapping[str, Row]
-    network: Mapping[str, Row]
-    ll_gpu: Mapping[str, Row]
-    ll_amd: Row
-    ring_ll128: Mapping[str, float]
-    tree_ll128: Mapping[str, Row] | None
-    tree_ll128_part: float
-    tree: Mapping[str, Row]
-    ll_part: float
-    ll_part_copying: float
-    bus_limit: Mapping[str, float]
+    version: str  # its name
+    since: int  # the first 2.x that has these constants, as far as is known
+    base: Mapping[str, Row]  # latency of a call, by algorithm
+    nvlink: Mapping[str, Row]  # latency of a hop over NVLink, by algorithm
+    pci: Mapping[str, Row]  # the same over PCIe and between sockets
+    network: Mapping[str, Row]  # the same over a network
+    ll_gpu: Mapping[str, Row]  # bandwidth of LL on one, two and more nodes, by GPU generation
+    ll_amd: Row  # the same for several nodes of AMD CPUs; others count as Volta
+    ring_ll128: Mapping[str, float]  # bandwidth of a channel with LL128 in a ring, by GPU generation or by collective
+    tree_ll128: Mapping[str, Row] | None  # the same in a tree, on one, two and more nodes; None: as in a ring
+    tree_ll128_part: float  # the part of a tree's bandwidth that LL128 reaches on several nodes
+    tree: Mapping[str, Row]  # bandwidth of a channel of a tree on one, two and more nodes, by GPU generation
+    ll_part: float  # the part of the bandwidth that LL reaches in a ring
+    ll_part_copying: float  # the same for collectives that do not reduce, on one node
+    bus_limit: Mapping[str, float]  # most bandwidth of all channels, by GPU generation; others have no such limit
+    # how much longer the latency of a Simple ring AllReduce is on several nodes, by GPU generation
     plateau: Mapping[str, float]
-    plateau_bytes: int
-    plateau_each: bool
-    all_crossed: bool
-    slow_intra_ll: float
-    net_post: bool
+    plateau_bytes: int  # S of each rank from which it is
+    plateau_each: bool  # whether this is for each channel
+    all_crossed: bool  # whether the ring of an AllReduce crosses all nodes twice, or all but one
+    slow_intra_ll: float  # how much longer a hop of LL within a node is on several nodes
+    net_post: bool  # whether every hop of a ring takes at least the time of posting to the NIC
+    # factors of a tree's bandwidth by protocol and the power of two of S / 64 B
     tree_correction: Mapping[str, tuple[float, ...]]
-    in_switch: InSwitch | None = None
-    peers_at_once: int = 1
+    in_switch: InSwitch | None = None  # NVLS and NVLSTree; None: the version has neither
+    peers_at_once: int = 1  # peers to which a channel sends at once, each with a part of its threads
 
 
 _ONES = (1.0,) * 4

@@ -35,19 +35,12 @@ _SLOW_RING = 12.0  # GB/s up to which rings have fewer threads: PCI_BW
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """NCCL's choice for a call.
+    """NCCL's choice for a call."""
 
-    Attributes:
-        algorithm: "ring", "tree", "nvls" or "nvls_tree".
-        protocol: "LL", "LL128" or "Simple".
-        channels: In use.
-        time_s: The time that NCCL's model predicts.
-    """
-
-    algorithm: str
-    protocol: str
-    channels: int
-    time_s: float
+    algorithm: str  # "ring", "tree", "nvls" or "nvls_tree"
+    protocol: str  # "LL", "LL128" or "Simple"
+    channels: int  # in use
+    time_s: float  # the time that NCCL's model predicts
 
     @property
     def in_switch(self) -> bool:

@@ -45,35 +45,20 @@ _MOST_NODES = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a trace.
+    """A node of a trace."""
 
-    Attributes:
-        number: Its id, unique in the trace of a rank.
-        name: For people.
-        kind: A NodeType of et_def.proto.
-        after: The numbers of the nodes that it waits for.
-        duration_s: Seconds that it takes, of nodes that compute; 0 where the trace has none.
-        start_s: Seconds at which it started when it was recorded; 0 where the trace has none.
-        on_cpu: Whether the host executes it.
-        collective: The name of the collective; empty for other nodes.
-        size: Bytes that a rank gives to the collective, or that are sent.
-        group: Name of the ranks that take part; empty: all of them.
-        peer: The rank that is sent to, or received from.
-        tag: Distinguishes messages between two ranks.
-    """
-
-    number: int
-    name: str
-    kind: int
-    after: tuple[int, ...] = ()
-    duration_s: float = 0.0
-    start_s: float = 0.0
-    on_cpu: bool = False
-    collective: str = ""
-    size: int = 0
-    group: str = ""
-    peer: int = 0
-    tag: int = 0
+    number: int  # its id, unique in the trace of a rank
+    name: str  # for people
+    kind: int  # a NodeType of et_def.proto
+    after: tuple[int, ...] = ()  # the numbers of the nodes that it waits for
+    duration_s: float = 0.0  # seconds that it takes, of nodes that compute; 0 where the trace has none
+    start_s: float = 0.0  # seconds at which it started when it was recorded; 0 where the trace has none
+    on_cpu: bool = False  # whether the host executes it
+    collective: str = ""  # the name of the collective; empty for other nodes
+    size: int = 0  # bytes that a rank gives to the collective, or that are sent
+    group: str = ""  # name of the ranks that take part; empty: all of them
+    peer: int = 0  # the rank that is sent to, or received from
+    tag: int = 0  # distinguishes messages between two ranks
 
 
 Trace = tuple[Node, ...]

@@ -56,44 +56,26 @@ _ROUNDED = 0.01  # two decimals, in GB/s; also the part that few digits leave op
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The values of a log for a size in one of the two modes.
+    """The values of a log for a size in one of the two modes."""
 
-    Attributes:
-        time_s: Seconds.
-        algbw: GB/s.
-        busbw: GB/s.
-        wrong: Wrong elements; None if the log does not say.
-    """
-
-    time_s: float
-    algbw: float
-    busbw: float
-    wrong: int | None
+    time_s: float  # seconds
+    algbw: float  # GB/s
+    busbw: float  # GB/s
+    wrong: int | None  # wrong elements; None if the log does not say
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table.
+    """A line of the table."""
 
-    Attributes:
-        size: S in bytes.
-        count: Elements.
-        dtype: As nccl-tests spells it; empty where the log does not say.
-        redop: The same for the reduction.
-        root: The root; -1 where there is none, None where the log does not say.
-        out_of_place: The times of calls whose buffers do not overlap.
-        in_place: Those of calls in place; None where they were not measured.
-        line: Its line in the log.
-    """
-
-    size: int
-    count: int
-    dtype: str
-    redop: str
-    root: int | None
-    out_of_place: Timing | None
-    in_place: Timing | None
-    line: int = field(default=0, compare=False)
+    size: int  # S in bytes
+    count: int  # elements
+    dtype: str  # as nccl-tests spells it; empty where the log does not say
+    redop: str  # the same for the reduction
+    root: int | None  # the root; -1 where there is none, None where the log does not say
+    out_of_place: Timing | None  # the times of calls whose buffers do not overlap
+    in_place: Timing | None  # those of calls in place; None where they were not measured
+    line: int = field(default=0, compare=False)  # its line in the log
 
     @property
     def blocks(self) -> int:

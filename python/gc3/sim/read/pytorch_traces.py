@@ -95,19 +95,12 @@ _PEER_AND_TAG = {"prefixItems": [schema.COUNT, {"type": "integer"}], **schema.ar
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A step of one rank.
+    """A step of one rank."""
 
-    Attributes:
-        rank: Whose it is.
-        ranks: The number of ranks of the job.
-        trace: Its nodes.
-        groups: The ranks of the groups that the trace names.
-    """
-
-    rank: int
-    ranks: int
-    trace: Trace
-    groups: dict[str, list[int]]
+    rank: int  # whose it is
+    ranks: int  # the number of ranks of the job
+    trace: Trace  # its nodes
+    groups: dict[str, list[int]]  # the ranks of the groups that the trace names
 
 
 def read(operators: str, profile: str) -> Recorded:

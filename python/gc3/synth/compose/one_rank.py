@@ -38,40 +38,24 @@ COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall")  # of whic
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A block of every rank, or the part of it for one rank, goes from a distance to another.
+    """A block of every rank, or the part of it for one rank, goes from a distance to another."""
 
-    Attributes:
-        target: The distance of the rank that the part is for; None: the whole block.
-        src: The distance of the sender from the origin.
-        dst: That of the receiver.
-        adds: Whether it is added to what the receiver has.
-    """
-
-    target: Distance | None
-    src: Distance
-    dst: Distance
-    adds: bool = False
+    target: Distance | None  # the distance of the rank that the part is for; None: the whole block
+    src: Distance  # the distance of the sender from the origin
+    dst: Distance  # that of the receiver
+    adds: bool = False  # whether it is added to what the receiver has
 
 
 @dataclass(frozen=True)
 class OneRankResult:
-    """A schedule that is the same from every rank's view.
+    """A schedule that is the same from every rank's view."""
 
-    Attributes:
-        machine: The nodes.
-        collective: Its name.
-        blocks: Chunks of a block: of what a rank gives, or in an AllToAll of what it gives one other.
-        steps: The moves of each step.
-        rounds: The rounds of each step.
-        how: What it is made of.
-    """
-
-    machine: Machine
-    collective: str
-    blocks: int
-    steps: tuple[tuple[Move, ...], ...]
-    rounds: tuple[int, ...]
-    how: str
+    machine: Machine  # the nodes
+    collective: str  # its name
+    blocks: int  # chunks of a block: of what a rank gives, or in an AllToAll of what it gives one other
+    steps: tuple[tuple[Move, ...], ...]  # the moves of each step
+    rounds: tuple[int, ...]  # the rounds of each step
+    how: str  # what it is made of
 
     @property
     def shape(self) -> tuple[int, ...]:
