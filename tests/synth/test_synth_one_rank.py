@@ -127,7 +127,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines of 4 ranks and more count as so large that one rank stands for all."""
     for place in ("gc3.synth.MOST_PAIRS", "gc3.tune.bound.MOST_PAIRS"):
         monkeypatch.setattr(place, 0)
-    for place in ("gc3.tune.guided", "gc3.tune.space", "gc3.algorithms._one_rank"):
+    for place in ("gc3.tune.guided_search", "gc3.tune.space", "gc3.algorithms._one_rank"):
         monkeypatch.setattr(f"{place}.LOOPED", 3)
 
 
