@@ -296,7 +296,7 @@ def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyP
     unknown = Spec("no_such_algorithm", ())
     monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (unknown, A))
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
-    tuner = Tuner(Goal(("allreduce",), (2,), (1024, 4096), seconds=0.001))
+    tuner = Tuner(Goal(("allreduce",), (2,), (1024, 2048), seconds=0.001))
     points = list(tuner.points())
     assert list(tuner.failed) == [str(unknown)]
     assert "no_such_algorithm" in tuner.failed[str(unknown)]
