@@ -78,11 +78,9 @@ def python_ranks(table: str | None, *, apart: bool = False) -> Start:
 def own_ranks(table: str | None, *, apart: bool = False) -> Start:
     """The same of ranks in C++, which call gc3.h."""
     program = str(_own_program())
-    given = [] if table is None else [table]
 
     def start(folder: Path, ranks: int) -> list[list[str]]:
-        export = ["table", "export", *given, "--ranks", str(ranks), "-o", str(folder / "programs")]
-        subprocess.run([sys.executable, "-m", "gc3", *export], check=True, stdout=subprocess.DEVNULL)
+        (folder / "programs").symlink_to(_programs(table, ranks, folder))
         job = ["MASTER_ADDR=localhost", "MASTER_PORT=1", f"TORCHELASTIC_RUN_ID={folder}", f"WORLD_SIZE={ranks}"]
         job += [text.format(folder) for text in _alone(apart)]
         command = [*(_APART if apart else ()), program, str(folder)]
@@ -103,6 +101,28 @@ def _with_secret(start: Start) -> Start:
         return start(folder, ranks)
 
     return with_secret
+
+
+def _programs(table: str | None, ranks: int, folder: Path) -> Path:
+    """A folder with the programs of a table; those of the default one are kept until anything of gc3 changes."""
+    sources = (path for path in (_ROOT / "python" / "gc3").rglob("*") if path.suffix in {".py", ".json", ".so"})
+    newest = max(path.stat().st_mtime_ns for path in sources)
+    kept = ENVIRONMENTS / "own" / f"programs-{ranks}-{newest}"
+    if table is None and kept.exists():
+        return kept
+    made = (folder if table is not None else kept.parent) / f"made-{ranks}-{os.getpid()}"
+    export = ["table", "export", *([] if table is None else [table]), "--ranks", str(ranks), "-o", str(made)]
+    subprocess.run([sys.executable, "-m", "gc3", *export], check=True, stdout=subprocess.DEVNULL)
+    if table is not None:
+        return made
+    for old in kept.parent.glob(f"programs-{ranks}-*"):
+        if old != kept:
+            shutil.rmtree(old, ignore_errors=True)
+    try:
+        return made.rename(kept)
+    except OSError:  # another process was first
+        shutil.rmtree(made)
+        return kept
 
 
 def _own_program() -> Path:
