@@ -1,5 +1,5 @@
-// What mpi.c needs of MPI, over the C++ interface of gc3: the same loop times both. It is compiled as C++. The programs of
-// the selection table are in FOLDER/programs.
+// What mpi.c needs of MPI, over the C++ interface of gc3: the same loop times both. It is compiled as C++. The programs
+// of the selection table are in FOLDER/programs.
 #pragma once
 
 #include <cstdio>
