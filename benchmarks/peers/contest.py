@@ -22,6 +22,8 @@ from peers.libraries import Library, Missing, Setting, find, own_ranks, python_r
 from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, ROWS, WAITS, Point, Sample, percentile
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
+# Each has ranks of its own.
+_OWN = MappingProxyType({OURS: (own_ranks, "c++"), PYTHON: (python_ranks, "python")})
 _MOST_LOST = 3  # points that gc3 may fail at before the run ends
 _FOLLOWED = "openmpi"  # mpi4py calls it
 _HOPELESS = 100  # times the best peer's time: such a setting is measured in no other pattern
@@ -207,15 +209,15 @@ class Contest:
                         yield point
 
     def _ours(self, ranks: int, stack: ExitStack) -> dict[str, _Contender]:
-        starts = {OURS: own_ranks, PYTHON: python_ranks}
-        made = {
-            name: self._world(Setting(name, OURS, ranks_of(self.plan.table, apart=self._apart)), ranks, stack)
-            for name, ranks_of in starts.items()
+        return {
+            name: _Contender(
+                self._world(Setting(name, OURS, start(self.plan.table, apart=self._apart)), ranks, stack), language
+            )
+            for name, (start, language) in _OWN.items()
         }
-        return {OURS: _Contender(made[OURS], "c++"), PYTHON: _Contender(made[PYTHON], "python")}
 
     def _check_memory(self, ranks: int) -> None:
-        contenders = len(self._settings) + 1 + bool(self._followers)
+        contenders = len(self._settings) + len(_OWN) + bool(self._followers)
         needed = contenders * ranks * 2 * max(self.plan.sizes)
         free = _core.available_memory()
         if needed > _MEMORY_SHARE * free:
