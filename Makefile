@@ -5,7 +5,7 @@
 #   make nccl    the libraries that stand in front of NCCL
 #   make bench   the benchmarks                    make build   .venv with the compiled core, nothing else
 #   make wheel   wheels for this processor, into build/wheels/, for the Pythons of this machine (WHEEL_PYTHONS)
-#   make test-clang   each source alone through clang
+#   make test-clang   each source alone through clang; CLANG=--commits=50: those that the newest 50 commits changed
 #   make test-wheels   the wheels of the oldest and the newest Python in empty environments
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
 #   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
@@ -102,7 +102,7 @@ nightly: $(VENV)/.group-test nccl cpp-tests
 	$(BUILD)/gc3_verify_test --no-skip --test-case='nightly*'
 	$(BIN)/pytest $(PYTEST_WORKERS) --nightly -m nightly
 	$(BIN)/pytest tests/synth/test_synth_random.py --random-machines $(NIGHTLY_MACHINES)
-	$(MAKE) cuda-check test-torch test-wheels
+	$(MAKE) cuda-check test-torch test-clang test-wheels
 
 nightly-hosts: $(VENV)/.group-test build cpp-tests
 	$(BUILD)/gc3_runtime_core_test --no-skip --test-case='64 hosts*,control traffic*'
@@ -173,7 +173,7 @@ wheel: $(VENV)/.group-wheel nccl
 	$(BIN)/python tools/wheel.py $(WHEEL_PYTHONS)
 
 test-clang: $(VENV)/.group-clang build
-	$(BIN)/python tools/test_clang.py
+	$(BIN)/python tools/test_clang.py $(CLANG)
 
 test-wheels: $(VENV)/.group-wheel nccl
 	tools/test_wheel.sh $(WHEEL_TESTS)

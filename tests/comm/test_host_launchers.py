@@ -118,7 +118,9 @@ def test_ranks_that_no_other_joins_say_so(tmp_path: Path) -> None:
     """A rank that has joined over PMI-1 waits for the others at the launcher's barrier, but not for ever."""
     hydra = launcher("mpiexec.hydra", "mpich", "mpiexec.hydra")
     lone = tmp_path / "lone"
-    lone.write_text(f'#!/bin/sh\n[ $PMI_RANK = 1 ] && exec sleep 40\nexec "{sys.executable}" "{program("join")}"\n')
+    other = f'while [ ! -e "{tmp_path}/ended" ]; do sleep 0.1; done'
+    joins = f'"{sys.executable}" "{program("join")}"; touch "{tmp_path}/ended"'
+    lone.write_text(f"#!/bin/sh\nif [ $PMI_RANK = 1 ]; then {other}; else {joins}; fi\n")
     lone.chmod(0o755)
     words = ["-launcher", "rsh", "-launcher-exec", agent(tmp_path), "-iface", "eth0", "-hosts", "node0,node1"]
     done = subprocess.run(

@@ -268,6 +268,7 @@ def test_a_peer_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch,
     assert [p.best() for p in points] == (["good", "good"] if "broadcast" not in body else [points[0].best(), "good"])
 
 
+@pytest.mark.nightly
 def test_gc3_that_fails_at_a_point_goes_on_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     toys(monkeypatch, quick="pass")
     begun: list[str] = []
@@ -311,6 +312,7 @@ def test_buffers_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         list(running.points())
 
 
+@pytest.mark.nightly
 def test_a_setting_for_ranks_that_share_cores_runs_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
     toys(monkeypatch, quick="pass", crowded="pass")
     monkeypatch.setattr(contest, "cores", lambda: 2)

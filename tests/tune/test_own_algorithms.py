@@ -49,7 +49,7 @@ def points(*line: str) -> list[dict[str, object]]:
     return json.loads(done.stdout)["points"]
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.nightly)])
 def test_algorithms_of_the_user_are_tried(engine: str, mine: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     line = [f"{mine}:mine", "--engine", engine, "--ranks", "2", "-b", "1KiB", "-e", "1KiB", "-o", str(file)]
