@@ -41,11 +41,12 @@ bool check_action(const ClassProgram& program, Findings& findings) {
   for (std::size_t k = 0; k < program.regions.size(); ++k) {
     const Region& r = program.regions[k];
     const bool first = k == 0 || program.regions[k - 1].buffer != r.buffer;
+    // What the collective requires is compared with the axes of its buffers, which therefore are one region each.
     ordered = ordered && (first ? static_cast<std::size_t>(r.buffer) == buffers++ && r.begin == 0
-                                : program.regions[k - 1].begin <= r.begin);
+                                : r.buffer == model::Buffer::scratch && program.regions[k - 1].begin <= r.begin);
   }
   if (!ordered || buffers != model::kBufferNames.size()) {
-    malformed("the regions of each buffer follow each other from 0 on");
+    malformed("input and output are one region each, and those of scratch follow each other from 0 on");
     return false;
   }
   const auto axes_of = [&](model::Buffer b) { return program.region(b, 0).axes; };

@@ -126,6 +126,9 @@ TEST_CASE("a symmetry that does not fit is refused") {
   other.regions[2].axes = {{0, 1}};
   other.representative.ranks[0].scratch_chunks = 4;
   CHECK(refused(other).find("do not permute the chunks of scratch") != std::string::npos);
+  other = program;  // what lies behind chunk 3 of the input is compared with no output
+  other.regions.insert(other.regions.begin() + 1, ir::Region{Buffer::input, 3, {}});
+  CHECK(refused(other).find("input and output are one region each") != std::string::npos);
   other = program;
   for (ir::Region& region : other.regions) region.axes.clear();
   CHECK_FALSE(verify(other).ok());
