@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import gc3
+import one_rank_programs
 from gc3 import _core, algorithms, chunk, mscclpp
 from gc3.cli.main import main
 from gc3.runtime.checking import Case
@@ -234,3 +235,16 @@ def test_export_writes_a_plan(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "it has no gather" in " ".join(result.stderr.split())
     assert not (tmp_path / "no.plan.json").exists()
+
+
+def test_what_no_plan_has_room_for_is_refused_at_the_first_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a program in which one rank stands for all, the ranks are not made first."""
+    many = gc3.compile(algorithms.load("hierarchical_allreduce"), N=512, G=8)
+    with pytest.raises(gc3.UserError, match="it has 4096 ranks; a plan has at most 1024"):
+        many.save(tmp_path / "a.plan.json")
+    assert "_whole" not in vars(many)
+    monkeypatch.setattr("gc3.mscclpp.write.read", None)  # the plan of all ranks
+    with pytest.raises(gc3.UserError, match=r"\$.gpus\[0\].threadblocks\[0\].ops: \d+ operations; a threadblock"):
+        gc3.compile(one_rank_programs.ring_allgather, R=16).save(tmp_path / "a.plan.json")

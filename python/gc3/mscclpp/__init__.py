@@ -5,9 +5,9 @@ The format is that of ``src/core/executor/execution_plan.cc`` of MSCCL++; what i
 """
 
 from gc3.mscclpp.read import Plan, is_plan, load, read
-from gc3.mscclpp.write import plan_of, save
+from gc3.mscclpp.write import check, plan_of, save
 from gc3.support.public import public_names
 
-__all__ = ["Plan", "is_plan", "load", "plan_of", "read", "save"]
+__all__ = ["Plan", "check", "is_plan", "load", "plan_of", "read", "save"]
 
 public_names(__name__)

@@ -72,6 +72,9 @@ class _Writer:
         self.head: list[str] = []
         self._parse(program.to_text())
         self.link_of = self._pair()
+        self.link_between: dict[frozenset[int], int] = {}  # the first of each two ranks
+        for link in self.link_of:
+            self.link_between.setdefault(frozenset(self.channels[link]), link)
 
     def refuse(self, why: str) -> errors.Gc3Error:
         """Returns the error that the executor cannot run the program."""
@@ -133,14 +136,13 @@ class _Writer:
     def _reach(self, block: _Block) -> None:
         """Gives a threadblock a channel to each rank whose memory it uses: its executor connects no other ranks."""
         for owner in dict.fromkeys(owner for owner, _ in block.others):
-            pair = {block.rank, owner}
+            pair = frozenset((block.rank, owner))
             if not any(pair == {*self.channels[link]} for link in block.links):
-                known = [link for link in dict.fromkeys(self.link_of) if pair == {*self.channels[link]}]
-                if not known:
-                    known = [len(self.channels)]
+                if pair not in self.link_between:
+                    self.link_between[pair] = len(self.channels)
+                    self.link_of.append(len(self.channels))
                     self.channels.append((block.rank, owner))
-                    self.link_of.append(known[0])
-                block.links.append(known[0])
+                block.links.append(self.link_between[pair])
 
     def _has(self, *, packet: bool, buffer: str = "") -> bool:
         places = (place for block in self.blocks for step in block.steps for place in (*step.sources, *step.targets))
@@ -165,6 +167,8 @@ class _Writer:
                 self.barriers.append((int(made[1]), int(made[3])))
             elif line.startswith("rank"):
                 rank = int(words[1])
+                if rank == 1:
+                    self._check_room()
                 self.scratch[rank] = int(words[3]) if len(words) > 2 else 0  # noqa: PLR2004  "scratch N"
             elif words[0] == "tb":
                 self.blocks.append(_Block(rank, int(words[1])))
@@ -172,6 +176,22 @@ class _Writer:
                 self.blocks[-1].steps.append(self._read_step(rank, words[1], line))
             else:
                 self.head.append(line)
+
+    def _check_room(self) -> None:
+        """Refuses threadblocks of rank 0 that the executor has no room for, before all others are read."""
+        self.link_of = list(range(len(self.channels)))  # not paired yet, which changes no number here
+        for block in self.blocks:
+            tried = _Block(0, block.number)
+            for step in block.steps:
+                self._step(tried, step)
+            for has, what, most in (
+                (len(tried.ops), "ops: {} operations", form.MOST_OPERATIONS),
+                (len(tried.others), "remote_buffer_refs: {} of a type", form.MOST_CHANNELS),
+            ):
+                if has > most:
+                    where = f"$.gpus[0].threadblocks[{block.number}]"
+                    raise self.refuse(f"{where}.{what.format(has)}; a threadblock holds {most}")
+        self.others[0].clear()
 
     def _read_step(self, rank: int, name: str, line: str) -> _Step:
         if name != "move":
@@ -361,15 +381,28 @@ def _refusal(program: _core.Program | _core.DirectProgram, why: str) -> errors.G
     return errors.error("BadArgument", f"'{errors.shown(program.name)}': MSCCL++'s executor cannot run it: {why}")
 
 
+def check(program: _core.Program | _core.DirectProgram) -> None:
+    """Refuses what no plan can be of; one rank of a program is enough to see it.
+
+    Raises:
+        gc3.UserError: MSCCL++'s executor cannot run it.
+    """
+    collective = program.collective
+    if collective.name not in _COLLECTIVES or collective.is_custom:
+        raise _refusal(program, f"it has no {collective.name}; it has {', '.join(_COLLECTIVES)}")
+    if collective.ranks > form.MOST_RANKS:
+        raise _refusal(program, f"it has {collective.ranks} ranks; a plan has at most {form.MOST_RANKS}")
+    if isinstance(program, _core.Program) and program.protocol not in ("Simple", "LL"):
+        raise _refusal(program, f"it has no {program.protocol}: compile with protocol=Simple or protocol=LL")
+
+
 def plan_of(program: _core.DirectProgram) -> Json:
     """Returns the execution plan of a program, for JSON.
 
     Raises:
         gc3.UserError: MSCCL++'s executor cannot run it, or it is wrong.
     """
-    collective = program.collective
-    if collective.name not in _COLLECTIVES or collective.is_custom:
-        raise _refusal(program, f"it has no {collective.name}; it has {', '.join(_COLLECTIVES)}")
+    check(program)
     plan = _Writer(program).write()
     written = read(plan)
     if written.refusals:
@@ -386,9 +419,8 @@ def save(program: _core.Program | _core.DirectProgram, path: str | os.PathLike[s
     Raises:
         gc3.UserError: There is none, or the file cannot be written.
     """
+    check(program)
     if isinstance(program, _core.Program):
-        if program.protocol not in ("Simple", "LL"):
-            raise _refusal(program, f"it has no {program.protocol}: compile with protocol=Simple or protocol=LL")
         program = (
             _core.lower(program, pushing=True) if program.protocol == "Simple" else _core.lower_to_packets(program)
         )

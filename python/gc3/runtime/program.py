@@ -153,6 +153,7 @@ class Program(Executable["_core.Program"]):
             if ending == ".plan.json":
                 from gc3 import mscclpp  # noqa: PLC0415  slow to import for each rank, and few save plans
 
+                mscclpp.check(self.described)  # before the steps of all ranks are made
                 mscclpp.save(self.core, name)
             else:
                 self.stored.save_text(name) if ending == ".txt" else self.stored.save(name)
