@@ -1,26 +1,5 @@
-// Why the proof on rank 0 is one for all ranks. Let the group G of translations act on ranks, and on the chunks of
-// every buffer (ir::Region). `expand` gives rank g the steps of rank 0, with peers and chunks moved by g; so G acts on
-// the whole program P, and rank 0 has a representative of each threadblock, step, dependency and chunk.
-//
-// Action. Symmetry::check proves that G maps the collective to itself: the input and output chunks, how they alias, and
-// what each output must hold. Each range that a step names must keep its chunks side by side (Symmetry::keeps), so P is
-// defined; and the ranges of a step, and those at both ends of a message, must turn alike, so "the k-th chunk of the
-// message" means the same up to G. What follows needs no more than that.
-// Structure. Each step of P is a translated step of rank 0, with operands in range since G permutes each buffer.
-// Matching. A connection of P from a to b is the translation by a of one from 0 to b - a. Its sender is the translated
-// threadblock of rank 0 that sends to b - a, and its receiver that of rank 0 that receives from a - b. So all
-// connections of P match if those of rank 0 do, with a receive from r taken as one from 0 to -r.
-// Deadlock. Let all ranks do a step of rank 0 together when rank 0 can do it, with a counter of messages for each class
-// of connections. The copies of one step do not wait for each other: what each needs is there before any of them
-// starts. So a complete schedule of rank 0 gives a complete one of P, by which all complete (schedule.h). Conversely
-// the state in which P ends is unique, hence symmetric: if rank 0 gets stuck, so does P.
-// Races. Accesses to a chunk are all of one rank, so those of rank g are the moved ones of rank 0. If program order and
-// dependencies of the rank order those of rank 0, they order all.
-// Dataflow. In the symmetric schedule the values that rank g has are those of rank 0, moved by g. A message from r
-// carries the value that rank 0 sent in this place of its message, moved by r. Values here are exact: sums over boxes
-// of ranks (a range of each coordinate, of one input index), which a translation moves and no hash could follow. An
-// output of rank 0 is compared with what is required, and those of rank g are the same, moved by g. Nothing is random,
-// so a wrong program is never accepted.
+// docs/architecture.md ("One rank for all") says why the proof on rank 0 is one for all ranks; each function here is a
+// part of that argument.
 #include "gc3/verify/classes.h"
 
 #include <algorithm>

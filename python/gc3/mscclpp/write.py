@@ -137,7 +137,7 @@ class _Writer:
         """Gives a threadblock a channel to each rank whose memory it uses: its executor connects no other ranks."""
         for owner in dict.fromkeys(owner for owner, _ in block.others):
             pair = frozenset((block.rank, owner))
-            if not any(pair == {*self.channels[link]} for link in block.links):
+            if not any(pair == frozenset(self.channels[link]) for link in block.links):
                 if pair not in self.link_between:
                     self.link_between[pair] = len(self.channels)
                     self.link_of.append(len(self.channels))
