@@ -375,11 +375,13 @@ def test_what_nccl_has_not() -> None:
         ("ndv4", "gather", None, "NCCL has no gather"),
         ("ndv4", "allreduce", "1.0", "'1.0' is no version of NCCL"),
         ("cpu:R=4", "allreduce", None, "NCCL runs on GPUs"),
-        ("dgx1:without=0-1+0-2+0-3+0-4", "allreduce", None, "no link joins rank 0 to rank 1 of its node"),
     ):
         with pytest.raises(gc3.UserError, match="GC3-S001") as caught:
             Nccl(sim.platform(machine), collective, version)
         assert says in str(caught.value)
+    alone = topologies.without(topologies.load("dgx1"), [(0, r) for r in (1, 2, 3, 4)])
+    with pytest.raises(gc3.UserError, match="no link joins rank 0 to rank 1 of its node"):
+        graphs.graph(alone)
 
 
 def test_nics_that_reach_nobody_are_told_before_the_search() -> None:

@@ -42,7 +42,7 @@ def test_a_rank_leaves_the_switches_of_its_machine() -> None:
 
 
 def test_bounds_are_those_of_the_pairs_that_are_left() -> None:
-    part = topologies.load("z52:without=0-3+6")
+    part = topologies.without(topologies.load("z52"), [(0, 3)], [6])
     links = {(link.src, link.dst) for link in part.links}
     assert len(links) == 2 * 5  # a ring of 8 links has lost one, and the two of a rank
     assert {pair for bound in part.bounds or () for pair in bound.pairs} == links

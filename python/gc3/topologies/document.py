@@ -11,6 +11,7 @@ from gc3 import errors
 from gc3.support.files import parse_json, read_text
 from gc3.support.schema import check, read_as, written
 from gc3.topologies.model import Topology
+from gc3.topologies.reach import joined
 
 VERSION = 1
 # A topology of 65,536 ranks on a fabric takes about 10 MB.
@@ -85,7 +86,7 @@ def from_data(data: Any, *, file: str = "") -> Topology:
     """Returns the topology of a parsed JSON form; `file` is its name in errors."""
     check(data, _inlined(schema()), "BadTopology", file=file)
     try:
-        return _topology(data)
+        return joined(_topology(data))
     except errors.UserError as defect:
         raise errors.error("BadTopology", defect.diagnostics[0].message, file=file, line=1 if file else 0) from None
 

@@ -11,6 +11,7 @@ from gc3.topologies import nccl_xml, nvidia_smi
 from gc3.topologies.machine import assemble
 from gc3.topologies.model import Topology
 from gc3.topologies.nvidia_smi import DEFAULT_RATES, Rates
+from gc3.topologies.reach import joined
 
 FORMATS = ("nccl", "nvidia-smi")
 _MOST_COPIES = 1024
@@ -62,10 +63,12 @@ def import_file(
     if processor is not None:
         for gpu in machine.gpus:
             gpu.processor = processor
-    return assemble(
-        machine,
-        name=name or errors.shown(Path(path).stem[:200]) or "imported",
-        source=f"{source}: {errors.shown(Path(path).name)}",
-        copies=nodes,
-        slow_paths=slow_paths,
+    return joined(
+        assemble(
+            machine,
+            name=name or errors.shown(Path(path).stem[:200]) or "imported",
+            source=f"{source}: {errors.shown(Path(path).name)}",
+            copies=nodes,
+            slow_paths=slow_paths,
+        )
     )

@@ -9,6 +9,7 @@ from gc3.support.words import split_values
 from gc3.topologies.document import read
 from gc3.topologies.model import Topology
 from gc3.topologies.preset import Preset
+from gc3.topologies.reach import joined
 from gc3.topologies.without import parse, without
 
 
@@ -21,7 +22,7 @@ def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str,
     lost = values.pop("without", None)
     if lost is not None:
         rest = ",".join(f"{key}={value}" for key, value in values.items())
-        return without(load_from(presets, f"{name}:{rest}" if rest else name, parameters), *parse(lost))
+        return joined(without(load_from(presets, f"{name}:{rest}" if rest else name, parameters), *parse(lost)))
     if name.endswith(".json"):
         if values or parameters:
             raise errors.error("BadArgument", f"'{name}' is a file; a file takes no parameters")
@@ -32,7 +33,7 @@ def load_from(presets: Mapping[str, Preset], spec: str, parameters: Mapping[str,
         if colon and known in presets:
             raise _not_a_number(rest, spec)
         raise errors.error("UnknownTopology", f"'{name}'; expected one of {', '.join(presets)}")
-    return preset.build({**{key: _number(key, value, spec) for key, value in values.items()}, **parameters})
+    return joined(preset.build({**{key: _number(key, value, spec) for key, value in values.items()}, **parameters}))
 
 
 def _number(key: str, value: str, spec: str) -> int:
