@@ -7,11 +7,11 @@ import pytest
 from gc3 import sim, topologies
 from gc3.comm.spec import Spec
 from gc3.report import flow
-from gc3.report.alike import alike
+from gc3.report.alike import Flow, alike
 from gc3.sim import Simulation, run_timeline
 
 
-def _flow(name: str, machine: str, **parameters: int) -> flow.Flow:
+def _flow(name: str, machine: str, **parameters: int) -> Flow:
     on = sim.platform(topologies.load(machine))
     program = Spec(name, tuple(parameters.items())).compile(on.topology.rank_count)
     simulation = Simulation(program, on)
@@ -63,3 +63,28 @@ def test_nodes_are_rows_that_are_marked() -> None:
     drawn = flow.draw(_flow("hierarchical_allreduce", "ndv4:N=2", N=2, G=8), head="x")
     assert drawn.count(">node0<") == drawn.count(">node1<") == 16  # in each step
     assert ">node0<" not in flow.draw(_flow("ring_allreduce", "ndv4", R=8), head="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "machine", "arrows", "told"),
+    [
+        (
+            "allpairs_allreduce",
+            {"R": 16},
+            "fully_connected:R=16",
+            [15, 15],
+            "every rank → all others: of 240 messages, ",
+        ),
+        ("two_step_alltoall", {"N": 2, "G": 8}, "ndv4:N=2", [7, 7 + 16], "every rank → all others of its node: of 112"),
+        ("ring_allreduce", {"R": 16}, "fully_connected:R=16", [16] * 30, ""),
+    ],
+)
+def test_of_many_messages_that_are_alike_one_ranks_are_drawn(
+    name: str, parameters: dict[str, int], machine: str, arrows: list[int], told: str
+) -> None:
+    made = _flow(name, machine, **parameters)
+    for alone, step in ((True, f'<g transform="translate(0 {48 if told else 24})">'), (False, '<g class="round"')):
+        drawn = flow.draw(made, alone=alone, head="x" if alone else "")
+        assert [part.count("url(#head)") for part in drawn.split(step)[1:25]] == arrows[:24]
+        assert (" are drawn</text>" in drawn) == bool(told)
+        assert told in drawn

@@ -155,8 +155,12 @@ def _content(
     return program_page.Content(
         f"{given.spec.text if told else program.name} on {on.topology.title}",
         about,
-        f"Times are simulated with {trust.preset(on)}. Errors by size: {'; '.join(by_size)}. Bands have what nine of "
-        "ten measured times stay within." + "".join(f" {b.label}: {b.about}." for b in compared),
+        [
+            ("times", f"simulated with {trust.preset(on)}"),
+            *((f"errors, {span}", text) for span, _, text in (each.partition(": ") for each in by_size)),
+            ("bands", "what nine of ten measured times stay within"),
+            *((b.label, b.about) for b in compared),
+        ],
         _proof(program, proof),
         prediction,
         on.topology,

@@ -1,15 +1,38 @@
-"""Messages that are the same up to the ranks' numbers, told once."""
+"""The messages of a program, and those that are the same up to the ranks' numbers, told once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gc3.report.flow import Flow, Move
-
 _FEW = 2  # messages that are told one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A message: `round` messages came before it on its way. It stands for `times`, each on a part of its chunks."""
+
+    round: int
+    src: int
+    dst: int
+    what: str
+    line: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The moves between the ranks that are shown, by round."""
+
+    ranks: list[int]  # the ranks that are shown
+    nodes: list[str]  # the names of their nodes
+    moves: list[Move]  # by round
+    rounds: int  # their number
+    left_out: str  # what is not shown, in words
+    parts: int = 1  # instances and the like cut every chunk into so many parts; moves have whole ones
 
 
 def alike(made: Flow, number: int) -> list[tuple[str, list[Move]]]:

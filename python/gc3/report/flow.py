@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gc3.report import svg
+from gc3.report.alike import Flow, Move, alike
 from gc3.sim.details import place
 from gc3.support.words import counted
 
@@ -26,34 +27,13 @@ _MOST_RECORDS = 400_000
 _NONE = 0xFFFFFFFF
 MOST_DRAWN = 24  # rounds in one picture
 SIDE = 520
-_MOST_LABELS = 14  # of a picture; beyond that they cover each other
+_MOST_LABELS = 16  # of a picture; beyond that they cover each other
+_MOST_ARROWS = 32  # of a picture; beyond that one sender stands for all that are alike
 _MOST_ROWS, _MOST_IN_ROW = 4, 8  # nodes that are drawn as rows, and their ranks
 _WIDE = 4  # ranks of a row whose labels stay apart
 _MARGIN = 64  # beside a row, for the node's name
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A message: `round` messages came before it on its way. It stands for `times`, each on a part of its chunks."""
-
-    round: int
-    src: int
-    dst: int
-    what: str
-    line: str
-    times: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The moves between the ranks that are shown, by round."""
-
-    ranks: list[int]  # the ranks that are shown
-    nodes: list[str]  # the names of their nodes
-    moves: list[Move]  # by round
-    rounds: int  # their number
-    left_out: str  # what is not shown, in words
-    parts: int = 1  # instances and the like cut every chunk into so many parts; moves have whole ones
+_SHORT = 80  # a line that its label would cover
+_LINE = 24  # above or below a picture, for a line of text
 
 
 def flow(run: Run) -> Flow:
@@ -127,31 +107,51 @@ def draw(made: Flow, *, alone: bool = True, head: str = "") -> str:
     rows = _rows(made)
     places = _in_rows(rows) if rows else _places(made.ranks)
     ranks = _boxes(rows, places) + _ranks(made.ranks, places)
+    shown = min(made.rounds, MOST_DRAWN) if alone else made.rounds
+    drawn = [_drawn(made, r) for r in range(shown)]
+    steps = [_arrows(moves, places, rows) for moves, _ in drawn]
+    below = _LINE if any(told for _, told in drawn) else 0  # the room for what is not drawn
     if not alone:
         groups = [
-            f'<g class="round" data-round="{r}"{"" if r == 0 else " hidden"}>{_arrows(made, r, places, rows)}</g>'
-            for r in range(made.rounds)
+            f'<g class="round" data-round="{r}"{"" if r == 0 else " hidden"}>{step}'
+            f"{svg.text(8, SIDE + 14, drawn[r][1], kind='soft')}</g>"
+            for r, step in enumerate(steps)
         ]
-        return svg.document(
-            _defs() + ranks + "".join(groups),
-            SIDE,
-            SIDE,
-            "Messages between ranks",
-            alone=False,
-            name="flow",
-        )
-    shown = min(made.rounds, MOST_DRAWN)
-    columns = max(1, min(4, shown))
+        inner = _defs() + ranks + "".join(groups)
+        return svg.document(inner, SIDE, SIDE + below, "Messages between ranks", alone=False, name="flow")
+    columns, high = max(1, min(4, shown)), SIDE + _LINE + below
     parts: list[str] = [_defs()]
-    for r in range(shown):
-        x, y = (r % columns) * SIDE, (r // columns) * (SIDE + 24)
+    for r, step in enumerate(steps):
+        x, y = (r % columns) * SIDE, (r // columns) * high
         parts.append(
             f'<g transform="translate({x} {y})">{svg.text(8, 16, f"step {r + 1} of {made.rounds}")}'
-            f'<g transform="translate(0 24)">{ranks}{_arrows(made, r, places, rows)}</g></g>'
+            f"{svg.text(8, 34, drawn[r][1], kind='soft')}"
+            f'<g transform="translate(0 {_LINE + below})">{ranks}{step}</g></g>'
         )
     deep = -(-shown // columns) or 1
     title = "Messages between ranks, step by step"
-    return svg.document("".join(parts), columns * SIDE, deep * (SIDE + 24), title, head=head)
+    return svg.document("".join(parts), columns * SIDE, deep * high, title, head=head)
+
+
+def _drawn(made: Flow, number: int) -> tuple[list[Move], str]:
+    """The messages of a step that are drawn, and in words what they stand for, if others are like them."""
+    kinds = alike(made, number)
+    kept = [moves for _, moves in kinds]
+    for least in (1, 0):  # of ranks that send several messages of a kind one is drawn, and then of all ranks
+        if len({(move.src, move.dst) for moves in kept for move in moves}) <= _MOST_ARROWS:
+            break
+        for k, (_, moves) in enumerate(kinds):
+            first = moves[0].src
+            if sum(move.src == first for move in moves) > least:
+                kept[k] = [move for move in moves if move.src == first]
+    fewer = [(told, moves) for (told, moves), some in zip(kinds, kept, strict=True) if len(some) < len(moves)]
+    count = sum(len(moves) for _, moves in fewer)
+    if len(fewer) == 1:
+        told, moves = fewer[0]
+        words = f"{told}: of {count} messages, those of rank {moves[0].src} are drawn"
+    else:
+        words = f"of {count} messages of {len(fewer)} kinds, one rank's are drawn of each" if fewer else ""
+    return [move for moves in kept for move in moves], words
 
 
 def _defs() -> str:
@@ -227,16 +227,18 @@ def _towards(start: tuple[float, float], point: tuple[float, float]) -> tuple[fl
     return x + 17 * (px - x) / length, y + 17 * (py - y) / length
 
 
-def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]], rows: dict[str, list[int]]) -> str:
+def _arrows(drawn: Sequence[Move], places: dict[int, tuple[float, float]], rows: dict[str, list[int]]) -> str:
     pairs: dict[tuple[int, int], list[Move]] = {}
-    for move in made.moves:
-        if move.round == number:
-            pairs.setdefault((move.src, move.dst), []).append(move)
+    for move in drawn:
+        pairs.setdefault((move.src, move.dst), []).append(move)
     few = len(pairs) <= (_MOST_LABELS if max(map(len, rows.values()), default=0) <= _WIDE else 0)
     most = 0.8 * SIDE / len(rows) if rows else 0
+    fan = len(pairs) > _WIDE and len({src for src, _ in pairs}) == 1
     out: list[str] = []
     for (src, dst), moves in pairs.items():
         mx, my = _between(places[src], places[dst], most)
+        if fan and not rows:  # straight, since nothing comes back
+            mx, my = (places[src][0] + places[dst][0]) / 2, (places[src][1] + places[dst][1]) / 2
         (sx, sy), (ex, ey) = _towards(places[src], (mx, my)), _towards(places[dst], (mx, my))
         length = math.hypot(ex - sx, ey - sy) or 1.0
         ux, uy = (ex - sx) / length, (ey - sy) / length
@@ -245,10 +247,12 @@ def _arrows(made: Flow, number: int, places: dict[int, tuple[float, float]], row
             f'<path d="M{sx:.1f} {sy:.1f}Q{mx:.1f} {my:.1f} {ex:.1f} {ey:.1f}" fill="none" stroke="#0072B2" '
             f'stroke-width="1.8" marker-end="url(#head)"><title>{src} to {dst}: {told}</title></path>'
         )
-        if few:
+        if few and (length > _SHORT or not fan):
             label = _short(moves[0].what.split(",")[0]) + (f" and {len(moves) - 1} more" if len(moves) > 1 else "")
-            # Nearer to the sender, so that the labels of both directions, and of lines that cross, stay apart.
-            tx, ty = 0.68 * sx + 0.32 * ex - 6 * uy, 0.68 * sy + 0.32 * ey + 6 * ux + 4
+            # Nearer to the sender, so that the labels of both directions, and of lines that cross, stay apart; from one
+            # sender nearer to the receivers.
+            share = 0.72 if fan else 0.32
+            tx, ty = (1 - share) * sx + share * ex - 6 * uy, (1 - share) * sy + share * ey + 6 * ux + 4
             style = "font-size:11px;paint-order:stroke;stroke:var(--back);stroke-width:4px"
             out.append(f'<text x="{tx:.1f}" y="{ty:.1f}" text-anchor="middle" style="{style}">{escape(label)}</text>')
     return "".join(out)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gc3.report import flow, lanes, loads, svg, times
-from gc3.report.alike import alike
+from gc3.report.alike import Flow, alike
 from gc3.report.style import short_size
 from gc3.report.svg import time_text
 from gc3.sim.trust import distinguishable, per_cent, span
@@ -44,13 +44,13 @@ class Content:
 
     title: str  # the program and the machine
     about: str  # the program in a sentence
-    source: str  # where predictions come from, in a sentence
+    source: Sequence[tuple[str, str]]  # of what, and where it comes from
     proof: Sequence[str]  # the proof in sentences
     prediction: Prediction  # the explained run that is drawn
     topology: Topology  # its machine
     listings: Sequence[Listing]  # the source
     lanes: lanes.Lanes  # the schedule
-    flow: flow.Flow  # the messages
+    flow: Flow  # the messages
     # times by size, in seconds: the program first, then baselines and measurements
     series: Mapping[str, Sequence[tuple[int, float]]]
     errors: Mapping[str, Mapping[int, float]]  # what predicted times may be wrong by, by series and size
@@ -70,7 +70,11 @@ def write(content: Content) -> str:
         ("schedule", "Schedule", _schedule(content)),
         ("machine", "Machine and load", _machine(content)),
         ("proof", "Proof", _list(content.proof)),
-        ("origin", "Where the times come from", f"<p>{escape(content.source)}</p>"),
+        (
+            "origin",
+            "Where the times come from",
+            _table("What predictions rest on", ["of", "from"], content.source, kind="told"),
+        ),
     ]
     contents = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in sections)
     body = "".join(
@@ -137,7 +141,7 @@ def _scroll(name: str, inner: str) -> str:
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(name)}">{inner}</div>'
 
 
-def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
     head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
     body = "".join(
         "<tr>"
@@ -148,7 +152,9 @@ def _table(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> st
         for row in rows
     )
     return _scroll(
-        name, f"<table><caption>{escape(name)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        name,
+        f"<table{f' class={kind}' if kind else ''}><caption>{escape(name)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>",
     )
 
 
@@ -280,7 +286,7 @@ def _steps(content: Content) -> str:
     )
 
 
-def _parts(made: flow.Flow) -> str:
+def _parts(made: Flow) -> str:
     most = max(move.times for move in made.moves)
     return f" Each stands for up to {most}, which move a part of its chunks each." if most > 1 else ""
 
