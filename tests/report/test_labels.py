@@ -85,6 +85,7 @@ def test_a_chart_of_many_series(alone: bool) -> None:
     "command",
     [
         "show ring_allreduce:R=16",
+        "show allpairs_allreduce:R=16",
         "show two_step_alltoall:N=2,G=4",
         "trace ring_allreduce -t dgx2 --size 64KiB",
         "trace hierarchical_allreduce -t hierarchical:N=4,G=4 --size 64KiB",

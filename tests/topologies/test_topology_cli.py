@@ -193,6 +193,23 @@ def test_nics_face_the_network() -> None:
             assert not (left < middle[0] < left + side and bottom < middle[1] < bottom + side)
 
 
+@pytest.mark.parametrize(("spec", "bundles"), [("gb200_nvl72", 18), ("ndv4:N=8", 0), ("hierarchical:N=16,G=4", 0)])
+def test_lines_to_a_network_of_many_nodes_cross_none(spec: str, bundles: int) -> None:
+    """The ranks of a node share one, which has their number; each NIC has its own."""
+    machine = topologies.load(spec)
+    layout = Layout(machine)
+    assert [count for _, count in layout.counts] == ["4 x"] * bundles
+    drops = [line for line in layout.lines if not line.bend and line.start[0] == line.end[0]]
+    assert {place for place, _ in layout.counts} <= {line.start for line in drops}
+    assert set(layout.nics.values()) <= {line.start for line in drops}
+    for _, (left, bottom), side in layout.boxes:
+        for line in layout.lines:
+            (x, y) = (a + b for a, b in zip(line.start, line.end, strict=True))
+            if left < x / 2 < left + side and bottom < y / 2 < bottom + side:  # then it is of this node
+                assert left < line.start[0] < left + side
+                assert bottom < line.start[1] < bottom + side
+
+
 def test_lines_pass_by_switches() -> None:
     layout = Layout(topologies.load("ndv4:N=2"))
     crossing = [line for line in layout.lines if line.start == layout.points[6] and line.end in layout.nics.values()]

@@ -27,7 +27,7 @@ _MOST_RECORDS = 400_000
 _NONE = 0xFFFFFFFF
 MOST_DRAWN = 24  # rounds in one picture
 SIDE = 520
-_MOST_LABELS = 16  # of a picture; beyond that they cover each other
+_MOST_LABELS, _MOST_OF_ONE = 14, 16  # of a picture, and of what one rank sends; beyond that they cover each other
 _MOST_ARROWS = 32  # of a picture; beyond that one sender stands for all that are alike
 _MOST_ROWS, _MOST_IN_ROW = 4, 8  # nodes that are drawn as rows, and their ranks
 _WIDE = 4  # ranks of a row whose labels stay apart
@@ -231,9 +231,10 @@ def _arrows(drawn: Sequence[Move], places: dict[int, tuple[float, float]], rows:
     pairs: dict[tuple[int, int], list[Move]] = {}
     for move in drawn:
         pairs.setdefault((move.src, move.dst), []).append(move)
-    few = len(pairs) <= (_MOST_LABELS if max(map(len, rows.values()), default=0) <= _WIDE else 0)
-    most = 0.8 * SIDE / len(rows) if rows else 0
     fan = len(pairs) > _WIDE and len({src for src, _ in pairs}) == 1
+    labels = _MOST_OF_ONE if fan else _MOST_LABELS
+    few = len(pairs) <= (labels if max(map(len, rows.values()), default=0) <= _WIDE else 0)
+    most = 0.8 * SIDE / len(rows) if rows else 0
     out: list[str] = []
     for (src, dst), moves in pairs.items():
         mx, my = _between(places[src], places[dst], most)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 256
 _UNIT = 170
+_MOST_TOLD = 6  # resources of one line
 # By the load relative to that of the busiest link.
 _SCALE = (
     (0.0, "#7d8590"),
@@ -56,9 +57,8 @@ def draw(
         (x1, y1), (x2, y2) = at(line.start), at(line.end)
         found = [(name, *use.get(name, (0.0, 0))) for name in line.resources]
         share = max((busy / most for _, busy, _ in found), default=0.0) if most else 0.0
-        told = "; ".join(
-            f"{n}: {size / 1e6:.4g} MB, busy {busy / (time_s or 1):.0%}" for n, busy, size in found if size
-        )
+        busy = [f"{n}: {size / 1e6:.4g} MB, busy {busy / (time_s or 1):.0%}" for n, busy, size in found if size]
+        told = "; ".join(busy[:_MOST_TOLD]) + (f" and {len(busy) - _MOST_TOLD} more" if busy[_MOST_TOLD:] else "")
         # To the side of matplotlib's arc3, whose y grows upwards.
         mx, my = (x1 + x2) / 2 - line.bend * (y2 - y1), (y1 + y2) / 2 + line.bend * (x2 - x1)
         dash = ' stroke-dasharray="6 4"' if line.dashed else ""
@@ -67,6 +67,7 @@ def draw(
             f'stroke-width="{1.5 + 4 * min(share, 1.0):.1f}"{dash}>'
             f"<title>{escape(line.label)}: {escape(told or 'not used')}</title></path>"
         )
+    parts += [svg.text(at(place)[0] + 5, at(place)[1] + 12, count) for place, count in layout.counts]
     radius = max(5.0, min(15.0, 15 * layout.scale))
     for hub, name in layout.hubs:
         x, y = at(hub)

@@ -24,7 +24,10 @@ _NAME = 0.55  # what the name of a node takes of its upper edge
 _TITLE = 0.3  # the room for the name of a group of nodes
 _BEND = 0.18
 _NEAR = 0.09  # a line this close to a rank seems to end at the rank
+_HALF = 0.4  # of the name of a network
 _MOST_PORTS = 16  # of one rank to one fabric
+_MOST_AROUND = 4  # nodes around a network in their middle; the network of more is a line below each row of nodes
+_BUS, _TRUNK = 0.22, 0.9  # between the lines of two networks: below the rows, and beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Layout:
         boxes: Name, lower left corner and side of each node, if there are several.
         groups: Name, lower left and upper right corner of each group of nodes, such as a rack; outer groups first.
         hubs: Position and name of each fabric that joins at least two ranks.
+        counts: Position and text of what a line stands for, if that is the lines of several ranks.
         nics: Position and name of each NIC, on the edge of its node that is nearest to the network.
         lines: The lines.
         frame: Lower left and upper right corner of the drawing.
@@ -113,6 +117,8 @@ class Layout:
         for node, ranks in members.items():
             self._place(node, ranks)
         self.hubs: list[tuple[Point, str]] = []
+        self.counts: list[tuple[Point, str]] = []
+        self._buses = 0
         self.nics: dict[str, Point] = {}
         self.lines: list[Line] = []
         self._links()
@@ -199,6 +205,10 @@ class Layout:
         nodes = {self._topology.ranks[r].node for r in ranks}
         if len(ranks) == 1 and not fabric.across_nodes:
             return  # it joins no two ranks
+        first = {(port.rank, way[0]) for port in fabric.ports if (way := port.out or port.into)}
+        if len(nodes) > _MOST_AROUND and not first & self._leads.keys():
+            self._bus(fabric, nodes)
+            return
         hub = None
         if not fabric.across_nodes or len(nodes) > 1:
             hub = self._hub(ranks, nodes)
@@ -222,6 +232,51 @@ class Layout:
                 start, way, back = self.nics[nic], way[at:], tuple(name for name in back if self._nic(name) == nic)
             if hub is not None:
                 self._lead(done, start, hub, way, back, fabric)
+
+    def _bus(self, fabric: Fabric, nodes: set[int]) -> None:
+        """Draws the network of many nodes as a line below each row of them, so that what leads there crosses no node.
+
+        The ranks of a node that have no NIC share a line to it.
+        """
+        number, self._buses = self._buses, self._buses + 1
+        areas = {node: self._box(node) for node in sorted(nodes)}
+        (left, _), (_, top) = _around(list(areas.values()))
+        beside = left - _GAP / 2 - _TRUNK * number
+        of_row: dict[float, list[str]] = {}
+        rows: dict[float, float] = {}  # the right end of each
+        rate = None
+        for node, (low, high) in areas.items():
+            level = low[1] - _GAP / 4 - _BUS * number
+            rows[level] = max(rows.get(level, high[0]), high[0])
+            ports = [port for port in fabric.ports if self._topology.ranks[port.rank].node == node]
+            if fabric.across_nodes:
+                self._place_nics(fabric, node, ((low[0] + high[0]) / 2, level))
+            done: set[tuple[Point, tuple[str, ...]]] = set()
+            bundle: list[str] = []
+            for port in ports:
+                way, back = port.out or port.into, port.into
+                rate = self._narrowest(way)
+                of_row.setdefault(level, []).extend((*way, *back))
+                nic = next((name for name in map(self._nic, way) if name in self.nics), None)
+                if nic is None:
+                    bundle += dict.fromkeys((*way, *back))
+                    continue
+                at = next(k for k, name in enumerate(way) if self._nic(name) == nic)
+                place = self.nics[nic]
+                self._lead(done, self.points[port.rank], place, way[: at + 1], back, fabric)
+                back = tuple(name for name in back if self._nic(name) == nic)
+                self._lead(done, place, (place[0], level), way[at:], back, fabric)
+            if bundle:
+                x, count = low[0] + _MARGIN / 2 + _BUS * number, len({port.rank for port in ports})
+                line = Line((x, low[1]), (x, level), fabric.link_class, rate, dashed=False, resources=tuple(bundle))
+                self.lines.append(line)
+                self.counts += [((x, low[1]), f"{count} x")] if count > 1 else []
+        ends = [((beside, y), (right, y), of_row[y]) for y, right in rows.items()]
+        ends.append(((beside, min(rows)), (beside, top), [name for names in of_row.values() for name in names]))
+        for start, end, names in ends:
+            used = tuple(dict.fromkeys(names))
+            self.lines.append(Line(start, end, fabric.link_class, rate, fabric.across_nodes, resources=used))
+        self.hubs.append(((beside, top), fabric.name.rpartition(".")[2]))
 
     def _lead(
         self,
@@ -271,7 +326,7 @@ class Layout:
                 self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - bottom)
             else:
                 above = hub is not None and hub[1] > top
-                first = left + (_NAME if above else 0.0)
+                first = left + (_NAME if above or self._buses else 0.0)
                 self.nics[name] = first + share * (right - first), top if above else bottom
 
     def _outside(self, node: int, users: dict[str, list[Point]]) -> dict[str, Point]:
@@ -330,7 +385,12 @@ class Layout:
         return min(parts, key=lambda part: part[1] or math.inf)[0] if parts else None
 
     def _frame(self) -> tuple[Point, Point]:
-        ends = [*self.points, *(place for place, _ in self.hubs), *self.nics.values()]
+        ends = [
+            *self.points,
+            *((x + side, y) for (x, y), _ in self.hubs for side in (-_HALF, _HALF)),
+            *self.nics.values(),
+        ]
+        ends += [end for line in self.lines for end in (line.start, line.end)]
         for _, (left, bottom), side in self.boxes:
             ends += [(left, bottom), (left + side, bottom + side)]
         for _, low, high in self.groups:

@@ -82,6 +82,8 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     box = {"boxstyle": "round,pad=0.35", "facecolor": _INK, "edgecolor": "none"}
     for place, name in layout.hubs:
         axes.annotate(name, place, ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=5)
+    for place, count in layout.counts:
+        axes.annotate(count, place, (4, -3), textcoords="offset points", ha="left", va="top", fontsize=8, color=_INK)
     if layout.nics:
         xs, ys = zip(*layout.nics.values(), strict=True)
         axes.scatter(xs, ys, s=90 * layout.scale**2, marker="s", c=_NIC, edgecolors=_INK, linewidths=0.8, zorder=4)
