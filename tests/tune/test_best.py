@@ -100,8 +100,9 @@ def test_its_programs_are_files_for_other_runtimes(made: tuple[Path, dict[str, A
     said = gc3("export", str(file), "--ranks", "3", "--target", "msccl", "-o", str(tmp_path), "--json")
     assert said.exit_code == 0, said.output
     found = json.loads(said.output)
-    assert found["refused"] == []
-    assert len(found["files"]) == len({*found["files"]}) == len(list(tmp_path.glob("*.xml")))
+    # The search without a target may find programs with more channels than a runtime has.
+    assert all("limit of the target runtime exceeded" in each for each in found["refused"])
+    assert 0 < len(found["files"]) == len({*found["files"]}) == len(list(tmp_path.glob("*.xml")))
     whole = Program.load(tmp_path / "allgather-3ranks-90B.xml")
     assert whole.use is not None
     assert whole.use.min_bytes == 90

@@ -7,7 +7,9 @@ import math
 import pytest
 
 from gc3 import algorithms, collectives, compile, errors, sim, synth
-from gc3.tune.bound import LinkBound, link_bound
+from gc3.tune.best import Best
+from gc3.tune.bound import LinkBound, floors, link_bound
+from gc3.tune.guided_search import MOST, Search
 
 pytestmark = pytest.mark.python_only
 
@@ -50,3 +52,23 @@ def test_no_program_is_below_it(machine: str, name: str) -> None:
         except errors.UserError:  # there is no path
             continue
         assert took > least.seconds_per_byte * (1 << 28)
+
+
+@pytest.mark.parametrize("collective", ["alltoall", "allreduce", "broadcast"])
+def test_what_each_protocol_takes_at_least_is_known_without_a_search(collective: str) -> None:
+    simple, low, other = floors(sim.platform("dgx2"), collective, 0, ("Simple", "LL", "none"))
+    assert simple == pytest.approx(bound("dgx2", collective).seconds_per_byte)  # NICs carry nothing inside a node
+    assert low > 2 * simple
+    assert other == 0
+
+
+def test_a_search_ends_where_no_program_can_be_faster() -> None:
+    on, size = sim.platform("fully_connected:R=4"), 1 << 30
+    tried, count = Search("alltoall", on, 4, in_place=False).fastest(size)
+    assert tried[0][1] < 1.005 * floors(on, "alltoall", 0, ("Simple",))[0] * size
+    assert 0 < count < MOST // 2
+    with synth.Solvers() as solvers:
+        best = Best("alltoall", on)
+        best.run(solvers, 0, [size], 60.0, lambda _: None)
+    assert best.searched == {size}
+    assert not best.schedules

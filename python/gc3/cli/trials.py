@@ -20,7 +20,7 @@ from gc3.runtime.program import verify
 from gc3.sim import Platform, Simulation, presets
 from gc3.sim.sweep import MOST_RECORDED
 from gc3.tune import One, Search, choose, simplest
-from gc3.tune.guided_search import on_nodes, orders_of
+from gc3.tune.space import on_nodes, orders_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

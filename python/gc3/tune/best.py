@@ -147,7 +147,7 @@ class Best:
         after that, at sizes that are far apart first.
         """
         search = self._search = self._new(self.schedules)
-        known = [size for size in sizes if size in self.found]
+        known = self._open(sizes)
         for size, way in self._starts(known):
             begin(f"{counted(len(self.schedules), 'schedule')}, {size} B, {way.get('protocol', 'Simple')}")
             for name in self._promising(size):
@@ -191,8 +191,8 @@ class Best:
             if many:
                 begin("schedules from one rank's view")
                 self._one_rank_schedules()
-            elif self.collective in synth.NAMES and left > 0:
-                self._schedules(solvers, seed, sizes, left, begin)
+            elif self.collective in synth.NAMES and left > 0 and (some := self._open(sizes)):
+                self._schedules(solvers, seed, some, left, begin)
             self.synthesized(sizes, begin, begun + seconds)
 
     def _one_rank_schedules(self) -> None:
@@ -222,7 +222,16 @@ class Best:
     def _new(self, schedules: dict[str, synth.Result | synth.OneRankResult] | None) -> Search:
         on = self.platform
         most = MOST if schedules is None else _MOST
-        return Search(self.collective, on, on.topology.rank_count, most=most, schedules=schedules, **self._how)
+        root = 0 if schedules is None else self.root
+        ranks = on.topology.rank_count
+        return Search(self.collective, on, ranks, most=most, schedules=schedules, root=root, **self._how)
+
+    def _open(self, sizes: Iterable[int]) -> list[int]:
+        """The sizes at which a synthesized program may be faster than the library's by enough to be worth a file."""
+        found = [size for size in sizes if size in self.found]
+        known = {size: 1e-6 * (self.found[size].default_us or math.inf) for size in found}
+        self.searched |= (closed := {size for size in found if _GAIN * known[size] <= self._search.least(size)})
+        return [size for size in found if size not in closed]
 
     def _starts(self, sizes: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """The first programs of schedules, with the sizes that they are for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gc3.datatypes import FORMATS
 from gc3.sim import Platform
-from gc3.synth import MOST_PAIRS, Network, Session, Solvers, Task
+from gc3.synth import MOST_PAIRS, NAMES, Network, Session, Solvers, Task
 from gc3.synth.bounds.by_ports import port_bound
 
 
@@ -59,3 +61,15 @@ def link_bound(
     task = Task(Session(network, solvers, deadline), collective, root)
     bound = task.any_steps()
     return LinkBound(float(bound.rounds) * task.unit / (task.problem(task.unit).largest * unit), bound.proof)
+
+
+def floors(on: Platform, collective: str, root: int, protocols: Sequence[str]) -> list[float]:
+    """Returns by protocol the seconds for each byte of S that no program takes less than; 0: that is not known.
+
+    They are of the ports of ranks and nodes alone, which takes no search.
+    """
+    timings, found = on.parameters.protocols, dict.fromkeys(protocols, 0.0)
+    for name in timings.keys() & found.keys() if collective in NAMES else ():
+        least = port_bound(on.topology, collective, root, partial(on.rate, protocol=timings[name])).least
+        found[name] = least if least < math.inf else 0.0
+    return list(found.values())

@@ -6,7 +6,8 @@ lanes, chunks or parts, the protocol, FIFOs, the order of instructions.
 Every shape is simulated once with settings in the middle, then always the program whose time may be the least
 (`gc3.tune.surrogate`). Times at the sizes beside it count as well, so that a search seldom begins with what is slow
 there. A program is not simulated if its time must be above the best: it takes about as long as a
-smaller call or longer, and longer than its busiest link.
+smaller call or longer, and longer than its busiest link. Programs of a protocol are not even compiled where no program
+of it can be faster than the best, because of what must enter or leave ranks and nodes.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain, product
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gc3 import _core, errors
+from gc3 import errors
 from gc3.algorithms import catalogue, load
 from gc3.algorithms._one_rank import LOOPED
 from gc3.comm.spec import Spec
@@ -32,12 +33,11 @@ from gc3.runtime import for_target
 from gc3.runtime.program import Program, dialect_of
 from gc3.runtime.scratch import ScratchLimit
 from gc3.sim import Simulation
-from gc3.sim.nccl.graphs import nics
 from gc3.support.at_once import at_once
 from gc3.synth import OneRankResult
-from gc3.topologies.ring_order import ring_order
+from gc3.tune.bound import floors
 from gc3.tune.schedules import compiled
-from gc3.tune.space import FIFOS, affordable, divisions
+from gc3.tune.space import FIFOS, Parameters, affordable, divisions, on_nodes, orders_of
 from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
 from gc3.tune.uneven import uneven
 
@@ -45,10 +45,7 @@ if TYPE_CHECKING:
     from gc3.datatypes import Array
     from gc3.sim import Platform
     from gc3.synth import Result
-    from gc3.topologies import Topology
     from gc3.tune.surrogate import Row
-
-Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 
 MOST = 120  # simulations of a size
 VALUES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # of instances, and of parameters that divide the work
@@ -63,6 +60,7 @@ _FASTEST = 20  # programs of a size beside it whose times are told to the model
 _WINNERS = 2  # of a size beside it, which are tried first
 _MOST_INSTRUCTIONS = 1_500_000  # of a program
 _KEPT = 400  # simulations that are not made again
+ALIKE = 1.005  # programs that take so many times as long as the best one count as fast as it
 _PART = 1 << 16  # the mean length of blocks of different lengths, which are then scaled
 
 
@@ -102,6 +100,7 @@ class Search:
         scratch: ScratchLimit | None = None,
         protocols: Sequence[str] = FORMATS,
         schedules: Mapping[str, Result | OneRankResult] | None = None,
+        root: int = 0,
         one: One | None = None,
     ) -> None:
         """Simulates nothing yet.
@@ -121,6 +120,7 @@ class Search:
             scratch: How much scratch memory a rank may use; None: any amount.
             protocols: Those to try, of which the first is "Simple".
             schedules: Synthesized ones by the names of their programs, in place of all algorithms.
+            root: Theirs, if the collective has one.
             one: An algorithm in place of all.
         """
         self._one_of = one
@@ -143,6 +143,8 @@ class Search:
         self._settings: list[dict[str, int]] = []  # by shape: names, and what they are if not given
         self._fifos = dict.fromkeys(FIFOS[:1] if target or one else FIFOS)
         self._platform = lru_cache(on.with_fifos)
+        whole = ranks == on.topology.rank_count and skew == 1 and one is None
+        self._bounded = (collective, root) if whole else None
         self._shapes: list[Spec] = []
         self._given = list(dict.fromkeys(given))
         if one is not None:
@@ -274,6 +276,12 @@ class Search:
         model = Surrogate(features, self._most + len(told) + sum(len(times) for times in telling.values()))
         todo = ~illegal
 
+        def leave_out(least: float) -> None:
+            """Those that cannot be faster than the best time so far, by more than what counts as nothing."""
+            nonlocal best
+            best = min(best, least)
+            todo[(ALIKE * size * self._floors >= best)[features.protocol]] = False
+
         def look(index: int) -> bool:
             """Whether the machine holds the program."""
             todo[index] = False
@@ -282,17 +290,19 @@ class Search:
                 illegal[self._not_held(index)] = True
                 todo[illegal] = False
                 return False
-            if size in known.times or known.least(size, before) < min(best, min(tried.values(), default=math.inf)):
+            if size in known.times or known.least(size, before) < best:
                 took = self._seconds(self._places[index], known, size)
                 if took < math.inf:
                     tried[index] = took
                     model.add(index, took)
+                    leave_out(took)
             return True
 
         for other, times in telling.items():
             least = max(min(times.values()), LEAST)
             for index, took in times.items():
                 model.add_elsewhere(index, math.log2(max(other, 1) / max(size, 1)), max(took, LEAST) / least)
+        leave_out(best)
         winners = [list(times)[:_WINNERS] for times in telling.values()]
         for index in dict.fromkeys(chain(told, *winners)):
             look(index)
@@ -338,6 +348,10 @@ class Search:
             form = self._forms(shape.algorithm)[0]
             yield self._index[replace(spec, parameters=(*form, *spec.parameters), protocol=protocol)]
 
+    def least(self, size: int) -> float:
+        """Returns seconds at a size that no program takes less than, by what must enter or leave ranks and nodes."""
+        return size * float(self._floors.min())
+
     def space(self) -> Iterator[Spec]:
         """Yields every program among which `fastest` looks: for comparison with a search of all of them."""
         yield from self._given
@@ -354,6 +368,13 @@ class Search:
     @cached_property
     def _features(self) -> Features:
         return Features.of([row for _, row in self._programs()])
+
+    @cached_property
+    def _floors(self) -> Array:
+        """Seconds for each byte of S that no program takes less than, by protocol; 0: that is not known."""
+        if self._bounded is None:
+            return np.zeros(len(self._protocols))
+        return np.array(floors(self._on, *self._bounded, self._protocols))
 
     @cached_property
     def _illegal(self) -> Array:
@@ -395,7 +416,7 @@ class Search:
                 known = self._known.get(spec)
                 if known is None:
                     simulation = self._simulation(spec)
-                    known = self._known[spec] = Known() if simulation is None else _known(simulation.fifo.program)
+                    known = self._known[spec] = Known() if simulation is None else Known.of(simulation.fifo.program)
         return known
 
     def _simulated(self, spec: Spec) -> Simulation | None:
@@ -468,28 +489,6 @@ class Search:
                 known.times[size] = found.time_s
                 known.bounds[size] = found.bound_s
         return known.times[size]
-
-
-def on_nodes(algorithm: Algorithm, topology: Topology, ranks: int) -> Parameters:
-    """Returns the parameters that tell an algorithm of R ranks the nodes and NICs; empty: it has no use for them."""
-    names = {parameter.name for parameter in algorithm.parameters}
-    members = Counter(rank.node for rank in topology.ranks[:ranks])
-    gpus, rails = members[0], min(nics(topology), members[0])
-    several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
-    placed = (("G", gpus), *((("rails", rails),) if "rails" in names else ()))
-    return placed if several and {"R", "G"} <= names and ("rails" not in names or rails > 1) else ()
-
-
-def orders_of(collective: str, topology: Topology) -> list[tuple[int, ...]]:
-    """Returns the orders of a node's ranks that are tried; empty: that of their numbers."""
-    return list(dict.fromkeys(((), ring_order(topology) if _core.is_symmetric(collective) else ())))
-
-
-def _known(program: _core.Program) -> Known:
-    instances = max(program.instances, 1)
-    sends = program.sends() if instances == 1 else []
-    out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
-    return Known(program.instruction_count, max((*out.values(), *into.values()), default=0))
 
 
 def _with(spec: Spec, values: dict[str, int], defaults: dict[str, int]) -> Spec:

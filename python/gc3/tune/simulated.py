@@ -16,7 +16,7 @@ from gc3.sim.nccl import Nccl
 from gc3.sim.trust import NCCL, Expected, against, distinguishable, expected
 from gc3.support.at_once import at_once
 from gc3.tune.goal import Goal, Measured
-from gc3.tune.guided_search import MOST, Search
+from gc3.tune.guided_search import ALIKE, MOST, Search
 from gc3.tune.on_ranks import Tuner, places, rounds
 from gc3.tune.point import Place
 from gc3.tune.ranges import REFERENCE
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gc3.comm.spec import Spec
     from gc3.sim import Platform
 
-_ALIKE = 1.005  # programs that take so many times as long as the best one count as fast as it
 _KEPT = 0.05  # programs of a point that are this much slower than the best, or less, may serve a range of sizes
 _MOST_KEPT = 16
 _SPARE = 10  # simulations of a point for the winners of other sizes, if there are so many
@@ -65,7 +64,7 @@ def simplest(tried: Sequence[tuple[Spec, float]]) -> tuple[Spec, float]:
 
     Other runtimes hold fewer threadblocks and channels, so one more must bring something.
     """
-    alike = [pair for pair in tried if pair[1] <= _ALIKE * tried[0][1]]
+    alike = [pair for pair in tried if pair[1] <= ALIKE * tried[0][1]]
 
     def channels(spec: Spec) -> int:
         return spec.instances * max(int(dict(spec.parameters).get("channels", 1)), 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from gc3 import _core, collectives, datatypes, errors
 from gc3.algorithms import catalogue, load
@@ -14,6 +15,13 @@ from gc3.comm.adapting import FIRST_READ, READS
 from gc3.comm.spec import Spec
 from gc3.lang import Algorithm
 from gc3.runtime.program import Program
+from gc3.sim.nccl.graphs import nics
+from gc3.topologies.ring_order import ring_order
+
+if TYPE_CHECKING:
+    from gc3.topologies import Topology
+
+Parameters: TypeAlias = tuple[tuple[str, int | str], ...]
 
 FIFOS = ((0, 0), (4, 1 << 20), (8, 512 << 10), (8, 128 << 10))  # slots and bytes of one, with Simple; 0: the preset's
 _PIECES = 4  # for a parameter that cuts buffers into chunks, in addition to its default
@@ -174,7 +182,7 @@ def _ways(first: Spec, instances: tuple[int, ...]) -> Iterator[Spec]:
             yield replace(first, instances=count, protocol="LL128")
 
 
-def divisions(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+def divisions(algorithm: Algorithm, ranks: int) -> Iterator[Parameters]:
     """Yields the parameters that say for which ranks an algorithm is: their number, or each division into nodes."""
     names = {parameter.name: parameter.default for parameter in algorithm.parameters}
     if "R" in names:
@@ -210,7 +218,7 @@ def affordable(algorithm: Algorithm, parameters: tuple[tuple[str, int | str], ..
     return ranks * of_a_rank <= _MOST_MESSAGES
 
 
-def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[tuple[tuple[str, int | str], ...]]:
+def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[Parameters]:
     names = {parameter.name: parameter.default for parameter in algorithm.parameters}
     for given in divisions(algorithm, ranks):
         yield given
@@ -241,3 +249,18 @@ def _order(spec: Spec) -> tuple[object, ...]:
         parameters,
         len(spec.thresholds),
     )
+
+
+def on_nodes(algorithm: Algorithm, topology: Topology, ranks: int) -> Parameters:
+    """Returns the parameters that tell an algorithm of R ranks the nodes and NICs; empty: it has no use for them."""
+    names = {parameter.name for parameter in algorithm.parameters}
+    members = Counter(rank.node for rank in topology.ranks[:ranks])
+    gpus, rails = members[0], min(nics(topology), members[0])
+    several = len(members) > 1 and gpus > 1 and set(members.values()) == {gpus}
+    placed = (("G", gpus), *((("rails", rails),) if "rails" in names else ()))
+    return placed if several and {"R", "G"} <= names and ("rails" not in names or rails > 1) else ()
+
+
+def orders_of(collective: str, topology: Topology) -> list[tuple[int, ...]]:
+    """Returns the orders of a node's ranks that are tried; empty: that of their numbers."""
+    return list(dict.fromkeys(((), ring_order(topology) if _core.is_symmetric(collective) else ())))

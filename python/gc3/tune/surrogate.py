@@ -10,6 +10,7 @@ program is the one whose time may be the least (N. Srinivas et al., Gaussian Pro
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
+    from gc3 import _core
     from gc3.datatypes import Array
 
 # The number of the shape, protocol and FIFOs of a program, its instances, and what else divides its work.
@@ -45,6 +47,13 @@ class Known:
     connections: int = 0  # of one instance: the most that a rank sends to, or receives from. Each needs a threadblock.
     times: dict[int, float] = field(default_factory=dict[int, float])  # its seconds by size
     bounds: dict[int, float] = field(default_factory=dict[int, float])  # seconds of its busiest link by size
+
+    @classmethod
+    def of(cls, program: _core.Program) -> Known:
+        """Returns what is known of a program that was not simulated yet."""
+        sends = program.sends() if max(program.instances, 1) == 1 else []
+        out, into = Counter(rank for rank, *_ in sends), Counter(to for _, _, to, *_ in sends)
+        return cls(program.instruction_count, max((*out.values(), *into.values()), default=0))
 
     def busy(self, size: int, of: Container[int] | None = None) -> float:
         """A time that its busiest link hardly takes less than; `of`: the sizes that may say so, or all that are known.

@@ -98,7 +98,12 @@ class _Ways:
         into: list[_Rows] = [set() for _ in parts]
         out: list[_Rows] = [set() for _ in parts]
         self.rows = into, out
-        members = [{part_of[port.rank] for port in fabric.ports} for fabric in topology.fabrics]
+        parted = [part_of[rank] for rank in range(topology.rank_count)]
+        nodes = [rank.node for rank in topology.ranks]
+        members = [
+            {(nodes if fabric.across_nodes else parted)[port.rank] for port in fabric.ports}
+            for fabric in topology.fabrics
+        ]
         for rank, number in part_of.items():
             for fabric, ports in topology.ports(rank).items():
                 if len(members[fabric]) > 1:
