@@ -53,7 +53,8 @@ class Ratio:
     @property
     def text(self) -> str:
         """For people."""
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        value = f"{self.value:.2f}" if self.tells else "not distinguishable"
+        return f"{value} ({self.low:.2f} to {self.high:.2f})"
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -132,8 +133,8 @@ class StepGain:
         before, after = map(time_text, (self.ratio.nccl_s, self.ratio.own_s))
         exposed = " to ".join(map(time_text, self.exposed_s))
         told = f"{before} with NCCL, {after} with programs for {self.replaced} of {self.calls} calls, {self.ratio.text}"
-        tells = "times the speed" if self.ratio.tells else "times the speed, not distinguishable"
-        return f"The step of {self.trace}: {told} {tells}; exposed communication {exposed}."
+        told += " times the speed" if self.ratio.tells else ""
+        return f"The step of {self.trace}: {told}; exposed communication {exposed}."
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
@@ -194,7 +195,7 @@ def _picture(title: str, gains: Sequence[tuple[Gain, Ratio]]) -> str:
             f'<rect x="{left:.1f}" y="{y - 4:.1f}" width="{max(right - left, 1):.1f}" height="8" rx="3" fill="{color}" '
             f'opacity="0.3"/><circle cx="{x(ratio.value):.1f}" cy="{y:.1f}" r="4.5" fill="{color}"/>'
         )
-        parts.append(svg.text(_LEFT + _WIDTH + 10, y + 4, f"{ratio.value:.2f}", kind="" if ratio.tells else "soft"))
+        parts.append(svg.text(_LEFT + _WIDTH + 10, y + 4, f"{ratio.value:.2f}" if ratio.tells else "~"))
     head = "Times the speed of NCCL, predicted; bars: within the errors of both times"
     kinds = ((_FASTER, "faster"), (_SLOWER, "slower"), (_UNSURE, "not distinguishable"))
     keys = [(f'fill="{color}"', what) for color, what in kinds]
