@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gc3.cli.main import main
 from gc3.report import gain_page
 from gc3.report.gain_page import Gain, Ratio
 from gc3.sim.trust import HELD_OUT, Expected
+from gc3.tune import Best
 
 pytestmark = pytest.mark.python_only
 
@@ -167,3 +169,12 @@ def test_a_lead_below_the_error_is_none() -> None:
     assert told.startswith("0 of 1 calls are")
     assert told.endswith(" Not known: 1 of 2 calls.")
     assert "Not known" not in gain_page.answer([gain], None)[0]
+
+
+def test_no_collective_takes_the_time_of_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    until: list[float] = []
+    monkeypatch.setattr(Best, "library", lambda _self, _sizes, _begin, deadline: until.append(deadline))
+    monkeypatch.setattr(Best, "run", lambda *_given, **_named: None)
+    gc3_gain("-t", "fully_connected:R=2", "--sizes", "1KiB")
+    assert len(until) == 5
+    assert all(earlier < later for earlier, later in pairwise(until))

@@ -19,6 +19,7 @@ from gc3.comm import programs
 from gc3.comm.selection import Table, read_rows
 from gc3.runtime.program import Program
 from gc3.tune import Best, Search
+from gc3.tune.guided_search import MOST
 
 pytestmark = pytest.mark.python_only
 
@@ -189,6 +190,12 @@ def test_a_simulation_that_takes_too_long_ends_at_the_limit(tmp_path: Path) -> N
     assert said.exit_code == 1  # nothing was found
     assert "the search was cut short" in said.output
     assert time.monotonic() - begun < ranks.LONGEST  # the first simulation alone takes a minute
+
+
+def test_the_library_is_cut_short_within_a_size() -> None:
+    search = Best("allgather", sim.platform("ndv4"))
+    search.library([1 << 30], lambda _: None, time.monotonic())
+    assert search.found[1 << 30].tried < MOST
 
 
 def test_mistakes(tmp_path: Path) -> None:

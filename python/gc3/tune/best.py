@@ -122,7 +122,10 @@ class Best:
         self.schedules[f"schedule {len(self.schedules)}"] = schedule
 
     def library(self, sizes: Iterable[int], begin: Callable[[str], None], deadline: float = math.inf) -> None:
-        """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`."""
+        """Simulates the library's programs at these sizes, ascending, until a time of `time.monotonic`.
+
+        One simulation of a very large size may take longer than all of the limit, and the search of one size, too.
+        """
         search = self._new(None)
 
         def note(size: int, tried: list[tuple[Spec, float]], count: int) -> None:
@@ -131,10 +134,11 @@ class Best:
             self.found[size] = Measured(*place, times, times[0][0] if times else None, count)
 
         try:
-            for found in choose(
-                search, sorted(sizes), "programs of the library", begin, lambda: time.monotonic() > deadline
-            ):
-                note(*found)
+            with suppress(synth.TimeUp), alarm(deadline + _GRACE, synth.TimeUp):
+                for found in choose(
+                    search, sorted(sizes), "programs of the library", begin, lambda: time.monotonic() > deadline
+                ):
+                    note(*found)
         finally:  # a search of many ranks that is cut short has simulated some
             for size in sizes:
                 if size not in self.found:
@@ -180,12 +184,9 @@ class Best:
         def begin(what: str) -> None:
             tell(f"{self.collective}, {what}")
 
-        # One simulation of a very large size may take longer than all of the limit.
         many = self.platform.topology.most_pairs > synth.MOST_PAIRS
         if library:
-            until = begun + seconds * (_LIBRARY if many else 1.0)
-            with suppress(synth.TimeUp), alarm(until + _GRACE, synth.TimeUp):
-                self.library(sizes, begin, until)
+            self.library(sizes, begin, begun + seconds * (_LIBRARY if many else 1.0))
         with suppress(synth.TimeUp), alarm(begun + seconds + _GRACE, synth.TimeUp):
             left = min(_SCHEDULES * (begun + seconds - time.monotonic()), _SECONDS)
             if many:
