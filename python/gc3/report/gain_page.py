@@ -23,7 +23,8 @@ td { vertical-align: top; }
 h2 { font-size: 1.1em; }
 td:last-child { font-weight: 400; }
 code { font-size: 0.92em; white-space: pre-wrap; overflow-wrap: anywhere; }
-details { min-width: 16em; white-space: normal; text-align: left; }
+details { white-space: normal; text-align: left; }
+details[open] { min-width: 16em; }
 .wide { overflow-x: auto; }
 """
 
@@ -205,9 +206,9 @@ def _picture(title: str, gains: Sequence[tuple[Gain, Ratio]]) -> str:
 def _table(gains: Sequence[Gain]) -> str:
     lines = ["<tr>" + "".join(f"<th class=text>{head}</th>" for head in (*HEADS, "how")) + "</tr>"]
     for gain in gains:
-        *short, program, runtimes = (escape(text) for text in gain.cells)
+        *short, than, program, runtimes = (escape(text) for text in gain.cells)
         cells = "".join(f"<td class=text>{text}</td>" for text in short)
-        cells += f'<td class="text words">{program}</td><td class="text words">{runtimes}</td>'
+        cells += "".join(f'<td class="text words">{text}</td>' for text in (than, program, runtimes))
         told = "<br>".join(f"<code>{escape(text)}</code>" for text in gain.commands)
         worth = (("program", gain.own), ("NCCL", gain.theirs))
         told += "".join(f"<p>{what}: {escape(each.text)}</p>" for what, each in worth if each is not None)
