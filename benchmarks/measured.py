@@ -149,6 +149,7 @@ def _built(machine: str, about: Mapping[str, Any], nodes: int) -> Topology:
                     build.join(one, other, wire, lanes=lanes)
     gpus, nics = len(ranks[0]), about["nics"]
     nic = replace(getattr(wires, about["nic"]), bandwidth_bytes_per_s=about["nic_bytes_per_s"], source=machine)
+    nic = replace(nic, latency_s=about.get("nic_latency_s", nic.latency_s))
 
     def rails(gpu: int) -> list[int]:
         each = max(nics // gpus, 1)

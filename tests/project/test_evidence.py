@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import evidence
 import measured
@@ -14,10 +15,13 @@ from click.testing import CliRunner
 from evidence import Predicted
 from measured import Point
 
-from gc3.sim import trust
+from gc3.sim import platform, trust
+from gc3.sim.nccl import Nccl
 
 pytestmark = pytest.mark.python_only
 
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "evidence.json"
+MEDIAN, P90 = math.log(1.15), math.log(1.35)  # the goals
 POINT = Point("a", "fit", False, "NDv4", 2, 8, "AllReduce", "NCCL", "2.8.4", 1024, 100e-6)
 
 
@@ -76,6 +80,37 @@ def test_tables_tell_scopes_and_refusals() -> None:
     assert totals["held out, generations fitted"]["p90"] == pytest.approx(math.log(3), abs=1e-4)
     assert totals["held out, generations not fitted"]["refused"] == 1
     assert [(c["nodes"], c["in_sample"]) for c in data["classes"]] == [("2", False), ("more than 16", True)]
+    assert set(evidence.WHY) <= {p.file for p in measured.points()}
+    assert [row["why"] for row in data["sources"]] == [None, None, None]
+    kept = json.loads(RESULTS.read_text())["sources"]
+    far = {r["source"] for r in kept if not r["in_sample"] and r["points"] and (r["median"] > MEDIAN or r["p90"] > P90)}
+    assert far <= evidence.WHY.keys()
+    late = replace(POINT, file="mi300x_2nodes_oci", machine="MI300X_8xRoCE400")
+    assert "RCCL" in evidence.tables([Predicted(late, "cdna3", "NCCL", 1e-4)])["sources"][0]["why"]
+
+
+def test_networks_of_one_rate_bound_what_a_prediction_without_them_can_reach() -> None:
+    def on(machine: str, us: float, **given: object) -> Predicted:
+        return Predicted(replace(POINT, machine=machine, time_s=us * 1e-6, **given), "hopper", "NCCL", 1e-5)
+
+    ndr, efa = on("H100 with 8 NDR", 20), on("H100_32xEFA100", 80)
+    (row,) = evidence.unlike([ndr, efa, on("H100_8xTCPXO200", 160), on("H100_32xEFA100", 5, library="NCCL Ring")])
+    assert (row["one"], row["other"], row["points"]) == ("H100 with 8 NDR", "H100_32xEFA100", 1)
+    assert row["median"] == pytest.approx(math.log(2), abs=1e-4)
+    assert not evidence.unlike([ndr, replace(efa, point=replace(efa.point, size=2048))])
+
+
+def test_the_latency_of_a_network_is_a_part_of_every_crossing() -> None:
+    """Of trees and of what switches add up, which is not simulated, alike: two crossings between two nodes."""
+    slow, fast = (measured.topology(name, 2, 8) for name in ("H100_32xEFA100", "H100_8GPU_4xRoCE400"))
+    assert {c.latency_s for c in slow.classes} - {c.latency_s for c in fast.classes} == {27e-6}
+    for size in (1 << 10, 2 << 20):
+        nccl = Nccl(platform(slow), "allreduce")
+        plain = replace(
+            slow, classes=tuple(replace(c, latency_s=min(c.latency_s or 0.0, 1.1e-6)) for c in slow.classes)
+        )
+        more = nccl(size).time_s - Nccl(platform(plain), "allreduce")(size).time_s
+        assert more == pytest.approx(2 * 25.9e-6, rel=0.1), nccl(size).cause
 
 
 def test_what_is_shipped_is_what_is_written_and_would_be_found_today() -> None:

@@ -22,6 +22,7 @@ from gc3.sim.nccl.tables import NVLS_TREE, InSwitch
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform, memory_name
 from gc3.sim.predict import Disturbance, Prediction
+from gc3.topologies.wires import NDR
 
 _KIB = 1 << 10
 _MANY_NODES = 4
@@ -63,7 +64,9 @@ def prediction(
     """
     nodes = len(graph.nodes)
     levels = 2 * (nodes.bit_length() - 1) if choice.algorithm == NVLS_TREE else 0
-    latency = model.latency + levels * (model.network or 0.0)
+    # NCCL's constant is for InfiniBand; what another network takes longer for a message comes on top, as in tuning.cc.
+    nics = max((on.topology.link_class(name).latency_s or 0.0 for name in on.network_classes), default=0.0)
+    latency = model.latency + levels * ((model.network or 0.0) + 1e6 * max(nics - (NDR.latency_s or 0.0), 0.0))
     shares = choice.channels * graph.heads
     loop = min(size, shares * chunk_bytes(size, shares, model, nodes))
     delays, slowdowns = disturbance.lists(on.topology.rank_count)
