@@ -173,8 +173,15 @@ def test_a_lead_below_the_error_is_none() -> None:
 
 def test_no_collective_takes_the_time_of_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     until: list[float] = []
-    monkeypatch.setattr(Best, "library", lambda _self, _sizes, _begin, deadline: until.append(deadline))
-    monkeypatch.setattr(Best, "run", lambda *_given, **_named: None)
+
+    def library(_best: Best, _sizes: list[int], _begin: object, deadline: float) -> None:
+        until.append(deadline)
+
+    def run(*_given: object, **_named: object) -> None:
+        pass
+
+    monkeypatch.setattr(Best, "library", library)
+    monkeypatch.setattr(Best, "run", run)
     gc3_gain("-t", "fully_connected:R=2", "--sizes", "1KiB")
     assert len(until) == 5
     assert all(earlier < later for earlier, later in pairwise(until))

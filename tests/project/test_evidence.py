@@ -90,11 +90,12 @@ def test_tables_tell_scopes_and_refusals() -> None:
 
 
 def test_networks_of_one_rate_bound_what_a_prediction_without_them_can_reach() -> None:
-    def on(machine: str, us: float, **given: object) -> Predicted:
-        return Predicted(replace(POINT, machine=machine, time_s=us * 1e-6, **given), "hopper", "NCCL", 1e-5)
+    def on(machine: str, us: float, library: str = "NCCL") -> Predicted:
+        point = replace(POINT, machine=machine, time_s=us * 1e-6, library=library)
+        return Predicted(point, "hopper", "NCCL", 1e-5)
 
     ndr, efa = on("H100 with 8 NDR", 20), on("H100_32xEFA100", 80)
-    (row,) = evidence.unlike([ndr, efa, on("H100_8xTCPXO200", 160), on("H100_32xEFA100", 5, library="NCCL Ring")])
+    (row,) = evidence.unlike([ndr, efa, on("H100_8xTCPXO200", 160), on("H100_32xEFA100", 5, "NCCL Ring")])
     assert (row["one"], row["other"], row["points"]) == ("H100 with 8 NDR", "H100_32xEFA100", 1)
     assert row["median"] == pytest.approx(math.log(2), abs=1e-4)
     assert not evidence.unlike([ndr, replace(efa, point=replace(efa.point, size=2048))])
