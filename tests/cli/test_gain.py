@@ -171,17 +171,29 @@ def test_a_lead_below_the_error_is_none() -> None:
     assert "Not known" not in gain_page.answer([gain], None)[0]
 
 
-def test_no_collective_takes_the_time_of_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    until: list[float] = []
+@pytest.fixture
+def until(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times at which the search of each collective in the library is to end; nothing is searched."""
+    found: list[float] = []
 
     def library(_best: Best, _sizes: list[int], _begin: object, deadline: float) -> None:
-        until.append(deadline)
+        found.append(deadline)
 
     def run(*_given: object, **_named: object) -> None:
         pass
 
     monkeypatch.setattr(Best, "library", library)
     monkeypatch.setattr(Best, "run", run)
+    return found
+
+
+def test_no_collective_takes_the_time_of_the_next_ones(until: list[float]) -> None:
     gc3_gain("-t", "fully_connected:R=2", "--sizes", "1KiB")
     assert len(until) == 5
     assert all(earlier < later for earlier, later in pairwise(until))
+
+
+@pytest.mark.usefixtures("until")
+def test_nics_that_reach_no_rank_are_told_before_the_search() -> None:
+    shown = gc3_gain("-t", "dgx_h100:N=2,without=3+11", "--sizes", "1KiB").output
+    assert shown.index("NICs that reach no rank are not used") < shown.index("What programs would gain")

@@ -31,6 +31,7 @@ from gc3.runtime import for_target, targets
 from gc3.runtime.program import dialect_of
 from gc3.sim import step, trust
 from gc3.sim.nccl import graphs
+from gc3.sim.nccl.system import idle
 from gc3.sim.presets import PRESETS
 from gc3.sim.read import chakra
 from gc3.sim.step import Chosen
@@ -136,6 +137,8 @@ def gain(given: _Given) -> int:
         with output.working("reading"):
             traces = chakra.read_all(trace, on.topology.rank_count)
     nccls = {name: _nccl(on, name, log) for name in _COLLECTIVES}
+    for told in idle(on.topology) if on.topology.node_count > 1 else ():
+        output.remark(told)
     before = None
     if traces is not None:
         with output.working("simulating the step with NCCL"):
