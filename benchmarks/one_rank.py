@@ -47,7 +47,7 @@ CASES = (
     Case("trace a.gc3 -t hierarchical:N=512,G=8,nics=8 --size 64MiB -o a.trace.json"),
     Case("report a.gc3 -t hierarchical:N=512,G=8,nics=8 --size 64MiB -o a.html"),
     Case(f"tune --engine sim allreduce {machine(512)} -o table.json"),
-    Case(f"synth best allreduce {machine(512)}"),
+    Case(f"synth best allreduce {machine(512)} --time-limit 60 -o best.json"),
 )
 
 

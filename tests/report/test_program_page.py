@@ -91,6 +91,18 @@ def test_a_large_program_is_sampled_and_says_so(tmp_path: Path) -> None:
         assert f"Not shown: {text}." in path.read_text()
 
 
+def test_nccl_is_not_simulated_for_many_ranks_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.cli.program_report.LOOPED", 4)
+    path = tmp_path / "r.html"
+    command = ["report", "ring_allreduce:instances=1", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(path)]
+    told = "above 4 only --baseline nccl simulates them"
+    for more, remarked in (([], True), (["--baseline", "nccl"], False)):
+        result = _gc3(*command, *more)
+        assert result.exit_code == 0, result.output
+        assert (told in path.read_text()) == remarked
+        assert ("its own choice, simulated" in path.read_text()) != remarked
+
+
 def test_settings_that_are_not_named_are_those_of_gc3_sim(tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     line = ["ring_allreduce", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gc3 import errors
+from gc3.algorithms._one_rank import LOOPED
 from gc3.cli import baselines as baselining
 from gc3.cli import engines, options, output, report, sizes, target, variants
 from gc3.cli import source as source_view
@@ -121,6 +122,10 @@ def _content(
         remarks.append(
             f"A run of {sizes.format_size(size)} has too many steps to draw: {sizes.format_size(drawn)} is drawn."
         )
+    if on.topology.rank_count > LOOPED and not given.baselines:
+        remarks.append(
+            f"NCCL's programs have the steps of all ranks: above {LOOPED} only --baseline nccl simulates them."
+        )
     predicted = f"{program.name}, predicted"
     named = given.baselines or _default(on, program)
     compared = [baselining.make(text, on, [program.described], wanted, UNDISTURBED) for text in named]
@@ -176,7 +181,9 @@ def _content(
 
 
 def _default(on: Platform, program: Program) -> tuple[str, ...]:
-    """NCCL, where its choice is known for the machine and the collective."""
+    """NCCL, where its choice is known for the machine and the collective, and its programs are not too large."""
+    if on.topology.rank_count > LOOPED:
+        return ()
     try:
         baselining.make("nccl", on, [program.described], [_SIZE], UNDISTURBED).cell(_SIZE)
     except errors.Gc3Error:
