@@ -39,6 +39,7 @@ def offered(line: str) -> list[str]:
         ("compile ring_allreduce:R=2,", [f"ring_allreduce:R=2,{more}" for more in _MORE]),
         ("compile ring_allreduce:R=2,protocol=LL1", ["ring_allreduce:R=2,protocol=LL128"]),
         ("compile ring_allreduce --out", ["--output"]),
+        ("sim ring_allr", ["ring_allreduce"]),
         ("sim ring_allreduce -t dgx1", ["dgx1"]),
         ("topo show ndv4:", ["ndv4:N=1", "ndv4:rails=1"]),
         ("synth allg", ["allgather"]),

@@ -19,6 +19,7 @@ from gc3.cli.machine import machine_option
 from gc3.cli.one_sided import OneSided
 from gc3.cli.sim_calibrate import calibrate
 from gc3.cli.sim_convert import convert
+from gc3.cli.sim_group import Group
 from gc3.cli.sim_step import sim_step
 from gc3.cli.sim_together import together
 from gc3.report.advice import advised
@@ -37,24 +38,6 @@ if TYPE_CHECKING:
 _MODES = ("slot", "explain", "alphabeta", "nccl")
 _STEPS_SHOWN = 12
 _INDENT = " " * 14  # of what follows a row's numbers on a narrow terminal
-
-
-class Group(click.Group):
-    """`gc3 sim PROGRAM...` predicts; the other subcommands have names."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Returns the command and the remaining arguments."""
-        if args and args[0] in self.commands:
-            return super().resolve_command(ctx, args)
-        return "predict", self.commands["predict"], args
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leaves all options but --help to the subcommand."""
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["predict", *args]
-        return super().parse_args(ctx, args)
 
 
 @click.group("sim", cls=Group, short_help="Predict and explain times on a machine; calibrate the predictions.")
