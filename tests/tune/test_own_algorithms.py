@@ -241,3 +241,16 @@ def test_mistakes_with_algorithms_of_the_user(mine: Path, tmp_path: Path) -> Non
     status, said = tune(f"{mine}:mine", *out)
     assert status == 1
     assert "mine.py" in said
+
+
+def test_the_collective_of_the_tutorial_is_tuned_for_its_own_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+    monkeypatch.setattr("gc3.tune.timers.ThreadTimer.seconds", lambda *_, **__: (1.0,))
+    monkeypatch.chdir(tmp_path)
+    Path("halo.py").write_text(page.partition('```python title="halo.py"\n')[2].partition("```")[0])
+    status, said = tune("halo.py:exchange", "--engine", "threads", "-b", "1KiB", "-e", "1KiB", "-o", "t.json")
+    assert status == 0, said
+    (row,) = json.loads(Path("t.json").read_text())["rows"]
+    assert (row["collective"], row["ranks"]) == ("halo", [4, 4])

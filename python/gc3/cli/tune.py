@@ -321,7 +321,7 @@ def _own_with(name: str, defaults: str) -> Own:
         raise click.UsageError(f"'{name}' is neither PATH.py:FUNCTION nor one of {', '.join(_KNOWN)}, all")
     spec = ":".join(part for part in (str(Path(path).absolute()), function, defaults) if part)
     found = target.algorithm(spec)
-    return Own(spec, found.collective_name, "", 0 if found.ranks is not None else _own_ranks(path, found))
+    return Own(spec, found.collective_name, "", _own_ranks(path, found))
 
 
 def _own_ranks(path: str, algorithm: Algorithm) -> int:

@@ -192,7 +192,7 @@ def divisions(algorithm: Algorithm, ranks: int) -> Iterator[Parameters]:
         bases = [{"N": n, "G": ranks // n} for n in range(2, ranks) if ranks % n == 0]
         if algorithm.collective_name == "alltonext" or names["N"] == 1:
             bases.append({"N": 1, "G": ranks})
-    elif algorithm.ranks is None:  # those of its custom collective
+    elif algorithm.ranks is None or algorithm.takes({}):  # those of its custom collective, or its own
         bases = [{}]
     else:
         return
