@@ -61,7 +61,7 @@ def test_the_page_is_one_small_file_with_everything(made: tuple[Path, dict[str, 
     assert any("_ring.py:" in sentence for sentence in numbers["bottleneck"])
     assert any(" predicted at 1 MiB, " in sentence for sentence in numbers["advice"])
     # Nothing like it was measured, which the page says; the chart has bands, and leads below the error are no numbers.
-    assert "Errors by size: 64 KiB: not measured (2 nodes, " in page
+    assert "<th scope=row>errors, 64 KiB</th><td>not measured (2 nodes, " in page
     assert page.count('class="band"') == 2
     assert set(numbers["errors"]) == set(labels)
     assert "(~)" in page
