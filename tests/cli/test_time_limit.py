@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -48,13 +49,34 @@ def ended() -> None:
     time.sleep(30)
 
 
+class SlowToStart(threading.Event):
+    """What a thread tells that it runs."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Takes its time."""
+        take_time()
+        return super().wait(timeout)
+
+
+def started() -> None:
+    """Starts a thread, and waits."""
+    thread = threading.Thread(target=int)
+    vars(thread)["_started"] = SlowToStart()
+    try:
+        thread.start()
+    except TimeoutError:
+        pytest.fail("the thread was left in the middle of its start")
+    thread.join()
+    time.sleep(30)
+
+
 def busy() -> None:
     """Does not look at the time."""
     while True:
         pass
 
 
-@pytest.mark.parametrize("work", [freed, ended, busy])
+@pytest.mark.parametrize("work", [freed, ended, started, busy])
 def test_a_limit_ends_a_command_wherever_it_is(work: Callable[[], None]) -> None:
     """Python would print what is raised while an object is freed, and go on; pytest fails on that."""
     with pytest.raises(TimeoutError), alarm(time.monotonic() + 0.1, TimeoutError):

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SOON, _AGAIN = 0.001, 1.0  # seconds
+_STARTS = threading.Thread.start.__code__
 
 
 @contextmanager
@@ -26,13 +27,15 @@ def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, No
         return
 
     def ring(_signal: int, frame: FrameType | None) -> None:
-        freed = isinstance(sys.exc_info()[1], GeneratorExit)  # maybe: a generator that somebody closes is as good
-        while frame is not None and not freed:
-            freed = frame.f_code.co_name == "__del__" or frame.f_code.co_filename == weakref.__file__
+        later = isinstance(sys.exc_info()[1], GeneratorExit)  # maybe: a generator that somebody closes is as good
+        while frame is not None and not later:
+            code = frame.f_code
+            later = code.co_name == "__del__" or code.co_filename == weakref.__file__ or code is _STARTS
             frame = frame.f_back
-        if not freed:
+        if not later:
             raise problem
-        # Python drops what is raised while an object is freed, and prints it.
+        # Python drops what is raised while an object is freed, and prints it. It takes a thread whose start is left in
+        # the middle for one that could not be started.
         signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
 
     usual = signal.signal(signal.SIGALRM, ring)
