@@ -243,6 +243,13 @@ def test_unreadable_collectives(tmp_path: Path) -> None:
         problem.read(str(big))
 
 
+def test_a_large_machine_of_one_node_is_told_before_its_network_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synth.Network, "of", lambda *_: pytest.fail("this takes a minute"))
+    result = gc3("synth allgather -t torus:X=64,Y=64 --hierarchical")
+    assert result.exit_code == 1
+    assert "'torus' is not made of several nodes: leave out --hierarchical" in result.output
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

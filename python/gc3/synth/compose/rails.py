@@ -69,6 +69,11 @@ class _Rail:
         return self._known[home, wanted]
 
 
+def one_node(machine: str) -> errors.Gc3Error:
+    """Returns the error that a machine has no nodes to compose schedules of."""
+    return errors.error("BadArgument", f"'{machine}' is not made of several nodes: leave out --hierarchical")
+
+
 class Machine:
     """The levels of a network: level 0 has the largest groups, and the last one is within nodes."""
 
@@ -79,9 +84,7 @@ class Machine:
             gc3.UserError: The network has no nodes, or its groups have no rails.
         """
         if not network.levels:
-            raise errors.error(
-                "BadArgument", f"'{network.name}' is not made of several nodes: leave out --hierarchical"
-            )
+            raise one_node(network.name)
         self.network = network
         self.names = [name for name, _ in reversed(network.levels)]
         self.groups = [groups for _, groups in reversed(network.levels)]
