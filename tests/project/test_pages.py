@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,21 @@ def test_the_program_beside_that_of_another_tool_runs() -> None:
     assert run("python ring.py") == (0, "")
     status, printed = run("gc3 verify ring.xml")
     assert (status, "proven: it implements allreduce" in printed) == (0, True)
+
+
+def test_the_scripts_of_the_page_about_processes_run() -> None:
+    blocks = BLOCK.findall((DOCS / "processes.md").read_text())
+    first, spawned = (text for language, _, text in blocks if language == "python" and text.startswith("import "))
+    Path("spawned.py").write_text(spawned)
+    status, printed = run("python spawned.py")
+    assert (status, printed.strip()) == (0, spawned.rpartition("# ")[2].strip())
+    Path("script.py").write_text(first)
+    (each_rank, *_) = next(text for language, _, text in blocks if language == "sh").splitlines()
+    with socket.create_server(("localhost", 0)) as held:
+        port = held.getsockname()[1]
+    line = each_rank.replace("29500", str(port)).replace("python", sys.executable)
+    status, printed = run(f"sh -c {shlex.quote(line)}")
+    assert sorted(printed.splitlines()) == ["0 1.0 (2000,)", "1 1.0 (2000,)"]
 
 
 def sentences(page: Path) -> Iterator[list[str]]:
