@@ -115,6 +115,32 @@ def test_a_signal_while_the_solvers_end_leaves_no_process(monkeypatch: pytest.Mo
     assert process.returncode == -signal.SIGKILL
 
 
+def test_an_answer_that_nobody_took_is_not_that_of_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is told every second may come again as a process is about to be ended because of the first."""
+
+    def limit(*_: object) -> None:
+        raise synth.TimeUp
+
+    with synth.Solvers() as child:
+        child.warm_up()
+        with monkeypatch.context() as patch:
+            patch.setattr(solvers, "_read", limit)
+            patch.setattr(child, "close", limit)
+            with pytest.raises(synth.TimeUp):
+                child.linear(at_least(1.0))
+        values = child.linear(at_least(2.0, 3.0)).values
+    assert values is not None
+    assert values.tolist() == [2.0, 3.0]
+
+
+def at_least(*least: float) -> solvers.Linear:
+    """The smallest numbers above these."""
+    program = solvers.Linear()
+    for low in least:
+        program.variable(1.0, low=low)
+    return program
+
+
 def test_literals_that_count_twice() -> None:
     formula = solvers.Formula()
     a, b = formula.variable(), formula.variable()

@@ -126,6 +126,7 @@ class Solvers:
         self.seed = seed
         self.deaths: list[str] = []  # how the child process died during a request, if it did
         self._process: subprocess.Popen[bytes] | None = None
+        self._asked = False  # something whose answer has not been read
 
     def __enter__(self) -> Solvers:
         """Returns itself."""
@@ -211,6 +212,7 @@ class Solvers:
         if seconds <= 0:
             return None
         process = self._started()
+        self._asked = True
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - as it was started
         try:
             pickle.dump((kind, task), process.stdin, protocol=pickle.HIGHEST_PROTOCOL)
@@ -225,6 +227,7 @@ class Solvers:
             self._note_death(process)
             self.close()
             return None
+        self._asked = False
         if answer["status"] == "missing":
             message = f"highspy or python-sat ({answer['why']}): pip install highspy python-sat"
             raise errors.error("MissingPackage", message)
@@ -238,7 +241,8 @@ class Solvers:
             self.deaths.append(f"{name}{', possibly out of memory' if code == -signal.SIGKILL else ''}")
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        # An alarm may come before close() has ended a process that still answers what nobody waits for any more.
+        if self._process is None or self._asked or self._process.poll() is not None:
             self.close()
             # A separate session: Ctrl-C on a terminal must reach only this process, because some solvers handle it
             # themselves.
