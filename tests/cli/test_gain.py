@@ -105,7 +105,7 @@ def test_ranks_that_nothing_joins_are_told_before_any_search(tmp_path: Path) -> 
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(machine))
     result = gc3_gain("-t", str(path), code=1)
-    assert "no links or NICs lead from rank 1 to rank 0, directly or through other ranks" in result.output
+    assert "no data gets from rank 1 to rank 0 and 2 others, also not through other ranks" in result.output
     assert result.output.count("error") == 1
 
 
