@@ -164,6 +164,9 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         told = "later steps are not drawn"
         at = min(_LEFT + made.cut * scale + 6, WIDTH - svg.text_width(told))
         parts.append(svg.text(at, height - 1, told, kind="soft"))
+    if alone and made.left_out:
+        height += _LANE
+        parts.append(svg.text(0, height - 3, f"not shown: {made.left_out}", kind="soft"))
     keys = [
         ('class="bar c-threadblock"', "working"),
         ('class="bar c-threadblock crit"', "on the critical path"),
