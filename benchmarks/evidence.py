@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -186,27 +186,60 @@ def unlike(some: Sequence[Predicted]) -> list[dict[str, Any]]:
     return [{**dict(zip(names, key, strict=True)), **spread(halves)} for key, halves in sorted(found.items())]
 
 
-def _summary(some: Sequence[Predicted]) -> dict[str, Any]:
+def _classes(found: Sequence[Predicted]) -> list[dict[str, Any]]:
+    """The classes of measured calls, with the errors of each."""
+    classes: dict[tuple[Any, ...], list[Predicted]] = {}
+    for e in found:
+        p = e.point
+        if e.error is not None:
+            machine = trust.machine_class(measured.topology(p.machine, p.nodes, p.gpus))
+            call = (trust.nodes_class(p.nodes), p.collective.lower(), e.way, trust.size_class(p.size))
+            classes.setdefault((e.generation, machine, *call, p.fitted), []).append(e)
+    return [
+        {
+            **dict(zip(trust.KEYS, key[:-1], strict=True)),
+            "in_sample": key[-1],
+            "versions": sorted({e.point.version for e in some if e.way == trust.NCCL and e.point.version}),
+            "least": min(e.point.size for e in some),
+            "most": max(e.point.size for e in some),
+            **spread(e.error for e in some if e.error is not None),
+        }
+        for key, some in sorted(classes.items())
+    ]
+
+
+def banded(found: Sequence[Predicted]) -> dict[Point, bool]:
+    """Returns of each call whether its error is within what gc3 would say of it without its source's measurements."""
+    inside: dict[Point, bool] = {}
+    for file in {e.point.file for e in found}:
+        known = _classes([e for e in found if e.point.file != file])
+        for e in found:
+            p = e.point
+            if known and p.file == file and e.error is not None:
+                on = _on(p.machine, p.nodes, p.gpus)
+                worth = trust.expected(on, p.collective.lower(), e.way, p.size, version=p.version, known=known)
+                inside[p] = abs(e.error) <= worth.error
+    return inside
+
+
+def _summary(some: Sequence[Predicted], inside: Mapping[Point, bool] | None = None) -> dict[str, Any]:
     pairs, right = order(some)
     counts = {
         "refused": sum(e.time_s is None and e.why != "no time" for e in some),
         "no_time": sum(e.why == "no time" for e in some),
     }
-    return {**spread(e.error for e in some if e.error is not None), **counts, "pairs": pairs, "right": right}
+    bands = [inside[e.point] for e in some if e.point in inside] if inside is not None else []
+    band = {"banded": len(bands), "within_band": sum(bands)} if bands else {}
+    return {**spread(e.error for e in some if e.error is not None), **counts, "pairs": pairs, "right": right, **band}
 
 
 def tables(found: Sequence[Predicted]) -> dict[str, Any]:
     """Returns the errors by source and machine, by generation, and by class."""
     rows: dict[tuple[Any, ...], list[Predicted]] = {}
-    classes: dict[tuple[Any, ...], list[Predicted]] = {}
     for e in found:
         p = e.point
         rows.setdefault((p.file, p.machine, p.library, p.fitted), []).append(e)
-        if e.error is not None:
-            machine = trust.machine_class(measured.topology(p.machine, p.nodes, p.gpus))
-            call = (trust.nodes_class(p.nodes), p.collective.lower(), e.way, trust.size_class(p.size))
-            key = (e.generation, machine, *call)
-            classes.setdefault((*key, p.fitted), []).append(e)
+    inside = banded(found)
     fitted = {e.generation for e in found if e.point.fitted}
     return {
         "sources": [
@@ -225,7 +258,7 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
         ],
         # Pairs are within a source, not within a library of it.
         "totals": {
-            name: _summary([e for e in found if wanted(e)])
+            name: _summary([e for e in found if wanted(e)], inside)
             for name, wanted in (
                 ("in sample", lambda e: e.point.fitted),
                 ("held out, generations fitted", lambda e: not e.point.fitted and e.generation in fitted),
@@ -236,17 +269,7 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
         },
         "fitted_generations": sorted(fitted),
         "unlike": unlike(found),
-        "classes": [
-            {
-                **dict(zip(trust.KEYS, key[:-1], strict=True)),
-                "in_sample": key[-1],
-                "versions": sorted({e.point.version for e in some if e.way == trust.NCCL and e.point.version}),
-                "least": min(e.point.size for e in some),
-                "most": max(e.point.size for e in some),
-                **spread(e.error for e in some if e.error is not None),
-            }
-            for key, some in sorted(classes.items())
-        ],
+        "classes": _classes(found),
     }
 
 
@@ -277,7 +300,8 @@ def evidence(names: Sequence[str], path: str | None, ship: bool, as_json: bool) 
     """Predict every public measurement; prints errors by source and machine, and whether parameters were fitted to it.
 
     A FILE is one of tests/data/measured, without its ending. The error is |log(predicted / measured)|, told as how
-    much longer one of the two times is. "right" counts pairs of calls of a source that differ by more than 5 %.
+    much longer one of the two times is. "right" counts pairs of calls of a source that differ by more than 5 %. The
+    band is the error that gc3 would tell of the call if it had no measurement of its source.
     """
     points = [p for p in measured.points() if not names or p.file in names]
     if not points:
@@ -305,7 +329,8 @@ def evidence(names: Sequence[str], path: str | None, ship: bool, as_json: bool) 
         if row["note"] and row["in_sample"]:
             click.echo(f"    {row['note']}")
     for name, row in data["totals"].items():
-        click.echo(f"{name:<78} {_cells(row)}")
+        band = f"; {row['within_band']} of {row['banded']} within the band" if "banded" in row else ""
+        click.echo(f"{name:<78} {_cells(row)}{band}")
     click.echo(f"generations fitted: {', '.join(data['fitted_generations'])}")
 
 

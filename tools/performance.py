@@ -261,7 +261,11 @@ def _evidence(data: Any) -> _Shown:
         return "in sample" if row["in_sample"] else f"held out{', check' * (row['use'] == 'check')}"
 
     columns = ("calls", "refused", "median", "90 %", "right")
-    totals = _table("All", *columns, rows=[[name, *cells(row)] for name, row in data["totals"].items()])
+    every = [
+        [name, *cells(row), f"{row['within_band']} of {row['banded']}" if "banded" in row else ""]
+        for name, row in data["totals"].items()
+    ]
+    totals = _table("All", *columns, "within the band", rows=every)
     rows = [[f"{r['source']}: {r['machine']}, {r['library']}", scope(r), *cells(r)] for r in data["sources"]]
     lines = ["", *_table("Source: machine, library", "scope", *columns, rows=rows, text=2), ""]
     notes = dict.fromkeys(r["note"] for r in data["sources"] if r["note"])

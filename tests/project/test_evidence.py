@@ -49,6 +49,18 @@ def test_times_follow_from_bandwidths_unless_these_have_too_few_digits() -> None
     assert roce[16 << 20] > 0
 
 
+def test_a_band_is_told_without_the_measurements_of_the_source_itself() -> None:
+    def calls(file: str, factor: float) -> list[Predicted]:
+        points = [replace(POINT, file=file, size=1024 << k) for k in range(4)]
+        return [Predicted(p, "ampere", "NCCL", factor * p.time_s) for p in points]
+
+    near, far = calls("near", 1.05), calls("far", 3.0)
+    inside = evidence.banded([*near, *far])
+    assert all(inside[e.point] for e in near)  # what far says of such calls is wide
+    assert not any(inside[e.point] for e in far)  # and what near says is too narrow for them
+    assert evidence.banded(near) == {}  # nothing is left that could tell one
+
+
 def test_errors_and_the_order_of_pairs() -> None:
     assert evidence.spread([0.1, -0.3, 0.2]) == {"points": 3, "median": 0.2, "p90": 0.3}
     assert evidence.spread([]) == {"points": 0, "median": None, "p90": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -127,7 +127,13 @@ def classes() -> tuple[dict[str, Any], ...]:
 
 
 def expected(
-    on: Platform, collective: str, way: str, size: int, beyond: Iterable[str] = (), version: str = ""
+    on: Platform,
+    collective: str,
+    way: str,
+    size: int,
+    beyond: Iterable[str] = (),
+    version: str = "",
+    known: Sequence[Mapping[str, Any]] | None = None,
 ) -> Expected:
     """Returns what the predicted time of a call is worth: the one answer for all that gc3 prints or draws.
 
@@ -138,6 +144,7 @@ def expected(
         size: S in bytes.
         beyond: What else differs from any measurement, such as changed parameters.
         version: Of NCCL.
+        known: Classes of measured calls in place of those that gc3 brings.
     """
     parameters, topology = on.parameters, on.topology
     evidence = parameters.evidence
@@ -145,8 +152,8 @@ def expected(
     if not software and way != NCCL:
         return Expected(LINKS, None, None, evidence.source)
     if way == DIRECT:  # such programs stay within a node or memory domain
-        known = ONE_SIDED.get(parameters.name, ESTIMATED_ONE_SIDED)
-        return _of_evidence(known, topology.rank_count, collective, way, size, [*filter(None, beyond)])
+        measured = ONE_SIDED.get(parameters.name, ESTIMATED_ONE_SIDED)
+        return _of_evidence(measured, topology.rank_count, collective, way, size, [*filter(None, beyond)])
     processor = PROCESSORS.get(topology.processor or "")
     brought = PRESETS.get(parameters.name)
     own = parameters.name not in PROCESSORS or brought is None or brought.evidence != evidence
@@ -160,7 +167,8 @@ def expected(
         "way": way,
         "sizes": size_class(size),
     }
-    nearest = min(classes(), key=lambda c: (_distance(asked, c) + _OTHER_VERSION * _unlike(version, c), -c["p90"]))
+    known = known or classes()
+    nearest = min(known, key=lambda c: (_distance(asked, c) + _OTHER_VERSION * _unlike(version, c), -c["p90"]))
     other = [key for key in KEYS if nearest[key] != asked[key]]
     given = [*filter(None, beyond)]
     far = [
