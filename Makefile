@@ -205,6 +205,7 @@ lint-tree: $(VENV)/.pip
 	$(BIN)/python tools/check_history.py
 	$(BIN)/python tools/check_lines.py
 	$(BIN)/python tools/mutants.py --check
+	@$(BIN)/python tools/cuda_check.py --is-checked || echo 'make cuda-check: until it renews tools/cuda_checked.txt, each CI runs it'
 
 lint-generated: build
 	$(BIN)/python tools/gen_stubs.py --check
