@@ -91,7 +91,8 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
     xs, ys = zip(*layout.points, strict=True)
     axes.scatter(xs, ys, s=size, c="#FFFFFF", edgecolors=_INK, linewidths=1.2, zorder=4)
     for r, point in enumerate(layout.points):
-        axes.annotate(str(r), point, ha="center", va="center", fontsize=3.5 + 5.5 * layout.scale, zorder=6)
+        fits = (3.5 + 5.5 * layout.scale) * min(1.0, 2 / len(str(r)))  # two digits are as wide as the circle
+        axes.annotate(str(r), point, ha="center", va="center", fontsize=fits, zorder=6)
     (left, bottom), (right, top) = layout.frame
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
