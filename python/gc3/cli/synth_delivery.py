@@ -117,7 +117,9 @@ def deliver(task: synth.Task, outcome: synth.Outcome, bound: synth.Bound | None,
         file = shlex.quote(delivery.path)
         click.echo(f"written to {delivery.path}")
         click.echo(f"next: gc3 sim {file} --topology {delivery.spec}; gc3 run {file}")
-        click.echo("faster: its name with :protocol=LL,instances=4; `gc3 synth best` tries such settings for all sizes")
+        click.echo(
+            "faster: COLLECTIVE:protocol=LL,instances=4, say; `gc3 synth best` tries such settings for all sizes"
+        )
     return 0
 
 

@@ -263,20 +263,23 @@ def told(found: Iterable[tuple[int, Expected]]) -> list[str]:
 
 
 def summary(found: Iterable[tuple[int, Expected]]) -> str:
-    """Returns what predictions are worth in one line: for each scope the sizes, and the greatest error.
+    """Returns what predictions are worth in one line: the greatest error at each size, sizes of one error together.
 
     >>> known = Expected(IN_SAMPLE, 0.01, 0.05, "")
     >>> summary([(1024, known), (2048, known), (4096, Expected(NOT_MEASURED, 0.01, 0.05, "", judged=0.2))])
     '5% at 1 KiB to 2 KiB (in sample), 22% at 4 KiB (not measured)'
     """
-    scopes: dict[str, list[tuple[int, float]]] = {}
+    greatest: dict[int, Expected] = {}
     for size, each in found:
-        scopes.setdefault(each.scope, []).append((size, each.error))
-    parts: list[str] = []
-    for scope, some in scopes.items():
-        most = max(error for _, error in some)
-        parts.append(f"{per_cent(most) if most else 'none known'} at {span(size for size, _ in some)} ({scope})")
-    return ", ".join(parts)
+        if size not in greatest or each.error > greatest[size].error:
+            greatest[size] = each
+    parts: list[tuple[str, str, list[int]]] = []
+    for size, each in sorted(greatest.items(), key=lambda pair: pair[0]):
+        error = per_cent(each.error) if each.error else "none known"
+        if not parts or parts[-1][:2] != (error, each.scope):
+            parts.append((error, each.scope, []))
+        parts[-1][2].append(size)
+    return ", ".join(f"{error} at {span(sizes)} ({scope})" for error, scope, sizes in parts)
 
 
 def span(sizes: Iterable[int]) -> str:
