@@ -459,7 +459,8 @@ def test_the_command_simulates_the_example(tmp_path: Path) -> None:
     text = gc3_sim(f"step {example} -t ndv4").stdout
     assert "# step: " in text
     assert "allreduce, NCCL 2.8.4" in text
-    assert "NCCL 2.8.4, simulated; error 37% at 2672 KiB to 25 MiB (in sample)" in text  # what these times are worth
+    # What these times are worth.
+    assert "NCCL 2.8.4, simulated; error 6% at 2672 KiB (in sample), 37% at 25 MiB (in sample)" in text
     use = "--use allreduce=ring_allreduce:channels=4,instances=8"
     data = json.loads(gc3_sim(f"step {example} -t ndv4 {use} -o {tmp_path}/s --json").stdout)
     trace = chakra.read(str(example))
