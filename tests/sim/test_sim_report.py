@@ -71,7 +71,7 @@ def test_a_picture_shows_expected_errors_as_bands(tmp_path: Path) -> None:
     worth = Expected("held out", 0.1, 0.2, "3 calls")
     rows = [replace(row, cells=(replace(row.cells[0], expected=worth), *row.cells[1:])) for row in plain.rows]
     picture.draw(replace(plain, rows=rows), str(path))
-    assert "Bands: what nine of ten measured times stay within." in texts(path)
+    assert "Bands: these errors of predicted times." in texts(path)
     with_bands = path.read_text().count("FillBetween")
     picture.draw(plain, str(path))
     assert "Bands" not in texts(path)

@@ -62,7 +62,7 @@ def _figure(make: Any, sweep: Sweep) -> Any:
     labels = [textwrap.shorten(p, _LEGEND_CHARS, placeholder="...") for p in sweep.programs]
     columns = 1 if max(map(len, labels)) > _LEGEND_CHARS * 2 // 3 else min(len(panels), len(labels))
     banded = any(cell.error for row in sweep.rows for cell in row.cells)
-    told = f"{sweep.note} Bands: what nine of ten measured times stay within." if banded else sweep.note
+    told = f"{sweep.note} Bands: these errors of predicted times." if banded else sweep.note
     note = textwrap.wrap(told, _NOTE_CHARS * len(panels))
     # From the bottom: the note, the legend, the sizes below the axes.
     note_top = _EDGE + _NOTE_INCHES * len(note)
