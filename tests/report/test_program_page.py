@@ -266,7 +266,16 @@ def test_the_picture_of_a_ring_shows_each_message_once(tmp_path: Path) -> None:
 
 
 def test_a_schedule_says_on_itself_what_it_does_not_show(tmp_path: Path) -> None:
-    line = ["trace", "ring_allreduce:instances=8", "-t", "ndv4", "--size", "64KiB", "--picture", str(tmp_path / "t.svg")]
+    line = [
+        "trace",
+        "ring_allreduce:instances=8",
+        "-t",
+        "ndv4",
+        "--size",
+        "64KiB",
+        "--picture",
+        str(tmp_path / "t.svg"),
+    ]
     assert "does not show 16 threadblocks of 64" in _gc3(*line).stderr
     assert "not shown: 16 threadblocks of 64" in (tmp_path / "t.svg").read_text()
 
