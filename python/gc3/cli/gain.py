@@ -234,8 +234,8 @@ def _search(on: Platform, searches: dict[str, Best], wanted: dict[str, list[int]
         with synth.Solvers(0) as solvers, output.never_silent(lambda: now), output.watching("searching") as watch:
             for number, (name, search) in enumerate(searches.items()):
                 at = f"{number + 1} of {2 * len(searches)}, {name}, "
-                until = library - (library - time.monotonic()) * (1 - 1 / (len(searches) - number))
-                search.library(wanted[name], lambda part, at=at: tell(at + part), until)
+                share = (library - time.monotonic()) / (len(searches) - number)
+                search.library(wanted[name], lambda part, at=at: tell(at + part), time.monotonic() + share)
             for number, (name, search) in enumerate(searches.items()):
                 share = (deadline - time.monotonic()) / (len(searches) - number)
                 at = f"{len(searches) + number + 1} of {2 * len(searches)}, "

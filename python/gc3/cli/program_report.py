@@ -163,7 +163,7 @@ def _content(
         [
             ("times", f"simulated with {trust.preset(on)}"),
             *((f"errors, {span}", text) for span, _, text in (each.partition(": ") for each in by_size)),
-            ("bands", "what nine of ten measured times stay within"),
+            ("bands", "these errors of predicted times"),
             *((b.label, b.about) for b in compared),
         ],
         _proof(program, proof),

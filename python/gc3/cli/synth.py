@@ -26,6 +26,7 @@ from gc3.runtime.scratch import ScratchLimit
 from gc3.support.alarm import alarm
 from gc3.support.files import read_bytes
 from gc3.synth import problem
+from gc3.synth.compose.rails import one_node
 from gc3.synth.problem import demand
 
 _GB = 1e9
@@ -242,7 +243,7 @@ def _one(context: click.Context, given: _Given, spec: str) -> int:
                     "max_threadblocks": min((n for n in (how.max_threadblocks, topology.threadblocks) if n), default=0),
                 }
                 if given.hierarchical and topology.node_count == 1:
-                    raise synth.one_node(topology.name)
+                    raise one_node(topology.name)
                 if given.hierarchical and topology.most_pairs > synth.MOST_PAIRS:
                     unit = given.check_large(topology.rank_count)
                     found = synth_one_rank.find(topology, given.name, given.chunks, unit, compiling)

@@ -14,7 +14,6 @@ from gc3.support.public import public_names
 from gc3.synth.bounds.cuts import Bound
 from gc3.synth.compose import repaired
 from gc3.synth.compose.one_rank import OneRankResult, one_rank_schedules
-from gc3.synth.compose.rails import one_node
 from gc3.synth.methods.timed_trees import Costs
 from gc3.synth.problem import FOUND, IMPOSSIBLE, OPEN, TimeUp
 from gc3.synth.problem.check import Cache
@@ -50,7 +49,6 @@ __all__ = [
     "Solvers",
     "Task",
     "TimeUp",
-    "one_node",
     "one_rank_schedules",
     "repaired",
     "task_within",
