@@ -242,7 +242,7 @@ def _one(context: click.Context, given: _Given, spec: str) -> int:
                     "protocol": how.protocol or "Simple",
                     "max_threadblocks": min((n for n in (how.max_threadblocks, topology.threadblocks) if n), default=0),
                 }
-                if given.hierarchical and topology.node_count == 1:
+                if given.hierarchical and topology.node_count == 1 < topology.rank_count:
                     raise one_node(topology.name)
                 if given.hierarchical and topology.most_pairs > synth.MOST_PAIRS:
                     unit = given.check_large(topology.rank_count)
