@@ -84,11 +84,14 @@ test-torch: build/peers/gloo/.installed
 	-$(BIN)/pip --python build/peers/gloo/bin/python install -q --no-deps --group torch-frameworks --group torch-tests
 	$(MAKE) torch-tests
 
-# In the environment of the peer that is PyTorch's, with the packages of .venv beside its own.
+# In the environment of the peer that is PyTorch's, with the packages of .venv beside its own. The backend in C++ is
+# compiled before the tests: under load that takes longer than a test may.
 torch-tests: $(VENV)/.group-test build build/peers/gloo/.installed
 	if [ ! -e build/peers/gloo/.installed ]; then echo "tests/pytorch is skipped: the reason is above"; exit; fi; \
 	echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')')" \
 	  >"$$(build/peers/gloo/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/gc3-venv.pth"; \
+	$(PY) tools/progress.py "Compiling the backend of PyTorch" \
+	  env GC3_CACHE=build/torch_backends build/peers/gloo/bin/python -m gc3.torch build && \
 	build/peers/gloo/bin/python -m pytest tests/pytorch $(PYTEST_ARGS)
 
 # A second or a minute, 1.5 GB. Where it cannot be had, one line says why, and the next call tries again.
