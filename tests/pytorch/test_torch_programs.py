@@ -17,7 +17,8 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
     assert any("it makes other values of the same operands" in text for _, text in ended)  # the first that fails
     for status, text in ended:
         assert status == 0, text
-        assert [f"right: {name}\n" in text for name in ("column_linear", "row_linear", "add_norm", "moe")] == [True] * 4
+        names = ("column_linear", "row_linear", "add_norm", "moe", "moe with counts")
+        assert [f"right: {name}\n" in text for name in names] == [True] * len(names)
         assert "calls the program other.0, which this process has not made" in text
         assert "'gradient' of the backward program is no gradient d_NAME of an input" in text
         assert "the input 'd_y' of copy has the name of the gradient of its output" in text
@@ -31,3 +32,5 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
         assert "weights=0; expected a whole number from 1" in text
         assert "has raised ValueError: (1, 8) is not the shape of the tokens, (3, 8)" in text
         assert f"tokens have shape ({2 * count + 1}, 8); expected rows that {count} ranks x 2 tiles divide" in text
+        for given in ([1] * count + [0], [-1] + [3] * (count - 1), ["1"] * count, 2, [count]):
+            assert f"counts={given} for tokens of shape ({count + 1}, 8); expected the rows for each of {count}" in text

@@ -23,11 +23,12 @@ def drawn(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> torch.T
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def compared(name: str, call: Any, mine: Callable[[int], list[Any]], takes_all: Callable[[Any], list[Any]]) -> None:
+def compared(name: str, call: Any, mine: Callable[[int], list[Any]], takes_all: Callable[[Any], list[Any]], *,
+             fullgraph: bool = True) -> None:  # fmt: skip
     """Runs `call` on this rank's tensors; `takes_all` computes every rank's results from those of all ranks."""
     for compiled in (False, True):
         own = [tensor.clone().requires_grad_() for tensor in mine(RANK)]
-        function = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+        function = torch.compile(call, fullgraph=fullgraph, backend="aot_eager") if compiled else call
         y = function(*own)
         (y * drawn(*y.shape, seed=70 + RANK)).sum().abs().backward()
         every = [[tensor.clone().requires_grad_() for tensor in mine(rank)] for rank in range(SIZE)]
@@ -102,6 +103,29 @@ compared(
     lambda r: [drawn(SIZE * 4, WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r), drawn(OUT, WIDTH, seed=40 + r)],
     answered,
 )  # fmt: skip
+
+
+def rows_of(rank: int) -> list[int]:
+    """The rows for each expert: none for some, and not as many as tiles."""
+    return [(rank + 2 * expert) % 4 for expert in range(SIZE)]
+
+
+def answered_by_rows(every: list[list[torch.Tensor]]) -> list[torch.Tensor]:
+    """The rows of each expert follow each other."""
+    return [torch.cat([two_layers(part, *every[e][1:]) for e, part in enumerate(own[0].split(rows_of(rank)))])
+            for rank, own in enumerate(every)]  # fmt: skip
+
+
+uneven = gc3.torch.moe(two_layers, 2, tiles=2)
+for count_type in (list, torch.tensor):
+    compared(
+        "moe with counts",
+        lambda *own, count_type=count_type: uneven(*own, counts=count_type(rows_of(RANK))),
+        lambda r: [drawn(sum(rows_of(r)), WIDTH, seed=r), drawn(WIDTH, OUT, seed=20 + r),
+                   drawn(OUT, WIDTH, seed=40 + r)],
+        answered_by_rows,
+        fullgraph=False,
+    )  # fmt: skip
 scaled = [drawn(SIZE, WIDTH, seed=RANK).requires_grad_(), drawn(WIDTH, seed=20 + RANK).requires_grad_()]
 y = gc3.torch.moe(torch.mul, 1)(*scaled)
 y.sum().backward()
@@ -170,4 +194,10 @@ for bad, rows, tiles in ((lambda x, w: x[:1] * w, 3 * SIZE, 1), (torch.mul, 2 * 
     layer = gc3.torch.moe(bad, 1, tiles=tiles, group=dist.new_group())
     dist.barrier()
     print(error_of(lambda layer=layer, rows=rows: layer(drawn(rows, WIDTH, seed=1), drawn(WIDTH, seed=2))))
+for wrong in ([1] * SIZE + [0], [-1] + [3] * (SIZE - 1), ["1"] * SIZE, 2, [SIZE]):
+    layer = gc3.torch.moe(torch.mul, 1, group=dist.new_group())
+    dist.barrier()
+    own, rows = (wrong, SIZE + 1) if RANK == 0 else ([1] * SIZE, SIZE)
+    tokens = drawn(rows, WIDTH, seed=1), drawn(WIDTH, seed=2)
+    print(error_of(lambda layer=layer, own=own, tokens=tokens: layer(*tokens, counts=own)))
 dist.destroy_process_group()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gc3 import _core
     from gc3.comm import Communicator
     from gc3.runtime.program import Program
+    from gc3.torch.experts import Experts
     from gc3.torch.programs import TensorProgram
 
 FLOOR = (2, 14)  # the first version that was tested
@@ -214,10 +215,12 @@ def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
     return importlib.import_module("gc3.torch.programs").add_norm(group, eps)
 
 
-def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any = None) -> TensorProgram:
+def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any = None) -> Experts:
     """Returns a function of tokens and the weights of this rank's expert: the answers of all ranks' experts.
 
-    Block r of the rows of the tokens goes to the expert of rank r, and its answers come back to the same place.
+    Block r of the rows of the tokens goes to the expert of rank r, and its answers come back to the same place. With
+    ``counts=`` each rank says how many rows each expert gets, and blocks are of so many: ranks tell each other first,
+    and torch.compile leaves such a call as it is.
 
     Args:
         expert: From tokens and weights to answers of the shape of the tokens; each row by itself, as it gets some of
@@ -231,7 +234,7 @@ def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any 
         raise errors.error("BadArgument", f"expert={expert!r} is no function")
     errors.whole(weights, "weights", 1)
     errors.whole(tiles, "tiles", 1)
-    return importlib.import_module("gc3.torch.experts").moe(expert, weights, tiles, group)
+    return importlib.import_module("gc3.torch.experts").Experts(expert, weights, tiles, group)
 
 
 def record(step: Callable[[], Any], path: str) -> None:

@@ -8,7 +8,8 @@ import ctypes
 import hashlib
 import itertools
 import marshal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ class TensorProgram:
             for name in sorted(self.inputs.keys() & {f"d_{name}" for name in self.outputs}):
                 what = f"the input '{name}' of {self.name} has the name of the gradient of its output: rename it"
                 raise errors.error("BadArgument", what)
-        self.bound = program.bind({name: _on_tensors(functions[name]) for name in functions}, check=check)
+        self.bound = program.bind({name: on_tensors(functions[name]) for name in functions}, check=check)
         applied = sorted((name, _identity(function)) for name, function in functions.items())
         whose = backward and backward.key, getattr(group, "group_name", None)
         digest = hashlib.sha256(program.core.to_bytes(source=False))
@@ -103,18 +104,12 @@ class TensorProgram:
         comm = self._communicator()
         arrays: dict[str, Array | None] = {}
         shapes: dict[str, Shape] = {}
-        try:
+        with self._refusing():
             shapes = self.given(tensors)
             arrays |= {name: array(contiguous(tensor)) for name, tensor in zip(self.inputs, tensors, strict=True)}
-        except errors.Gc3Error as problem:
-            self._refuse(problem)
-        except Exception as problem:
-            of = problem.__cause__  # of the errors that PyTorch expects of a backend
-            what = f"{self.name}: {type(problem).__name__}: {problem}"
-            self._refuse(of if isinstance(of, errors.Gc3Error) else errors.error("BadArgument", what))
         with torch.no_grad():
             made = self.bound.run_rank(comm, arrays, shapes=shapes)
-        return [_as_tensor(made[name], tensors[0].dtype) for name in self.outputs]
+        return [as_tensor(made[name], tensors[0].dtype) for name in self.outputs]
 
     def _communicator(self) -> Communicator:
         of = torch.distributed.group.WORLD if self.group is None else self.group
@@ -122,6 +117,18 @@ class TensorProgram:
         if comm is None:
             raise errors.error("BadArgument", f'{self.name} runs in a process group with the backend "gc3"')
         return comm
+
+    @contextmanager
+    def _refusing(self) -> Generator[None]:
+        """What is wrong with a call ends it on all ranks."""
+        try:
+            yield
+        except errors.Gc3Error as problem:
+            self._refuse(problem)
+        except Exception as problem:
+            of = problem.__cause__  # of the errors that PyTorch expects of a backend
+            what = f"{self.name}: {type(problem).__name__}: {problem}"
+            self._refuse(of if isinstance(of, errors.Gc3Error) else errors.error("BadArgument", what))
 
     def _refuse(self, problem: errors.Gc3Error) -> NoReturn:
         """Ends the call on all ranks."""
@@ -139,7 +146,7 @@ class TensorProgram:
         return [tensors[0].new_empty((count * shape[0], *shape[1:])) for shape, count in whole]
 
 
-def _on_tensors(function: Callable[..., None]) -> Callable[..., None]:
+def on_tensors(function: Callable[..., None]) -> Callable[..., None]:
     """A function of tensors for the arrays that a program gives."""
 
     def call(*arrays: Array, out: Array | tuple[Array, ...]) -> None:
@@ -160,7 +167,8 @@ def _view(chunk: Array) -> torch.Tensor:
     return torch.frombuffer(memory, dtype=kind).view(chunk.shape)
 
 
-def _as_tensor(made: Array, dtype: torch.dtype) -> torch.Tensor:
+def as_tensor(made: Array, dtype: torch.dtype) -> torch.Tensor:
+    """An output of a program."""
     return torch.from_numpy(made.view(np.uint8) if made.ndim else made).view(dtype).view(made.shape)
 
 
