@@ -17,8 +17,10 @@ from one_rank_programs import (
     allpairs_allreduce,
     hierarchical_allreduce,
     hierarchical_reducescatter,
+    rail_allgather,
     recursive_halving_doubling_allreduce,
     ring_allgather,
+    two_level_ring_allgather,
     two_step_alltoall,
 )
 
@@ -31,7 +33,12 @@ CASES: list[tuple[Algorithm, dict[str, Any], str, int]] = [  # and how many clas
     (hierarchical_allreduce, NODES, "ndv5:N=4", 1),
     (hierarchical_allreduce, NODES, "dgx_h100:N=4", 1),
     (hierarchical_allreduce, {"N": 2, "G": 16}, "dgx2:N=2", 8),
+    (hierarchical_allreduce, NODES, "infiniband_hosts:N=4,G=8", 8),
+    (hierarchical_allreduce, NODES, "torus:X=8,Y=4", 1),
+    (hierarchical_allreduce, NODES, "fat_tree:R=32,leaf=8", 8),
     (hierarchical_reducescatter, NODES, "ndv4:N=4", 1),
+    (rail_allgather, NODES, "mi300x:N=4", 1),
+    (two_level_ring_allgather, {"N": 8, "G": 4}, "gb200_nvl72:N=1,G=32", 1),
     (hierarchical_allreduce, {"N": 8, "G": 4}, "hierarchical:N=8,G=4,rack=4", 16),
     (two_step_alltoall, NODES, "ndv4:N=4", 1),
     (two_step_alltoall, NODES, "hierarchical:N=4,G=8,nics=4", 2),
@@ -46,7 +53,7 @@ CASES: list[tuple[Algorithm, dict[str, Any], str, int]] = [  # and how many clas
 
 
 def _made(form: Algorithm, **how: Any) -> ClassProgram:
-    made: object = compile(form, **how)
+    made = compile(form, memory="fifo", **how)
     assert isinstance(made, ClassProgram)
     return made
 

@@ -337,7 +337,8 @@ class Simulation:
         copied = self._copied_bytes(collectives.count_for(self.described.collective, actual, itemsize), itemsize)
         if parameters.cache_bytes:
             buffers = collectives.footprint(self.described.collective, actual) + sum(copied)
-            protocol = timing.core(parameters.slowdown(buffers + self.fifo.slot_bytes(chunk_bytes, protocol)))
+            slots = self.fifo.slot_bytes(chunk_bytes, protocol) * (len(self.ranks) // self.fifo.ranks)  # of all ranks
+            protocol = timing.core(parameters.slowdown(buffers + slots))
         applied = computed.seconds(self.messages, self._costs, counts, parameters) if self._tensors else []
         return Call(actual, chunk_bytes, itemsize, counts, protocol, copied, applied)
 
