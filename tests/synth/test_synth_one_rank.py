@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,12 +74,19 @@ def test_programs_of_few_peers_are_proven_and_run(name: str, machine: str) -> No
         ("hierarchical:N=4,G=2,rack=2", "node 1 shares NICs or links"),
         ("ndv2:N=2,without=0-1", "node 1 differs from node 0"),
         ("ndv2:N=2,without=0", "nodes have different numbers of ranks"),
-        ("torus:X=4,Y=2", "are linked"),
+        ("torus:X=4,Y=2", "there is one node"),
     ],
 )
 def test_nodes_that_are_not_alike_are_refused(machine: str, said: str) -> None:
-    with pytest.raises(library.UserError, match=said):
+    with pytest.raises(library.UserError, match=f"GC3-L017 bad argument: .*{said}"):
         next(one_rank_schedules(topologies.load(machine), "allgather"))
+
+
+def test_nodes_that_are_linked_by_their_ranks_are_refused() -> None:
+    ring = topologies.load("ring:R=4")
+    nodes = replace(ring, ranks=tuple(replace(rank, node=number // 2) for number, rank in enumerate(ring.ranks)))
+    with pytest.raises(library.UserError, match="of different nodes are linked"):
+        next(one_rank_schedules(nodes, "allgather"))
 
 
 @pytest.mark.parametrize("machine", ["dgx_h100:N=2", "ndv4:N=2", "ndv2:N=3", "mi300x:N=2", "torus:X=4,Y=3"])

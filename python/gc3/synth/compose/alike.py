@@ -43,7 +43,7 @@ class Machine:
 
     def _refuse(self, why: str) -> None:
         raise errors.error(
-            "NoPath",
+            "BadArgument",
             f"'{self.topology.name}' is not made of several nodes that are alike: {why}. So large a machine needs a "
             "schedule that one rank stands for; fewer nodes do not",
         )
