@@ -75,11 +75,11 @@ Relative modulo(const Relative& a, std::int64_t by) {
 }
 
 nb::tuple me(nb::args shape) {
-  // Ranks are numbers of 32 bits, and a coordinate of one value says nothing.
-  if (shape.size() > 32) unwrap(Status(Diagnostic(ErrorCode::BadArgument, "me() of more than 32 coordinates")));
   nb::object owner = current();
   Session& s = open_session(owner);
   const LocationId where = s.here();
+  // Ranks are numbers of 32 bits, and a coordinate of one value says nothing.
+  if (shape.size() > 32) s.fail(ErrorCode::BadArgument, "me() of more than 32 coordinates", where);
   std::vector<std::uint32_t> values;
   for (const nb::handle given : shape) {
     const std::int64_t n = s.number(given, "the number of values of a coordinate", where);
@@ -184,19 +184,23 @@ void bind_relative(nb::module_& m) {
   nb::class_<Relative> c(m, "Coordinate",
                          "A coordinate of the rank that a program is written for, or an index made of coordinates.");
   c.def(
-       "__add__", [](const Relative& a, std::int64_t by) { return plus(a, by); }, "other"_a)
+       "__add__", [](const Relative& a, std::int64_t by) { return plus(a, by); }, "other"_a, nb::is_operator())
       .def(
-          "__add__", [](const Relative& a, const Relative& b) { return plus(a, b); }, "other"_a)
+          "__add__", [](const Relative& a, const Relative& b) { return plus(a, b); }, "other"_a, nb::is_operator())
       .def(
-          "__radd__", [](const Relative& a, std::int64_t by) { return plus(a, by); }, "other"_a)
+          "__radd__", [](const Relative& a, std::int64_t by) { return plus(a, by); }, "other"_a, nb::is_operator())
       .def(
-          "__sub__", [](const Relative& a, std::int64_t by) { return plus(a, -checked(by)); }, "other"_a)
+          "__sub__", [](const Relative& a, std::int64_t by) { return plus(a, -checked(by)); }, "other"_a,
+          nb::is_operator())
       .def(
-          "__mul__", [](const Relative& a, std::int64_t factor) { return times(a, factor); }, "factor"_a)
+          "__mul__", [](const Relative& a, std::int64_t factor) { return times(a, factor); }, "factor"_a,
+          nb::is_operator())
       .def(
-          "__rmul__", [](const Relative& a, std::int64_t factor) { return times(a, factor); }, "factor"_a)
+          "__rmul__", [](const Relative& a, std::int64_t factor) { return times(a, factor); }, "factor"_a,
+          nb::is_operator())
       .def(
-          "__mod__", [](const Relative& a, std::int64_t values) { return modulo(a, values); }, "values"_a)
+          "__mod__", [](const Relative& a, std::int64_t values) { return modulo(a, values); }, "values"_a,
+          nb::is_operator())
       .def("__repr__", [](const Relative& a) {
         std::string out;
         for (const Relative::Term& t : a.terms) {
@@ -208,24 +212,33 @@ void bind_relative(nb::module_& m) {
   struct Asking {
     const char* name;
     const char* signature;
+    const char* told;
   };
   static constexpr Asking kAsking[] = {
-      {"__index__", "def __index__(self) -> int"},
-      {"__int__", "def __int__(self) -> int"},
-      {"__bool__", "def __bool__(self) -> bool"},
-      {"__hash__", "def __hash__(self) -> int"},
-      {"__eq__", "def __eq__(self, other: object) -> bool"},
-      {"__ne__", "def __ne__(self, other: object) -> bool"},
-      {"__lt__", "def __lt__(self, other: object) -> bool"},
-      {"__le__", "def __le__(self, other: object) -> bool"},
-      {"__gt__", "def __gt__(self, other: object) -> bool"},
-      {"__ge__", "def __ge__(self, other: object) -> bool"},
-      {"__xor__", "def __xor__(self, other: object) -> int"},
-      {"__floordiv__", "def __floordiv__(self, other: object) -> int"},
+      {"__index__", "def __index__(self) -> int", "use as a number"},
+      {"__int__", "def __int__(self) -> int", "int()"},
+      {"__bool__", "def __bool__(self) -> bool", "use as a condition"},
+      {"__hash__", "def __hash__(self) -> int", "use as a key"},
+      {"__neg__", "def __neg__(self) -> int", "-"},
+      {"__eq__", "def __eq__(self, other: object) -> bool", "=="},
+      {"__ne__", "def __ne__(self, other: object) -> bool", "!="},
+      {"__lt__", "def __lt__(self, other: object) -> bool", "<"},
+      {"__le__", "def __le__(self, other: object) -> bool", "<="},
+      {"__gt__", "def __gt__(self, other: object) -> bool", ">"},
+      {"__ge__", "def __ge__(self, other: object) -> bool", ">="},
+      {"__rsub__", "def __rsub__(self, other: object) -> int", "-"},
+      {"__rmod__", "def __rmod__(self, other: object) -> int", "%"},
+      {"__and__", "def __and__(self, other: object) -> int", "&"},
+      {"__or__", "def __or__(self, other: object) -> int", "|"},
+      {"__xor__", "def __xor__(self, other: object) -> int", "^"},
+      {"__lshift__", "def __lshift__(self, other: object) -> int", "<<"},
+      {"__rshift__", "def __rshift__(self, other: object) -> int", ">>"},
+      {"__truediv__", "def __truediv__(self, other: object) -> int", "/"},
+      {"__floordiv__", "def __floordiv__(self, other: object) -> int", "//"},
   };
   for (const Asking& asking : kAsking) {
     c.def(
-        asking.name, [how = asking.name](const Relative&, nb::args) -> nb::object { asks_for_number(how); },
+        asking.name, [how = asking.told](const Relative&, nb::args) -> nb::object { asks_for_number(how); },
         nb::sig(asking.signature));
   }
   m.def("me", &me, "shape"_a, nb::sig("def me(*shape: int) -> tuple[Coordinate, ...]"),

@@ -7,6 +7,7 @@ import builtins
 import pickle
 import re
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ def _operations(source: Algorithm, parameters: dict[str, Any], **how: Any) -> Co
 
 def _name(value: Any) -> str:
     return value.name if isinstance(value, Algorithm) else ",".join(f"{k}={v}" for k, v in value.items())
+
+
+def test_each_algorithm_that_has_the_form_is_compared() -> None:
+    written = {name for name in algorithms.catalogue() if hasattr(import_module(f"gc3.algorithms.{name}"), "one_rank")}
+    assert {form.name for form, _ in FORMS} == written
 
 
 @pytest.mark.parametrize(("form", "parameters"), FORMS, ids=_name)
@@ -68,6 +74,10 @@ def _written(text: str, collective: str = "allreduce", **parameters: Any) -> _co
         ("x = node % 2", "own number", 3),
         ("x = int(node)", "own number", 3),
         ("x = {node: 1}", "own number", 3),
+        ("x = -node", "- asks for a rank's own number", 3),
+        ("x = 1 - node", "own number", 3),
+        ("x = gpu & 1", "own number", 3),
+        ("x = 1 if gpu else 2", "own number", 3),
         ("x = node * 0", "1 or more", 3),
         ("chunk(0, 'in', 0)", "not one from me()", 3),
         ("chunk((gpu, node), 'in', 0)", "not one from me()", 3),
@@ -81,6 +91,10 @@ def _written(text: str, collective: str = "allreduce", **parameters: Any) -> _co
         ("c = chunk((node, gpu), 'in', gpu)\nc.copy((node, gpu + 1), 'in', gpu + 1)", "all do this at once", 4),
         ("c = chunk((node, gpu), 'in', 0)\nme(N * G)", "after the first chunk", 4),
         ("me(N, G + 1)", "another machine", 3),
+        ("me(1 << 20, 1 << 20)", "a machine of more than 2^22 ranks", 3),
+        ("me(N, 0)", "a coordinate of 0 values", 3),
+        ("me()", "without the shape", 3),
+        ("me(N, G, *[1] * 31)", "more than 32 coordinates", 3),
         ("c = chunk((node, gpu), 'in', 0)\nc.multicast([1])", "a multicast", 4),
     ],
 )
@@ -88,6 +102,12 @@ def test_mistakes_are_one_message_with_the_line(text: str, said: str, line: int)
     with pytest.raises(gc3.UserError, match=re.escape(said)) as caught:
         _written(text)
     assert str(caught.value).startswith(f"program.py:{line}: ")
+
+
+@pytest.mark.parametrize("text", ["x = node - gpu", "x = node * gpu", "x = node + 0.5"])
+def test_what_coordinates_cannot_do_is_said_as_of_other_types(text: str) -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _written(text)
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "alltonext"])
@@ -228,7 +248,10 @@ def test_a_file_whose_symmetry_is_none_is_refused(tmp_path: Path) -> None:
     assert "\nsymmetry 3 2\nregion in[0] 0:1 1:3\n" in text
     for wrong, said in (
         (("symmetry 3 2", "symmetry 3 3"), "a machine of 9 ranks"),
-        (("symmetry 3 2", "symmetry 0"), "the numbers of values"),
+        (("symmetry 3 2", "symmetry 0"), "a coordinate without values"),
+        (("symmetry 3 2", "symmetry"), "the numbers of values"),
+        (("symmetry 3 2", "symmetry 4194305"), "more than 2^22 ranks"),
+        (("collective allreduce", "collective broadcast"), "the ranks of broadcast differ"),
         (("in[0] 0:1 1:3", "in[0] 7:1 1:3"), "overlap"),
         (("in[0] 0:1 1:3", "in[0] 0:2 1:3"), "overlap"),
         (("in[0] 0:1 1:3", "in[0]"), "do not map what allreduce requires"),
@@ -239,7 +262,7 @@ def test_a_file_whose_symmetry_is_none_is_refused(tmp_path: Path) -> None:
         (("\nrank 0", "\nrank 0\n\nrank 1"), "has one rank"),
     ):
         path.write_text(text.replace(*wrong, 1))
-        with pytest.raises(gc3.UserError, match=re.escape(said)):
+        with pytest.raises(gc3.UserError, match=r"a\.txt:\d+: .*" + re.escape(said)):
             Program.load(path)
     path.write_text(text.replace("send 1", "send 2", 1))
     with pytest.raises(gc3.UserError, match="GC3-V"):

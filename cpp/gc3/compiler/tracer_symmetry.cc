@@ -46,7 +46,9 @@ Status Tracer::begin() {
 }
 
 Status Tracer::see_from_one_rank(const std::vector<std::uint32_t>& shape, LocationId where) {
-  GC3_ASSIGN(model::Symmetry machine, model::Symmetry::of(shape));
+  Result<model::Symmetry> made = model::Symmetry::of(shape);
+  if (!made.ok()) return at(std::move(made.error()), where);
+  model::Symmetry machine = std::move(made).value();
   if (machine == symmetry()) return {};
   if (begun_ || symmetry().exists()) {
     return at(Diagnostic(ErrorCode::BadArgument, begun_ ? "me() after the first chunk(): it comes before all of them"

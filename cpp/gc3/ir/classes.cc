@@ -202,7 +202,8 @@ Status TextReader::parse_symmetry(ClassProgram& program) {
   }
   GC3_CHECK(line_.expect_end());
   Result<model::Symmetry> made = model::Symmetry::of(std::move(shape));
-  if (!made.ok() || !made.value().exists()) return start.expected("the numbers of values of coordinates");
+  if (!made.ok()) return start.problem(made.error().message);
+  if (!made.value().exists()) return start.expected("the numbers of values of coordinates");
   program.symmetry = std::move(made).value();
   for (next(); line_.accept("region"); next()) {
     Region& region = program.regions.emplace_back();

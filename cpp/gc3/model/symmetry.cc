@@ -16,7 +16,7 @@ Result<Symmetry> Symmetry::of(std::vector<std::uint32_t> shape) {
     if (shape[k] == 0) return Diagnostic(ErrorCode::BadArgument, "a coordinate without values");
     out.strides_[k] = static_cast<std::uint32_t>(ranks);
     ranks *= shape[k];
-    if (ranks > kMaxBufferChunks) return Diagnostic(ErrorCode::ProgramTooLarge, "a machine of more than 2^22 ranks");
+    if (ranks > kMaxBufferChunks) return Diagnostic(ErrorCode::BadArgument, "a machine of more than 2^22 ranks");
   }
   out.shape_ = std::move(shape);
   return out;
@@ -92,7 +92,7 @@ Status Symmetry::check(const Collective& collective, const Axes& input, const Ax
   std::uint64_t end = 1;
   for (const Axis& axis : in) {
     if (axis.coordinate >= shape_.size() || axis.factor == 0 || axis.factor % end != 0) {
-      return refuse("an index whose axes overlap");
+      return refuse("the axes of input overlap, or have no coordinate");
     }
     end = span(axis);
   }
