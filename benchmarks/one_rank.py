@@ -46,7 +46,7 @@ CASES = (
     Case(f"sim a.gc3 {machine(512)}"),
     Case("trace a.gc3 -t hierarchical:N=512,G=8,nics=8 --size 64MiB -o a.trace.json"),
     Case("report a.gc3 -t hierarchical:N=512,G=8,nics=8 --size 64MiB -o a.html"),
-    Case(f"tune --engine sim allreduce {machine(512)} -o table.json"),
+    Case(f"tune allreduce {machine(512)} -o table.json"),
     Case(f"synth best allreduce {machine(512)} --time-limit 60 -o best.json"),
 )
 
