@@ -77,7 +77,8 @@ void Adaptation::generate(Class& of, bool decided, bool refused) {
 void Adaptation::begin(Class& of) {
   Class::Candidate& it = *of.candidate;
   const Class::Arm& best = of.arms[of.learner.best()];
-  const std::int64_t most = best.cost_ns == 0 ? Allowance::kMostNs : kGrowth * best.cost_ns;
+  if (best.cost_ns == 0) return;  // it is still being made here, to know that
+  const std::int64_t most = kGrowth * best.cost_ns;
   const auto decide = [&of](Class::Candidate made) {
     made.begun = true;
     (made.arm.program == nullptr ? of.own_failed : of.own_ready) |= 1U << of.arms.size();

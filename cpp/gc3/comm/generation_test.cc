@@ -3,6 +3,7 @@
 #include "gc3/comm/generation.h"
 
 #include <doctest/doctest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -81,15 +82,18 @@ std::shared_ptr<const Recipe> recipe_of(const std::string& text, const ir::Progr
   return select::recipe_of(ir::as_read(program), text);
 }
 
+const auto kRing = [] { return testing::ring_allreduce(kTwo, false, Protocol::Simple); };
+
 // One rank that learns from one program.
 class OneRank {
  public:
-  OneRank(std::uint32_t rank, Generation generation, std::optional<std::uint64_t> end_size = {})
+  OneRank(std::uint32_t rank, Generation generation, std::optional<std::uint64_t> end_size = {},
+          std::shared_ptr<const Recipe> first_recipe = recipe_of("ring", kRing()))
       : core_(testing::join(testing::meeting_of(rank, kTwo))), rank_(rank) {
     Row row;
     row.limits.ranks.last = kTwo;
     row.limits.size.last = end_size;
-    row.recipe = recipe_of("ring", testing::ring_allreduce(kTwo, false, Protocol::Simple));
+    row.recipe = std::move(first_recipe);
     table_ = Selection({row});
     AdaptOptions options;
     options.mode = AdaptMode::on;
@@ -216,6 +220,26 @@ TEST_CASE("a program that one rank cannot generate, or generates differently, is
       return false;
     OneRank two(rank, generation_of({recipe_of("pairs", rank == 1 ? kPairs() : kPairsLL())}));
     return two.call_until("not pairs (no memory, or not the same on all ranks)");
+  });
+}
+
+TEST_CASE("nothing is generated like a program for whose kin a minute has too little processor time") {
+  testing::run_ranks(kTwo, [](std::uint32_t rank) {
+    const auto used = [] {
+      timespec now{};
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+      return std::int64_t{now.tv_sec} * kSecond + now.tv_nsec;
+    };
+    // The first time is before anything is learned.
+    const auto make = [used, times = std::make_shared<int>()](const CallShape&) -> Result<ir::ClassProgram> {
+      const std::int64_t enough = used() + Allowance::kMostNs / 4 + 1;
+      while (*times == 1 && used() < enough) continue;
+      ++*times;
+      return ir::as_read(kRing());
+    };
+    OneRank one(rank, generation_of({recipe_of("pairs", kPairs())}), {},
+                std::make_shared<const Recipe>(Recipe{make, "ring"}));
+    return one.call_until("not one like ring (making it may take more than 3 s)");
   });
 }
 
