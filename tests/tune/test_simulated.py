@@ -148,6 +148,21 @@ def test_more_instances_than_a_gpu_holds_are_left_out_without_compiling_them(mon
             spec.compile(16, prove=False)
 
 
+def test_programs_of_all_of_many_ranks_are_left_out_where_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("gc3.tune.guided_search", "gc3.tune.space", "gc3.algorithms._one_rank"):
+        monkeypatch.setattr(f"{place}.LOOPED", 3)
+    monkeypatch.setattr("gc3.tune.space._MOST_WORK", 1000)
+    on, tree = sim.platform("dgx_h100:N=2"), Spec("binomial_tree_allreduce", (("R", "ranks"),))
+    search = Search("allreduce", on, 16, in_place=True, given=[tree], most=40)
+    long, _ = search.fastest(64 * MIB)
+    assert tree in dict(long)
+    looped = {"binomial_tree_allreduce", "recursive_doubling_allreduce"}
+    assert not [spec for spec, _ in long if spec.algorithm in looped and spec != tree]
+    assert {"ring_allreduce", "hierarchical_allreduce"} <= {spec.algorithm for spec, _ in long}
+    assert looped <= {spec.algorithm for spec, _ in search.fastest(KIB)[0]}
+    assert Search("broadcast", on, 16, in_place=True, most=10).fastest(64 * MIB)[0]  # no other programs are there
+
+
 def test_slots_are_simulated_as_a_row_has_them() -> None:
     on = sim.platform("ndv5")
     search = Search("alltoall", on, 8, in_place=False)

@@ -39,7 +39,9 @@ def double_binary_tree_allreduce(R: int, chunks: int = 1, G: int = 1) -> None:
     chains, which begin at another rank, so that all NICs are used.
     """
     N = R // G
-    below = [[v for v in range(1, N) if parent(v, N) == above] for above in range(N)]
+    below: list[list[int]] = [[] for _ in range(N)]
+    for v in range(1, N):
+        below[parent(v, N)].append(v)
     for part, (ring, second) in enumerate(product(rings(R, G, G), (False, True))):
         node = [(N - 1 - v if N % 2 == 0 else (v + 1) % N) if second else v for v in range(N)]
         heads = [ring[n * G] for n in node]

@@ -37,7 +37,7 @@ from gc3.support.at_once import at_once
 from gc3.synth import OneRankResult
 from gc3.tune.bound import floors
 from gc3.tune.schedules import compiled
-from gc3.tune.space import FIFOS, Parameters, affordable, divisions, on_nodes, orders_of
+from gc3.tune.space import FIFOS, Parameters, affordable, divisions, most_work, on_nodes, orders_of
 from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
 from gc3.tune.uneven import uneven
 
@@ -477,7 +477,9 @@ class Search:
             simulation = self._simulation(spec)
             assert simulation is not None  # noqa: S101  the caller has looked
             allowed = self._scratch is None or self._scratch.allows(simulation.fifo.program, size)
-            if not allowed or (self._one_of is not None and simulation.work(size) > self._one_of.work):
+            most = math.inf if spec in self._given else most_work(spec, self._shapes, self._ranks)
+            most = most if self._one_of is None else self._one_of.work
+            if not allowed or (most < math.inf and simulation.work(size) > most):
                 known.times[size] = math.inf
                 return math.inf
             self._counts[size] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -40,7 +41,8 @@ _LAST_SMALL, _SMALL = 256 << 10, 32 << 10
 FIRST_DIRECT = 64 << 10
 _LAST_SPUN = 256 << 10  # above it waits are longer than spins
 _SPINS = (250, 8000)
-_MOST_MESSAGES = 1 << 20  # of a program for more ranks than loops are written for
+_MOST_MESSAGES = 1 << 18  # of a program for more ranks than loops are written for
+_MOST_WORK = 4 << 20  # slice operations of a call of it
 
 
 def candidates(
@@ -210,12 +212,31 @@ def affordable(algorithm: Algorithm, parameters: tuple[tuple[str, int | str], ..
     >>> affordable(load("pairwise_alltoall"), (("R", "ranks"),), 1 << 14)
     False
     """
-    if ranks <= LOOPED or algorithm.cost is None or "one_rank" in algorithm.function.__globals__:
+    if ranks <= LOOPED or algorithm.cost is None or _stands_for_all(algorithm):
         return True
     given = {name: {"ranks": ranks, "root": 0}.get(str(value), value) for name, value in parameters}
     cost = algorithm.cost.at(**algorithm.complete(cast("dict[str, int]", given)))
     of_a_rank = cost.steps if collectives.get(algorithm.collective_name).rooted else max(cost.steps, cost.sent)
     return ranks * of_a_rank <= _MOST_MESSAGES
+
+
+def most_work(spec: Spec, beside: Iterable[Spec], ranks: int) -> float:
+    """Returns the slice operations of a call above which a program is not worth simulating.
+
+    Where one rank of many stands for all in some of the programs `beside` it, these are faster for long messages than
+    those that send all data in each of a few steps, of which each rank is simulated.
+    """
+    library = catalogue()
+
+    def one_rank(name: str) -> bool:
+        return name in library and _stands_for_all(load(name))
+
+    looped = ranks > LOOPED and spec.algorithm in library and not one_rank(spec.algorithm)
+    return _MOST_WORK if looped and any(one_rank(other.algorithm) for other in beside) else math.inf
+
+
+def _stands_for_all(algorithm: Algorithm) -> bool:
+    return "one_rank" in algorithm.function.__globals__
 
 
 def _parameters(algorithm: Algorithm, ranks: int) -> Iterator[Parameters]:
