@@ -57,7 +57,7 @@ class Adaptation {
     struct Arm {
       std::shared_ptr<const select::Recipe> recipe;
       Ready program = nullptr;
-      std::int64_t cost_ns = 0;  // processor time that making it took here; 0: not known yet
+      std::int64_t cost_ns = 0;  // processor time that making it took here; 0: not known
     };
     // A program that is generated: an arm once all ranks have it.
     struct Candidate {

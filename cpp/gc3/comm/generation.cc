@@ -54,7 +54,8 @@ void Adaptation::generate(Class& of, bool decided, bool refused) {
     if (refused) {
       of.own_ready &= ~own;
       of.own_failed &= ~own;
-      of.refused.emplace_back(std::move(it.text), it.why.empty() ? "another rank cannot make it" : std::move(it.why));
+      std::pair told(std::move(it.text), it.why.empty() ? "another rank cannot make it" : std::move(it.why));
+      if (std::ranges::find(of.refused, told) == of.refused.end()) of.refused.push_back(std::move(told));
     } else {
       of.arms.push_back(std::move(it.arm));
       of.learner.add();
@@ -77,8 +78,7 @@ void Adaptation::generate(Class& of, bool decided, bool refused) {
 void Adaptation::begin(Class& of) {
   Class::Candidate& it = *of.candidate;
   const Class::Arm& best = of.arms[of.learner.best()];
-  if (best.cost_ns == 0) return;  // it is still being made here, to know that
-  const std::int64_t most = kGrowth * best.cost_ns;
+  const std::int64_t most = best.cost_ns == 0 ? Allowance::kMostNs : kGrowth * best.cost_ns;
   const auto decide = [&of](Class::Candidate made) {
     made.begun = true;
     (made.arm.program == nullptr ? of.own_failed : of.own_ready) |= 1U << of.arms.size();
