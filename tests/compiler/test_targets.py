@@ -256,12 +256,12 @@ def test_a_file_for_both_modes_is_proven_for_both(write: Write, tmp_path: Path) 
 
 
 RULES: list[tuple[str, str, str, str]] = [
-    ("azure", ' outofplace="1"', "", "wants outofplace, minBytes and maxBytes, all three"),
-    ("rccl", ' maxBytes="4096"', "", "wants outofplace, minBytes and maxBytes, all three"),
+    ("azure", ' outofplace="1"', "", "all three: gc3 export FILE.xml -o NEW.xml --target azure writes"),
+    ("rccl", ' maxBytes="4096"', "", "all three: gc3 export FILE.xml -o NEW.xml --target rccl writes"),
     ("azure", 'minBytes="0" maxBytes="4096"', 'minBytes="9" maxBytes="8"', "and there are none"),
-    ("msccl", 'minBytes="0" maxBytes="4096"', 'minBytes="8" maxBytes="8"', "to below maxBytes, and there are none"),
+    ("msccl", 'minBytes="0" maxBytes="4096"', 'minBytes="8" maxBytes="8"', "there are none: gc3 export FILE.xml -o NEW.xml --target msccl"),
     ("rccl", "", "", "RCCL does not run 'rrc'"),
-    ("azure", "allreduce", "reduce_scatter", "knows no coll='reduce_scatter'"),
+    ("azure", "allreduce", "reduce_scatter", "knows no coll='reduce_scatter': gc3 export FILE.xml -o NEW.xml"),
     ("azure", "<algo", '<?xml version="1.0"?>\n<algo', "take no declaration"),
     ("azure", "<algo", "\ufeff<algo", "GC3-I007"),
     ("azure", "    <tb", "\t<tb", "GC3-I007"),
@@ -292,6 +292,19 @@ def test_what_runtimes_refuse(write: Write, runtime: str, old: str, new: str, wh
     verdict = targets.judge(file, runtime)
     assert verdict.refused
     assert not verdict.ok
+
+
+@pytest.mark.parametrize(("wrote", "other"), [("msccl", "azure"), ("azure", "msccl")])
+def test_a_refused_dialect_is_written_by_the_command_that_the_refusal_names(
+    wrote: str, other: str, tmp_path: Path
+) -> None:
+    for name in ("ring_allreduce", "ring_reducescatter"):
+        one, two = tmp_path / f"{name}.xml", tmp_path / f"{name}.new.xml"
+        gc3_(f"export {name}:R=4 -o {one} --target {wrote}")
+        found = gc3_(f"verify {one} --target {other}", 1).stderr
+        assert f"gc3 export FILE.xml -o NEW.xml --target {other}" in found
+        gc3_(f"export {one} -o {two} --target {other}")
+        gc3_(f"verify {two} --target {other}")
 
 
 def test_comments_and_blanks_that_they_take(write: Write) -> None:

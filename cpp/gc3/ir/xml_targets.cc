@@ -46,19 +46,21 @@ class TargetCheck {
   Status check_algo() const {
     const std::string title(target_.title);
     if (!knows(target_.dialect, doc_.collective)) {
-      return refused(doc_.offset, title + " knows no coll=" + in_quotes(doc_.collective));
+      const bool spelled = doc_.collective == "reduce_scatter" || doc_.collective == "reducescatter";
+      return refused(doc_.offset,
+                     title + " knows no coll=" + in_quotes(doc_.collective) + (spelled ? rewritten() : ""));
     }
     if (target_.dialect == XmlDialect::msccl) {
       if (doc_.name == "2D" && doc_.collective == "alltoall") {
         return refused(doc_.offset, "the name '2D' makes " + title + " run an AllToAll of its own instead");
       }
       if (doc_.states_max_bytes && doc_.max_bytes <= doc_.min_bytes) {
-        return refused(doc_.offset, title + " takes sizes from minBytes to below maxBytes, and there are none");
+        return refused(doc_.offset, title + " takes sizes from minBytes to below maxBytes, and there are none" + rewritten());
       }
       return {};
     }
     if (!doc_.states_out_of_place || !doc_.states_min_bytes || !doc_.states_max_bytes) {
-      return refused(doc_.offset, title + " wants outofplace, minBytes and maxBytes, all three");
+      return refused(doc_.offset, title + " wants outofplace, minBytes and maxBytes, all three" + rewritten());
     }
     if (doc_.max_bytes != 0 && doc_.max_bytes < doc_.min_bytes) {
       return refused(doc_.offset, title + " takes sizes from minBytes to maxBytes, and there are none");
@@ -143,6 +145,11 @@ class TargetCheck {
 
   static std::string place(const XmlGpu& gpu, std::uint32_t t) {
     return "rank " + std::to_string(gpu.id) + " threadblock " + std::to_string(t);
+  }
+
+  // The command that writes in the target's dialect what the document has in another one.
+  std::string rewritten() const {
+    return ": gc3 export FILE.xml -o NEW.xml --target " + std::string(target_.name) + " writes it for this one";
   }
 
   Diagnostic refused(std::size_t offset, std::string text) const {
