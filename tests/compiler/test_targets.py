@@ -259,7 +259,7 @@ RULES: list[tuple[str, str, str, str]] = [
     ("azure", ' outofplace="1"', "", "all three: gc3 export FILE.xml -o NEW.xml --target azure writes"),
     ("rccl", ' maxBytes="4096"', "", "all three: gc3 export FILE.xml -o NEW.xml --target rccl writes"),
     ("azure", 'minBytes="0" maxBytes="4096"', 'minBytes="9" maxBytes="8"', "and there are none"),
-    ("msccl", 'minBytes="0" maxBytes="4096"', 'minBytes="8" maxBytes="8"', "there are none: gc3 export FILE.xml -o NEW.xml --target msccl"),
+    ("msccl", 'minBytes="0" maxBytes="4096"', 'minBytes="8" maxBytes="8"', "none: gc3 export FILE.xml -o NEW"),
     ("rccl", "", "", "RCCL does not run 'rrc'"),
     ("azure", "allreduce", "reduce_scatter", "knows no coll='reduce_scatter': gc3 export FILE.xml -o NEW.xml"),
     ("azure", "<algo", '<?xml version="1.0"?>\n<algo', "take no declaration"),

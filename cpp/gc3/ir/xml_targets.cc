@@ -55,7 +55,8 @@ class TargetCheck {
         return refused(doc_.offset, "the name '2D' makes " + title + " run an AllToAll of its own instead");
       }
       if (doc_.states_max_bytes && doc_.max_bytes <= doc_.min_bytes) {
-        return refused(doc_.offset, title + " takes sizes from minBytes to below maxBytes, and there are none" + rewritten());
+        return refused(doc_.offset,
+                       title + " takes sizes from minBytes to below maxBytes, and there are none" + rewritten());
       }
       return {};
     }
