@@ -17,8 +17,8 @@ from gc3.cli.main import main
 from gc3.cli.topo import topo
 from gc3.errors import UserError
 from gc3.topologies import document
-from gc3.topologies.layout import Layout, line_widths
-from gc3.topologies.plot import plot
+from gc3.topologies.layout import Layout, nic_number
+from gc3.topologies.plot import line_widths, plot
 
 pytestmark = pytest.mark.python_only
 
@@ -158,7 +158,17 @@ def test_drawing_has_every_rank(spec: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "nics"), [("dgx1", 4), ("ndv2", 1), ("summit:N=2", 4), ("ndv4:N=3", 24), ("ring:R=4", 0)]
+    ("spec", "nics"),
+    [
+        ("dgx1", 4),
+        ("ndv2", 1),
+        ("summit:N=2", 4),
+        ("ndv4:N=3", 24),
+        ("ndv4:N=2,rails=2", 16),
+        ("hierarchical:N=2,G=4,nics=8", 16),
+        ("hierarchical:N=4,G=4,nics=2,rack=2", 8),
+        ("ring:R=4", 0),
+    ],
 )
 def test_every_nic_is_a_place_that_its_ranks_lead_to(spec: str, nics: int) -> None:
     machine = topologies.load(spec)
@@ -167,7 +177,9 @@ def test_every_nic_is_a_place_that_its_ranks_lead_to(spec: str, nics: int) -> No
     leads = {(line.start, line.end) for line in layout.lines}
     for name, place in layout.nics.items():
         port = next(p for f in machine.fabrics for p in f.ports if any(r.startswith(f"{name}.") for r in p.out))
-        assert (layout.points[port.rank], place) in leads
+        joint = layout.joints.get(name, place)
+        assert (layout.points[port.rank], joint) in leads
+        assert joint == place or (joint, place) in leads
         assert machine.node_count == 1 or any(start == place for start, _ in leads)
 
 
@@ -179,7 +191,8 @@ def test_nics_without_a_network_are_beside_their_ranks(spec: str) -> None:
     for place in layout.nics.values():
         assert math.dist(place, middle) > outermost
         near = sorted(layout.points, key=lambda point: math.dist(point, place))
-        (first, *_) = (line.start for line in layout.lines if line.end == place)
+        back = {line.end: line.start for line in layout.lines}  # its rank, before a switch where there is one
+        first = back[place] if back[place] in layout.points else back[back[place]]
         assert near.index(first) < len(near) / 2
 
 
@@ -212,10 +225,49 @@ def test_lines_to_a_network_of_many_nodes_cross_none(spec: str, bundles: int) ->
 
 def test_lines_pass_by_switches() -> None:
     layout = Layout(topologies.load("ndv4:N=2"))
-    crossing = [line for line in layout.lines if line.start == layout.points[6] and line.end in layout.nics.values()]
-    assert [line.bend != 0 for line in crossing] == [True]  # it would lie on the links of ranks 6 and 2
+    ends = layout.joints.values()
+    crossing = [line for line in layout.lines if line.start == layout.points[10] and line.end in ends]
+    assert [line.bend != 0 for line in crossing] == [True]  # it would lie on the links of ranks 10 and 14
     straight = [line for line in layout.lines if line.start == layout.points[0]]
     assert not any(line.bend for line in straight)
+
+
+def test_the_network_above_racks_crosses_no_node() -> None:
+    layout = Layout(topologies.load("hierarchical:N=12,G=2,rack=3"))
+    uplinks = [line for line in layout.lines if line.label == "spine"]
+    assert [name for _, name in layout.hubs].count("spine") == 1
+    leaves = {place for place, name in layout.hubs if name == "leaf"}
+    assert len(leaves) == 4
+    assert leaves <= {line.start for line in uplinks}
+    for line in uplinks:
+        (x, y), (right, top) = (tuple(sorted(at)) for at in zip(line.start, line.end, strict=True))
+        for _, (left, bottom), side in layout.boxes:
+            assert line.bend == 0
+            assert right < left or x > left + side or top < bottom or y > bottom + side
+
+
+def test_a_drawing_tells_two_nics_from_four(run: Run) -> None:
+    """NICs have their numbers, and only what is not as usual is in the title."""
+    for nics in (2, 4):
+        run("topo", "plot", f"hierarchical:N=2,G=4,nics={nics}", "-o", "m.svg")
+        written = [e.text for e in ElementTree.parse("m.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
+        assert written.count("3") == 1 + 2 * (nics == 4)  # a rank, and a NIC of each node
+        assert f"hierarchical (N=2, G=4, nics={nics}): 8 ranks on 2 nodes" in written
+        assert f"node 0, {nics} NICs" in written
+
+
+def test_imported_nics_are_drawn_once(run: Run) -> None:
+    """What they send and receive has names of its own."""
+    run("topo", "import", str(SAMPLES / "nccl_h100.xml"), "--nodes", "2", "-o", "m.json")
+    layout = Layout(topologies.load("m.json"))
+    assert sorted(map(nic_number, layout.nics)) == sorted("0123" * 2)
+    assert [name for name, *_ in layout.boxes] == ["node 0, 4 NICs", "node 1, 4 NICs"]
+
+
+@pytest.mark.parametrize(("spec", "joints"), [("ndv4", 8), ("ndv4:rails=2", 4), ("dgx1", 4), ("mi250", 0)])
+def test_pcie_switches_are_between_ranks_and_their_nics(spec: str, joints: int) -> None:
+    """Two GPUs that share two NICs do so behind one."""
+    assert len(set(Layout(topologies.load(spec)).joints.values())) == joints
 
 
 def test_drawing_shows_groups_of_nodes(run: Run) -> None:

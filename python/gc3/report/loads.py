@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gc3.report import svg
-from gc3.topologies.layout import Layout
+from gc3.topologies.layout import JOINT, Layout, nic_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,10 +76,15 @@ def draw(
             f'<rect x="{x - wide / 2:.1f}" y="{y - 10:.1f}" width="{wide}" height="20" rx="6" style="fill:var(--ink)"/>'
             f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" style="fill:var(--back)">{escape(name)}</text>'
         )
+    for x, y in map(at, dict.fromkeys(layout.joints.values())):
+        parts.append(f'<path d="M{x - 5:.1f} {y:.1f}l5-5 5 5-5 5z" style="fill:var(--soft);stroke:var(--ink)"/>')
     for name, place in layout.nics.items():
         x, y = at(place)
-        look = f'x="{x - 6:.1f}" y="{y - 6:.1f}" width="12" height="12" style="fill:var(--panel);stroke:var(--ink)"'
+        look = f'x="{x - 8:.1f}" y="{y - 8:.1f}" width="16" height="16" style="fill:var(--panel);stroke:var(--ink)"'
         parts.append(f"<rect {look}><title>{escape(name)}</title></rect>")
+        parts.append(
+            f'<text x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle" style="font-size:10px">{nic_number(name)}</text>'
+        )
     for rank, point in enumerate(layout.points):
         x, y = at(point)
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" style="fill:var(--back);stroke:var(--ink)"/>')
@@ -94,6 +99,7 @@ def draw(
     if any(line.dashed for line in layout.lines):
         keys.append(('d="M0 7h24" stroke="var(--soft)" stroke-width="1.5" stroke-dasharray="6 4"', "shared"))
     keys += [('style="fill:var(--panel);stroke:var(--ink)"', "NIC")] if layout.nics else []
+    keys += [('d="M7 6l5-5 5 5-5 5z" style="fill:var(--soft);stroke:var(--ink)"', JOINT)] if layout.joints else []
     width = max(width, 590)
     shown, deep = svg.legend(keys, width - 16)
     parts.append(f'<g transform="translate(8 {height + 4:.1f})">{shown}</g>')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,8 @@ from gc3.topologies.model import Topology
 from gc3.topologies.parts import Fabric
 
 Point = tuple[float, float]
+_Way = tuple[str, ...]  # resources in the order in which data passes them
+_Done = set[tuple[Point, _Way]]  # the start and the way of the lines that are drawn
 
 _MARGIN = 0.34  # from the outermost ranks to the edge of their box
 _GAP = 1.3  # between boxes, with room for the name of a network
@@ -25,6 +28,8 @@ _TITLE = 0.3  # the room for the name of a group of nodes
 _BEND = 0.18
 _NEAR = 0.09  # a line this close to a rank seems to end at the rank
 _HALF = 0.4  # of the name of a network
+JOINT = "PCIe switch or CPU"  # what is between a rank and a NIC
+_JOINT = 0.17  # from NICs to the switch that joins them to their ranks
 _MOST_PORTS = 16  # of one rank to one fabric
 _MOST_AROUND = 4  # nodes around a network in their middle; the network of more is a line below each row of nodes
 _BUS, _TRUNK = 0.22, 0.9  # between the lines of two networks: below the rows, and beside them
@@ -84,6 +89,11 @@ def _around(areas: list[tuple[Point, Point]]) -> tuple[Point, Point]:
     return (min(xs), min(ys)), (max(right), max(top))
 
 
+def _mean(places: list[Point], along: int) -> float:
+    """The middle of places; rounded, so that the order of NICs is the same in all nodes."""
+    return round(sum(place[along] for place in places) / len(places), 6)
+
+
 class Layout:
     """The drawing of a topology, in units in which the side of a node is 1 or more.
 
@@ -94,6 +104,7 @@ class Layout:
         hubs: Position and name of each fabric that joins at least two ranks.
         counts: Position and text of what a line stands for, if that is the lines of several ranks.
         nics: Position and name of each NIC, on the edge of its node that is nearest to the network.
+        joints: The position of the PCIe switch or CPU between a NIC and its ranks, by the name of the NIC.
         lines: The lines.
         frame: Lower left and upper right corner of the drawing.
         scale: The size of a rank relative to the normal size, at most 1.
@@ -122,7 +133,9 @@ class Layout:
         self.nics: dict[str, Point] = {}
         self.lines: list[Line] = []
         self._links()
-        self._leads: dict[tuple[int, str], Point] = {}
+        self.joints: dict[str, Point] = {}
+        self._with_nics: set[int] = set()
+        self._leads: dict[tuple[int | str, ...], Point] = {}
         for fabric in topology.fabrics:
             self._fabric(fabric)
         self.frame = self._frame()
@@ -152,8 +165,8 @@ class Layout:
             x, y = position or ((0.5, 0.5) if len(ranks) == 1 else circle(i, len(ranks)))
             self.points[r] = (left + x * self._side, bottom + y * self._side)
         if self._nodes > 1:
-            own = (r.name for r in self._topology.resources if r.name.startswith(f"node{node}.nic"))
-            count = len({name.split(".")[1] for name in own})
+            ports = (port for fabric in self._topology.fabrics for port in fabric.ports if port.rank in ranks)
+            count = len({self._nic(name) for port in ports for name in (*port.out, *port.into)} - {""})
             name = f"node {node}" + (f", {counted(count, 'NIC')}" if count else "")
             self.boxes.append((name, (left - _MARGIN, bottom - _MARGIN), self._side + 2 * _MARGIN))
 
@@ -205,31 +218,36 @@ class Layout:
         nodes = {self._topology.ranks[r].node for r in ranks}
         if len(ranks) == 1 and not fabric.across_nodes:
             return  # it joins no two ranks
-        first = {(port.rank, way[0]) for port in fabric.ports if (way := port.out or port.into)}
-        if len(nodes) > _MOST_AROUND and not first & self._leads.keys():
+        if len(nodes) == 1 < self._nodes and fabric.across_nodes:
+            return  # the switch of a rack of one node, which the network above continues
+        earlier = dict(self._leads)
+        first = {(port.rank, *self._beginning(port.out or port.into)) for port in fabric.ports}
+        if len(nodes) > _MOST_AROUND and not first & earlier.keys():
             self._bus(fabric, nodes)
+            return
+        if first <= earlier.keys() and self.groups:
+            self._spine(fabric, earlier)
             return
         hub = None
         if not fabric.across_nodes or len(nodes) > 1:
             hub = self._hub(ranks, nodes)
             self.hubs.append((hub, fabric.name.rpartition(".")[2]))
         if fabric.across_nodes:
-            for node in sorted(nodes):
+            for node in sorted(nodes - self._with_nics):
                 self._place_nics(fabric, node, hub)
-        done: set[tuple[Point, tuple[str, ...]]] = set()
+            self._with_nics |= nodes
+        done: _Done = set()
         for port in fabric.ports:
             way, back, start = port.out or port.into, port.into, self.points[port.rank]
-            nic = next((name for name in map(self._nic, way) if name in self.nics), None)
             # If a port begins with the rank's connection to an earlier switch, the line continues from that switch.
-            lead = self._leads.get((port.rank, way[0])) if way else None
-            if lead is not None and way[1:]:
-                start, way = lead, way[1:]
+            beginning = self._beginning(way)
+            lead, rest = earlier.get((port.rank, *beginning)), way[len(beginning) :]
+            if lead is not None and rest:
+                start, way = lead, rest
             elif way and hub is not None:
-                self._leads[port.rank, way[0]] = hub
-            if nic is not None:
-                at = next(k for k, name in enumerate(way) if self._nic(name) == nic)
-                self._lead(done, start, self.nics[nic], (*way[:at], way[at]), back, fabric)
-                start, way, back = self.nics[nic], way[at:], tuple(name for name in back if self._nic(name) == nic)
+                self._leads[(port.rank, *beginning)] = hub
+            if (nic := self._nic_of(way)) is not None:
+                start, way, back = self._to_nic(done, start, nic, way, back, fabric)
             if hub is not None:
                 self._lead(done, start, hub, way, back, fabric)
 
@@ -251,42 +269,87 @@ class Layout:
             ports = [port for port in fabric.ports if self._topology.ranks[port.rank].node == node]
             if fabric.across_nodes:
                 self._place_nics(fabric, node, ((low[0] + high[0]) / 2, level))
-            done: set[tuple[Point, tuple[str, ...]]] = set()
+            done: _Done = set()
             bundle: list[str] = []
             for port in ports:
                 way, back = port.out or port.into, port.into
                 rate = self._narrowest(way)
                 of_row.setdefault(level, []).extend((*way, *back))
-                nic = next((name for name in map(self._nic, way) if name in self.nics), None)
+                nic = self._nic_of(way)
                 if nic is None:
                     bundle += dict.fromkeys((*way, *back))
                     continue
-                at = next(k for k, name in enumerate(way) if self._nic(name) == nic)
-                place = self.nics[nic]
-                self._lead(done, self.points[port.rank], place, way[: at + 1], back, fabric)
-                back = tuple(name for name in back if self._nic(name) == nic)
-                self._lead(done, place, (place[0], level), way[at:], back, fabric)
+                place, way, back = self._to_nic(done, self.points[port.rank], nic, way, back, fabric)
+                self._lead(done, place, (place[0], level), way, back, fabric)
             if bundle:
                 x, count = low[0] + _MARGIN / 2 + _BUS * number, len({port.rank for port in ports})
                 line = Line((x, low[1]), (x, level), fabric.link_class, rate, dashed=False, resources=tuple(bundle))
                 self.lines.append(line)
                 self.counts += [((x, low[1]), f"{count} x")] if count > 1 else []
+        self._trunk(fabric, rate, (beside, top), rows, of_row)
+
+    def _spine(self, fabric: Fabric, earlier: dict[tuple[int | str, ...], Point]) -> None:
+        """Draws the network above that of each rack as a line below each row of racks, so that it crosses no node."""
+        of_switch: dict[Point, list[str]] = {}
+        for port in fabric.ports:
+            way = port.out or port.into
+            beginning = self._beginning(way)
+            of_switch.setdefault(earlier[(port.rank, *beginning)], []).extend((*way[len(beginning) :], *port.into[:1]))
+        _, low, high = zip(*self.groups, strict=True)
+        (left, _), (_, top) = _around(list(zip(low, high, strict=True)))
+        of_row: dict[float, list[str]] = {}
+        rows: dict[float, float] = {}
+        rate = None
+        for (x, y), names in of_switch.items():
+            level = max(bottom for _, (_, bottom), _ in self.groups if bottom < y) - _GAP / 4
+            used = tuple(dict.fromkeys(names))
+            rate = self._narrowest(used)
+            self._line((x, y), (x, level), fabric.link_class, rate, dashed=fabric.across_nodes, resources=used)
+            of_row.setdefault(level, []).extend(used)
+            rows[level] = max(rows.get(level, x), x)
+        self._trunk(fabric, rate, (left - _GAP / 2, top), rows, of_row)
+
+    def _trunk(
+        self,
+        fabric: Fabric,
+        rate: float | None,
+        corner: Point,
+        rows: dict[float, float],
+        of_row: dict[float, list[str]],
+    ) -> None:
+        """Draws the lines below rows, each to its right end, and the one beside them that joins them to the network."""
+        beside, _ = corner
         ends = [((beside, y), (right, y), of_row[y]) for y, right in rows.items()]
-        ends.append(((beside, min(rows)), (beside, top), [name for names in of_row.values() for name in names]))
+        ends.append(((beside, min(rows)), corner, [name for names in of_row.values() for name in names]))
         for start, end, names in ends:
             used = tuple(dict.fromkeys(names))
             self.lines.append(Line(start, end, fabric.link_class, rate, fabric.across_nodes, resources=used))
-        self.hubs.append(((beside, top), fabric.name.rpartition(".")[2]))
+        self.hubs.append((corner, fabric.name.rpartition(".")[2]))
 
-    def _lead(
-        self,
-        done: set[tuple[Point, tuple[str, ...]]],
-        start: Point,
-        end: Point,
-        way: tuple[str, ...],
-        back: tuple[str, ...],
-        fabric: Fabric,
-    ) -> None:
+    def _nic_of(self, way: _Way) -> str | None:
+        """The first NIC on a way that has a place."""
+        return next((name for name in map(self._nic, way) if name in self.nics), None)
+
+    def _beginning(self, way: _Way) -> _Way:
+        """The resources of a way up to its NIC, or the first one."""
+        at = next((k for k, name in enumerate(way) if self._nic(name)), 0)
+        return way[: at + 1]
+
+    def _to_nic(
+        self, done: _Done, start: Point, nic: str, way: _Way, back: _Way, fabric: Fabric
+    ) -> tuple[Point, _Way, _Way]:
+        """Draws the way from a rank to a NIC, by what joins them; returns the place of the NIC, and the way from it."""
+        at, place = next(k for k, name in enumerate(way) if self._nic(name) == nic), self.nics[nic]
+        of_nic = tuple(name for name in back if self._nic(name) == nic)
+        if at and nic in self.joints:
+            before = tuple(name for name in back if name not in of_nic)
+            self._lead(done, start, self.joints[nic], way[:at], before, fabric)
+            self._lead(done, self.joints[nic], place, way[at : at + 1], of_nic, fabric)
+        else:
+            self._lead(done, start, place, way[: at + 1], back, fabric)
+        return place, way[at:], of_nic
+
+    def _lead(self, done: _Done, start: Point, end: Point, way: _Way, back: _Way, fabric: Fabric) -> None:
         """A line from a rank, a switch or a NIC to a NIC or a hub, once."""
         if (start, way) not in done:
             label = self._slowest_class(way) or fabric.link_class
@@ -296,13 +359,38 @@ class Layout:
 
     def _nic(self, resource: str) -> str:
         """The name of the NIC that a resource is a direction of; empty: it is none."""
-        return resource.removesuffix(".out").removesuffix(".in") if resource in self._of_nics else ""
+        return resource.rpartition(".")[0] if resource in self._of_nics else ""
 
     @cached_property
     def _of_nics(self) -> frozenset[str]:
         return frozenset(r.name for r in self._topology.resources if r.kind == "nic")
 
     def _place_nics(self, fabric: Fabric, node: int, hub: Point | None) -> None:
+        """Places the NICs of a node, and between them and their ranks the PCIe switches or CPUs that join them."""
+        self._line_up_nics(fabric, node, hub)
+        users: dict[str, set[int]] = {}
+        for port in fabric.ports:
+            way = port.out or port.into
+            if (
+                self._topology.ranks[port.rank].node == node
+                and (nic := self._nic_of(way[1:]))
+                and not self._nic(way[0])
+            ):
+                users.setdefault(nic, set()).add(port.rank)
+        (left, bottom), (right, top) = self._box(node)
+        while users:  # NICs that a rank uses both are behind one switch
+            nic, ranks = users.popitem()
+            same = [nic, *(other for other, its in users.items() if its & ranks)]
+            users = {other: its for other, its in users.items() if other not in same}
+            x, y = ((min(at) + max(at)) / 2 for at in zip(*(self.nics[each] for each in same), strict=True))
+            dx = (
+                0.0 if y in (bottom, top) else (left + right) / 2 - x
+            )  # from an edge at right angles, else to the middle
+            dy = 0.0 if x in (left, right) else (bottom + top) / 2 - y
+            length = max(math.hypot(dx, dy), 1e-9)
+            self.joints |= dict.fromkeys(same, (x + _JOINT * dx / length, y + _JOINT * dy / length))
+
+    def _line_up_nics(self, fabric: Fabric, node: int, hub: Point | None) -> None:
         """Places the NICs of a node on its edge that faces the network, in the order of their ranks along it.
 
         Without a network each is beside its ranks, outside, if they are on one side of the node.
@@ -319,11 +407,11 @@ class Layout:
             return
         beside = hub is not None and bottom < hub[1] < top and not left < hub[0] < right
         along = int(beside)
-        order = sorted(users, key=lambda name: sum(place[along] for place in users[name]) / len(users[name]))
+        order = sorted(reversed(users) if beside else users, key=lambda name: _mean(users[name], along))
         for k, name in enumerate(order):
             share = (k + 0.5) / len(order)
             if beside and hub is not None:
-                self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - bottom)
+                self.nics[name] = (right if hub[0] > right else left), bottom + share * (top - _TITLE - bottom)
             else:
                 above = hub is not None and hub[1] > top
                 first = left + (_NAME if above or self._buses else 0.0)
@@ -400,12 +488,11 @@ class Layout:
         return (min(xs) - space, min(ys) - space), (max(xs) + space, max(ys) + space)
 
 
-def line_widths(bandwidths: Iterable[float | None], *, thickest: float) -> dict[float | None, float]:
-    """Returns a line width for each bandwidth, by its logarithm: a tenth of the largest is thin, a half still thick."""
-    known = sorted({b for b in bandwidths if b is not None})
-    thinnest = thickest / 5
-    widths: dict[float | None, float] = {None: thinnest}
-    if known:
-        span = max(math.log(known[-1] / known[0]), math.log(10))
-        widths |= {b: thickest - (thickest - thinnest) * math.log(known[-1] / b) / span for b in known}
-    return widths
+def nic_number(name: str) -> str:
+    """Returns the number in the name of a NIC.
+
+    >>> nic_number("node1.nic12"), nic_number("node0.nic3.mlx5_0"), nic_number("mlx")
+    ('12', '3', '')
+    """
+    found = re.search(r"nic(\d+)", name)
+    return found[1] if found else ""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from gc3 import errors
 from gc3.support import drawing
-from gc3.topologies.layout import Layout, line_widths
+from gc3.topologies import catalogue
+from gc3.topologies.layout import JOINT, Layout, nic_number
 from gc3.topologies.model import Topology
 
 _MOST_RANKS = 1024
 # Colours that colour-blind readers can distinguish (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
-_INK, _NIC = "#333333", "#E69F00"
+_INK, _NIC, _JOINT = "#333333", "#E69F00", "#8A8A84"
 _DASHES = (0, (3, 2))
 
 
@@ -40,7 +43,9 @@ def plot(topology: Topology, path: str, *, title: str | None = None) -> None:
 
 
 def _title(topology: Topology) -> str:
-    given = ", ".join(f"{name}={value}" for name, value in topology.parameters)
+    preset = catalogue().get(topology.name)
+    usual = {p.name: p.default for p in preset.parameters} if preset else {}
+    given = ", ".join(f"{name}={value}" for name, value in topology.parameters if value != usual.get(name))
     nodes = topology.node_count
     count = f"{topology.rank_count} ranks" + (f" on {nodes} nodes" if nodes > 1 else "")
     return f"{topology.name}{f' ({given})' if given else ''}: {count}"
@@ -84,9 +89,14 @@ def _draw(figure: Any, topology: Topology, layout: Layout, title: str) -> None:
         axes.annotate(name, place, ha="center", va="center", fontsize=8, color="white", bbox=box, zorder=5)
     for place, count in layout.counts:
         axes.annotate(count, place, (4, -3), textcoords="offset points", ha="left", va="top", fontsize=8, color=_INK)
-    if layout.nics:
-        xs, ys = zip(*layout.nics.values(), strict=True)
-        axes.scatter(xs, ys, s=90 * layout.scale**2, marker="s", c=_NIC, edgecolors=_INK, linewidths=0.8, zorder=4)
+    for places, of, look in ((layout.joints, 45, ("D", _JOINT)), (layout.nics, 150, ("s", _NIC))):
+        if places:
+            xs, ys = zip(*places.values(), strict=True)
+            how = {"marker": look[0], "c": look[1], "edgecolors": _INK, "linewidths": 0.8}
+            axes.scatter(xs, ys, s=of * layout.scale**2, zorder=4, **how)
+    for name, place in layout.nics.items():
+        fits = 2.5 + 5 * layout.scale
+        axes.annotate(nic_number(name), place, ha="center", va="center", fontsize=fits, color=_INK, zorder=6)
     size = 300 * layout.scale**2
     xs, ys = zip(*layout.points, strict=True)
     axes.scatter(xs, ys, s=size, c="#FFFFFF", edgecolors=_INK, linewidths=1.2, zorder=4)
@@ -113,10 +123,24 @@ def _legend(axes: Any, layout: Layout, colors: dict[str, str], widths: dict[floa
     ]
     texts = [f"{label}, {'unknown' if rate is None else f'{rate / 1e9:.4g} GB/s'}" for label, rate, _ in order]
     if layout.nics:
-        handles.append(Line2D([], [], marker="s", color=_NIC, markeredgecolor=_INK, linestyle="none"))
+        handles.append(Line2D([], [], marker="s", color=_NIC, markeredgecolor=_INK, linestyle="none", markersize=9))
         texts.append("NIC")
+    if layout.joints:
+        handles.append(Line2D([], [], marker="D", color=_JOINT, markeredgecolor=_INK, linestyle="none", markersize=5))
+        texts.append(JOINT)
     corner = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "frameon": False}
     legend = axes.legend(
         handles, texts, **corner, fontsize=9, title="rate in each direction", alignment="left", handlelength=2.6
     )
     legend.get_title().set_fontsize(9)
+
+
+def line_widths(bandwidths: Iterable[float | None], *, thickest: float) -> dict[float | None, float]:
+    """Returns a line width for each bandwidth, by its logarithm: a tenth of the largest is thin, a half still thick."""
+    known = sorted({b for b in bandwidths if b is not None})
+    thinnest = thickest / 5
+    widths: dict[float | None, float] = {None: thinnest}
+    if known:
+        span = max(math.log(known[-1] / known[0]), math.log(10))
+        widths |= {b: thickest - (thickest - thinnest) * math.log(known[-1] / b) / span for b in known}
+    return widths
