@@ -29,6 +29,10 @@ def gc3_(line: str, code: int = 0) -> Result:
     ("line", "message"),
     [
         ("compile ring_allreduce", "needs a value for 'R'"),
+        ("run ring_allreduce", "R, N and G are those of a machine only where --topology names one"),
+        ("sim ring_allreduce", " sim [OPTIONS] PROGRAM"),
+        ("sim -t ndv4", " sim --help'"),
+        ("sim predict -t ndv4", " sim predict --help'"),
         ("compile ring_allreduce:R=2,Q=1", "has no parameter 'Q'"),
         ("compile ring_allreduce:R=0", "R=0 does not suit ring_allreduce: bad collective: ranks=0"),
         ("show ring_allreduce:R=-4 --dump trace", "R=-4 does not suit ring_allreduce"),
@@ -180,3 +184,12 @@ def test_an_export_says_that_a_table_has_no_row(tmp_path: Path) -> None:
     table = tmp_path / "t.json"
     gc3_(f"tune allreduce -t dgx1 -b 1KiB -e 1KiB -o {table}")
     assert "has no row for 3, 4 ranks" in gc3_(f"export {table} -o {tmp_path}/xml --target azure --ranks 3,4", 2).stderr
+
+
+@pytest.mark.parametrize("command", ["sim {} -b 1MiB -e 1MiB", "verify {}", "compile {}"])
+def test_ranks_that_are_not_given_are_those_of_the_machine(command: str, tmp_path: Path) -> None:
+    """Also of an algorithm in a user's file."""
+    mine = tmp_path / "mine.py"
+    mine.write_text((Path(__file__).parents[2] / "examples" / "my_allgather.py").read_text())
+    assert "8 ranks" in gc3_(f"{command.format(f'{mine}:ring')} -t ndv4").stdout
+    assert "4 ranks" in gc3_(f"{command.format('ring_allreduce')} -t ring:R=4").stdout

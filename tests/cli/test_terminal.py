@@ -128,3 +128,14 @@ def test_no_color(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> 
     assert COLOURS.search(printed(*command)[1])
     monkeypatch.setenv("NO_COLOR", "1")
     assert not COLOURS.search(printed(*command)[1])
+
+
+def test_a_prediction_ends_with_the_command_that_deploys_it(tmp_path: Path) -> None:
+    """Only on a terminal, and it is a command that runs."""
+    line = ["sim", "ring_allreduce", "direct_allreduce", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB"]
+    last = on_terminal(*line, columns=200, rows=10_000, pager="cat").splitlines()[-1]
+    found = re.fullmatch(r"# next: gc3 (export \w+:\S*R=8 -o) (\w+\.xml), for runtimes of GPUs", last)
+    assert found, last
+    subprocess.run([sys.executable, "-m", "gc3", *found[1].split(), str(tmp_path / found[2])], check=True)
+    piped = subprocess.run([sys.executable, "-m", "gc3", *line], check=True, capture_output=True, text=True)
+    assert "next:" not in piped.stdout

@@ -40,6 +40,11 @@ class Context(click.Context):
 
     formatter_class = _Help
 
+    @property
+    def command_path(self) -> str:
+        """The words that name the command: those of its group, if the user need not name it."""
+        return super().command_path.rstrip()
+
 
 class Command(click.Command):
     """A command with examples, which the tests also run."""

@@ -33,10 +33,11 @@ def _of(endings: Sequence[str]) -> str:
 
 
 def _within(asked: options.Asked, topology: Topology | None) -> options.Asked:
-    """Returns it with as many threadblocks as the machine's GPUs hold, where the program is still to be compiled."""
-    if topology is None or asked.how.max_threadblocks or target.is_program(asked.name):
+    """Returns it for the machine's ranks and the threadblocks that its GPUs hold, if it is still to be compiled."""
+    if topology is None or target.is_program(asked.name):
         return asked
-    return asked.changed(max_threadblocks=topology.threadblocks or None)
+    asked = target.fitting(asked, topology)
+    return asked if asked.how.max_threadblocks else asked.changed(max_threadblocks=topology.threadblocks or None)
 
 
 def _proven(asked: options.Asked, topology: Topology | None = None) -> list[tuple[Program, Report]]:
@@ -103,8 +104,8 @@ def _tell(proofs: list[tuple[Program, Report]], path: str | None, *, as_json: bo
     help=f"File for the program: {_of(_OWN)}. `gc3 export` writes the forms of others.",
 )
 @machine_option(
-    "For this machine: as many threadblocks per rank as its GPUs hold, and a path for every send. A name of "
-    "`gc3 topo list`, NAME:N=2, or FILE.json."
+    "For this machine: its R, N and G, as many threadblocks per rank as its GPUs hold, and a path for every send. A "
+    "name of `gc3 topo list`, NAME:N=2, or FILE.json."
 )
 @options.json_option
 def compile_command(spec: options.Asked, path: str | None, machine: str | None, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ _INDENT = " " * 14  # of what follows a row's numbers on a narrow terminal
 
 @click.group("sim", cls=Group, short_help="Predict and explain times on a machine; calibrate the predictions.")
 def sim() -> None:
-    """Predict the times of programs on a machine: gc3 sim PROGRAM... --topology NAME (see gc3 sim predict --help)."""
+    """Predict the times of programs on a machine: gc3 sim PROGRAM... --topology NAME."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +206,7 @@ def predict(given: _Given) -> int:
         with output.working(f"varying parameters for {use.name}"):
             slopes[use] = list(sensitivities(use.program, on, use.sizes, **how))
     if as_json:
-        data = _data(on, mode, rows, reasons, compared)
-        data |= changes.data()
+        data = _data(on, mode, rows, reasons, compared) | changes.data()
         data["sensitivities"] = what_if.sensitivity_data((use.name, use.sizes, slopes[use]) for use in slopes)
         output.emit(data)
         return 0
@@ -216,6 +216,7 @@ def predict(given: _Given) -> int:
         _print_reason(reason)
     for use, found in slopes.items():
         what_if.print_sensitivities(use.name, use.sizes, found)
+    _print_next(rows[-1], asked, on)
     return 0
 
 
@@ -382,6 +383,14 @@ def _print_winners(rows: Sequence[Row]) -> None:
     for some in ranges(rows) if len(rows[0].cells) > 1 else ():
         sizes_told = trust.span(row.size for row in some)
         output.comment(f"{sizes_told}: {some[0].winner}{lead(some)}")
+
+
+def _print_next(row: Row, asked: dict[str, options.Asked], on: Platform) -> None:
+    """On a terminal: how the fastest program of the last row is deployed."""
+    cell = min((cell for cell in row.cells if cell.program in asked), key=lambda cell: cell.time_s)
+    text = asked[cell.program].text + cell.chosen[len(cell.program) :]
+    if sys.stdout.isatty() and (command := variants.next_command(text, on.topology)):
+        output.comment(command)
 
 
 def _explain(simulation: Simulation, size: int, how: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 
 from gc3 import _core, algorithms, collectives, errors, lang, mscclang
 from gc3.cli.blamed import OWN, blaming_the_user
+from gc3.cli.options import KEYS
 from gc3.cli.output import remark, working
 from gc3.comm.selected import selected as select
 from gc3.runtime.program import Program
@@ -18,8 +19,9 @@ from gc3.support import files
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gc3.cli.options import CompileOptions
+    from gc3.cli.options import Asked, CompileOptions
     from gc3.comm.selected import Selected
+    from gc3.topologies import Topology
 
 T = TypeVar("T")
 
@@ -226,4 +228,27 @@ def _names_fit(chosen: lang.Algorithm, options: CompileOptions) -> None:
     try:
         chosen.complete(options.parameters)
     except errors.UserError as problem:
-        raise click.UsageError(f"{problem.diagnostics[0].message}: {chosen.name}:NAME=VALUE,...") from problem
+        told = f"{problem.diagnostics[0].message}: {chosen.name}:NAME=VALUE,..."
+        needed = {p.name for p in chosen.parameters if p.default is None} - options.parameters.keys()
+        rule = "; R, N and G are those of a machine only where --topology names one" if needed & {"R", "N", "G"} else ""
+        raise click.UsageError(told + rule) from problem
+
+
+def fitting(asked: Asked, machine: Topology) -> Asked:
+    """Returns an algorithm with the ranks and nodes that the machine has unless numbers are given."""
+    if is_program(asked.name) or is_script(asked.name):
+        return asked
+    how = asked.how
+    wanted = {p.name: p.default for p in algorithm(asked.name).parameters}
+    for key in how.parameters:
+        if key not in wanted:
+            raise click.UsageError(
+                f"'{key}' of '{asked.text}' is not known: {asked.name} takes {', '.join([*wanted, *KEYS])}"
+            )
+    nodes = machine.node_count
+    natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}
+    parameters = {key: value for key, value in natural.items() if key in wanted and wanted[key] is None}
+    parameters |= how.parameters
+    if "rails" in parameters:  # rings that share the NICs need to know the nodes
+        parameters.setdefault("G", natural["G"])
+    return replace(asked, how=replace(how, parameters=parameters))

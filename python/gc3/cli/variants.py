@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from gc3 import _core
-from gc3.cli import target
+from gc3.cli import options, target
 from gc3.cli.machine import split_preset
 from gc3.cli.one_sided import OneSided, load
-from gc3.cli.options import KEYS, Asked
+from gc3.cli.options import Asked
 from gc3.cli.output import remark, working
 from gc3.runtime.program import Program, verify
 from gc3.sim import platform
@@ -63,7 +61,7 @@ def limited(asked: Asked, on: Platform) -> Asked:
 def one_sided(asked: Asked, on: Platform) -> OneSided | None:
     """Returns the one-sided program that is asked for, as `compiled` does; None: it is no such program."""
     if asked.how.memory == "direct" and not (target.is_program(asked.name) or target.is_script(asked.name)):
-        asked = fitting(limited(asked, on), on.topology)
+        asked = target.fitting(limited(asked, on), on.topology)
     return load(asked, tiles=1)
 
 
@@ -100,24 +98,22 @@ def linked(program: Program, machine: Topology) -> bool:
 
 def exactly(asked: Asked, machine: Topology) -> Program:
     """Returns the result of `compiled` in the order that is asked for."""
-    if target.is_program(asked.name):
-        return target.compiled(asked.name, asked.how)
-    return target.compiled(asked.name, fitting(asked, machine).how)
+    return target.compiled(asked.name, target.fitting(asked, machine).how)
 
 
-def fitting(asked: Asked, machine: Topology) -> Asked:
-    """Returns an algorithm with as many ranks as the machine has unless a number is given."""
-    how = asked.how
-    wanted = {p.name: p.default for p in target.algorithm(asked.name).parameters}
-    for key in how.parameters:
-        if key not in wanted:
-            raise click.UsageError(
-                f"'{key}' of '{asked.text}' is not known: {asked.name} takes {', '.join([*wanted, *KEYS])}"
-            )
-    nodes = machine.node_count
-    natural = {"R": machine.rank_count, "N": nodes, "G": machine.rank_count // nodes}
-    parameters = {key: value for key, value in natural.items() if key in wanted and wanted[key] is None}
-    parameters |= how.parameters
-    if "rails" in parameters:  # rings that share the NICs need to know the nodes
-        parameters.setdefault("G", natural["G"])
-    return replace(asked, how=replace(how, parameters=parameters))
+def next_command(text: str, machine: Topology) -> str:
+    """The command that deploys a program whose time on a machine is known; empty: its file is in such a form.
+
+    >>> next_command("ring_allreduce:protocol=LL,rails=8", load_topology("ndv4:N=2"))
+    'next: gc3 export ring_allreduce:protocol=LL,rails=8,R=16,G=8 -o ring_allreduce.xml, for runtimes of GPUs'
+    >>> next_command("out/h.gc3", load_topology("ndv4"))
+    'next: gc3 export out/h.gc3 -o h.xml, for runtimes of GPUs'
+    """
+    asked = options.Program(unproven=True).parse(text)
+    if (target.is_program(asked.name) and not asked.name.endswith(".gc3")) or asked.name.endswith(".json"):
+        return ""
+    known = target.fitting(asked, machine).how.parameters
+    more = ",".join(f"{name}={value}" for name, value in known.items() if name not in asked.how.parameters)
+    ending = "plan.json" if asked.how.memory == "direct" else "xml"
+    file = f"{Path(asked.name.partition('.py:')[2] or asked.name).stem}.{ending}"
+    return f"next: gc3 export {asked.with_settings(more) if more else text} -o {file}, for runtimes of GPUs"

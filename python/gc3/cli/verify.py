@@ -98,11 +98,12 @@ def verify_command(
         if useless:
             raise click.UsageError(f"{useless[0]} does not apply to a one-sided program")
         return _one_sided(direct.for_proof(spec), max_findings, as_json=as_json)
+    topology = None if machine is None else load_topology(machine)
+    spec = spec if topology is None else target.fitting(spec, topology)
     name, how = spec.name, spec.how
     limit, is_file = how.max_threadblocks or 0, target.is_program(name)
     if is_file:
         how = replace(how, max_threadblocks=None)  # a limit to check here, not an option of compiling
-    topology = None if machine is None else load_topology(machine)
     verdicts: Sequence[targets.Verdict] = ()
     if runtime is not None:
         if slots or max_channels or limit:
