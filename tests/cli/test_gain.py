@@ -162,6 +162,8 @@ def test_a_lead_below_the_error_is_none() -> None:
     assert gain.ratio is not None
     assert not gain.ratio.tells
     assert not gain.wins
+    long = replace(gain, program="ring_allreduce R=ranks G=ranks_per_node rails=8, LL, at most 108 threadblocks")
+    assert long.cells[5] == "ring_allreduce rails=8, LL"  # the rest is in the commands
     assert gain.cells[:5] == ("allreduce", "1 B", "1.4 s", "1 s", "not distinguishable (0.93 to 2.10)")
     assert Ratio(3.0, 1.0, 2.0, 4.5).tells
     assert replace(gain, nccl_s=0.0).ratio is None

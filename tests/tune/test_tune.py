@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from math import isqrt
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -208,6 +211,23 @@ def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch
     assert len(measured) == 6
     assert tune(file, "--fresh")[0] == 0
     assert len(measured) == 9
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_has_what_was_measured_by_size(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes that are far apart are measured first, and a pipe has each at once."""
+    measured = count_points(monkeypatch)
+    monkeypatch.setattr(
+        importlib.import_module("gc3.cli.tune"), "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: terminal))
+    )
+    status, said = tune(tmp_path / "tuned.json", "-e", "256KiB")
+    assert status == 0, said
+    told = [int(size) for size in re.findall(r"^allreduce, 2 ranks, (\d+) KiB: ", said, re.MULTILINE)]
+    order = [place[2] >> 10 for place in measured]
+    assert order != sorted(order)
+    assert told == (sorted(order) if terminal else order)
 
 
 def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:

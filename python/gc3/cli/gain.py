@@ -395,6 +395,8 @@ def _show(title: str, gains: Sequence[Gain], whole: StepGain | None, unknown: Se
     for row, each in zip(rows, [None, *gains], strict=True):
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         click.secho(output.fitted(line, "    "), bold=each is not None and each.wins)
+    if any(each.wins for each in gains):
+        output.comment("of each that is faster by more than the error: write it, measure it, and measure NCCL")
     for each in gains:
         for text in each.commands if each.wins else ():
             click.echo(f"{'' if text is not each.commands[0] else chr(10)}    {text}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -204,9 +205,9 @@ def tune(given: _Given) -> int:
     if on is not None and rules_path is not None:
         nccl_rules.check(on, names)
     check_writable(file)  # before anything is measured
-    here = None if on else _here()
-    with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=not given.as_json) as begin:
-        interrupted = _search(tuner, begin, record, on, printing=not given.as_json)
+    here, telling = None if on else _here(), not (given.as_json or sys.stdout.isatty())
+    with output.progress("tuning", len(tuner.places) + len(ranks) * len(names), printing=telling) as begin:
+        points, interrupted = _search(tuner, begin, record, telling=telling)
     found = _ranges(tuner, wanted, everything=keeps, with_nccl=not given.all_sizes)
     rows_found = _rows(found, file, on)
     made = [hosts.row(row) for row in rows_found] if hosts else rows_found
@@ -221,6 +222,7 @@ def tune(given: _Given) -> int:
     if given.as_json:
         output.emit({"engine": engine, "table": file, **_data(tuner.found, on), "rows": rows_found})
     else:
+        click.echo("\n".join(line(point, on) for point in points), nl=bool(points))
         _print_summary(tuner.found, found, on)
         click.echo(f"{counted(len(made), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
     if on is not None and tuner.found.points:
@@ -280,22 +282,27 @@ def _all_ranks(on: Platform | None, hosts: HostTimer | None, own: tuple[Own, ...
 
 
 def _search(
-    tuner: Tuner, begin: Callable[[str], None], record: Record | None, on: Platform | None, *, printing: bool
-) -> bool:
-    """Goes through all points; whether Ctrl-C has ended that."""
+    tuner: Tuner, begin: Callable[[str], None], record: Record | None, *, telling: bool
+) -> tuple[Sequence[Measured], bool]:
+    """Goes through all points; returns those not told yet, by their sizes, and whether Ctrl-C has ended that.
+
+    The search goes to sizes that are far apart first, and to some again. `telling`: a file or a pipe has each point as
+    soon as it is known.
+    """
+    found: dict[tuple[int, str, bool, float, int], Measured] = {}
     interrupted = False
     try:
         for point in tuner.points(begin):
+            found[point.ranks, point.collective, point.in_place, point.skew, point.size] = point
             if record:
                 record.write(tuner.measured.values())
-            if printing and not isinstance(tuner, SimulatedTuner):
+            if telling and not isinstance(tuner, SimulatedTuner):
                 click.echo(line(point))
     except KeyboardInterrupt:
         interrupted = True
-    if printing and isinstance(tuner, SimulatedTuner):  # the last simulations of a size come after those of all others
-        for point in tuner.found.points:
-            click.echo(line(point, on))
-    return interrupted
+    if isinstance(tuner, SimulatedTuner):  # the last simulations of a size come after those of all others
+        return tuner.found.points, interrupted
+    return [] if telling else [found[place] for place in sorted(found)], interrupted
 
 
 def _own(text: str) -> Iterator[Own]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -15,6 +16,8 @@ from gc3.sim.trust import Expected, distinguishable
 
 _LEFT, _RIGHT, _ROW, _TOP = 190, 60, 18, 30
 _WIDTH = 640  # of the axis
+# Of what a program is: what the commands beside it say.
+_BESIDE = re.compile(r" \w+=(ranks|nodes|ranks_per_node)\b|, at most \d+ threadblocks")
 _FASTER, _SLOWER, _UNSURE = "#009E73", "#D55E00", "#8a8f96"
 _STYLE = """
 body { background: var(--back); color: var(--ink); }
@@ -110,7 +113,7 @@ class Gain:
         """The row of a table below `HEADS`."""
         times = (time_text(each) if each else "not known" for each in (self.nccl_s, self.own_s))
         than = "not known" if self.ratio is None else self.ratio.text
-        made = self.program or "none found in time"
+        made = _BESIDE.sub("", self.program) or "none found in time"
         return self.collective, short_size(self.size), *times, than, made, ", ".join(self.runtimes)
 
     def data(self) -> dict[str, Any]:
