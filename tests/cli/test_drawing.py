@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,7 +34,7 @@ def figure() -> Any:
         (
             "trace ring_allreduce:instances=1 -t ndv4 --size 1MiB --picture x.svg",
             "ring_allreduce on ndv4, 1 MiB: 174.7 us",
-            ["working", "on the critical path", "waiting: receive", "50 us", "100 us", "150 us"],
+            ["working", "on the critical path", "waiting: receive", "0 us", "50 us", "100 us", "150 us"],
         ),
         (
             "trace ring_allreduce -t ndv4:N=2 --picture x.svg",
@@ -62,6 +63,25 @@ def test_a_picture_says_what_it_shows(
     written = ["".join(e.itertext()) for e in ElementTree.parse("x.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
     assert written[0].startswith(head)
     assert set(told) <= {*written, *(text.removesuffix(" +=") for text in written)}
+
+
+def test_lanes_of_ranks_are_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["trace", "ring_allreduce:instances=2", "-t", "ring:R=4", "--picture", "x.svg"])
+    assert done.exit_code == 0, done.output
+    assert Path("x.svg").read_text().count("stroke-opacity:.5") == 3
+
+
+def test_a_sweep_has_the_bound_of_its_bus_bandwidth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On wires without latency a ring takes no longer than its bound: the line is at what large messages reach."""
+    monkeypatch.chdir(tmp_path)
+    line = "sim ring_allreduce -t ring:R=4 -b 1MiB -e 1GiB -f 32 --picture x.svg --json"
+    done = CliRunner().invoke(main, line.split())
+    assert done.exit_code == 0, done.output
+    reached = max(cell["busbw"] for row in json.loads(done.stdout)["rows"] for cell in row["programs"])
+    written = ["".join(e.itertext()) for e in ElementTree.parse("x.svg").iter("{http://www.w3.org/2000/svg}text")]  # noqa: S314
+    (bound,) = (float(text.split()[1]) for text in written if text.startswith("bound "))
+    assert reached <= bound < 1.05 * reached
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

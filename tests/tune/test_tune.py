@@ -214,9 +214,7 @@ def test_the_same_command_continues_where_it_stopped(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_has_what_was_measured_by_size(
-    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_has_points_by_size(terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes that are far apart are measured first, and a pipe has each at once."""
     measured = count_points(monkeypatch)
     monkeypatch.setattr(
@@ -225,7 +223,7 @@ def test_a_terminal_has_what_was_measured_by_size(
     status, said = tune(tmp_path / "tuned.json", "-e", "256KiB")
     assert status == 0, said
     told = [int(size) for size in re.findall(r"^allreduce, 2 ranks, (\d+) KiB: ", said, re.MULTILINE)]
-    order = [place[2] >> 10 for place in measured]
+    order = [place[2] >> 10 for place in measured]  # those that are far apart first; a pipe has each at once
     assert order != sorted(order)
     assert told == (sorted(order) if terminal else order)
 

@@ -134,13 +134,15 @@ def draw(made: Lanes, *, alone: bool = True, head: str = "") -> str:
         y = 28 + _LANE * lane
         parts.append(svg.text(0, y + 11, name))
         parts.append(f'<path class="grid" d="M{_LEFT} {y + _LANE - 1}H{WIDTH}"/>')
+        if lane and name.partition(" ")[0] != made.names[lane - 1].partition(" ")[0]:  # the next rank
+            parts.append(f'<path d="M0 {y - 1}H{WIDTH}" style="stroke:var(--soft);stroke-opacity:.5"/>')
         if made.nodes and (lane == 0 or made.nodes[lane] != made.nodes[lane - 1]):
             parts.append(f'<path d="M0 {y - 1}H{WIDTH}" style="stroke:var(--soft)"/>')
             parts.append(svg.text(_LEFT - 6, y + 11, made.nodes[lane], kind="soft", anchor="end"))
     ticks = "".join(
         f'<g transform="translate({_LEFT + at * scale:.1f} 0)"><path class="grid" d="M0 20V{height - 12}"/>'
         f"{svg.text(0, 14, svg.time_text(at), kind='soft', anchor='middle')}</g>"
-        for at in svg.round_ticks(span)
+        for at in (0.0, *svg.round_ticks(span))
     )
     parts.append(f'<g class="ticks">{ticks}</g>')
     bars = [_wait("launch", 0, bar.ready * scale, bar.lane) for bar in _late(made)]

@@ -84,6 +84,7 @@ def _figure(make: Any, sweep: Sweep) -> Any:
     axes: list[Any] = list(figure.subplots(1, len(panels), squeeze=False)[0])
     for place, (name, value, logarithmic) in zip(axes, panels, strict=True):
         _panel(place, sweep, name, value, logarithmic=logarithmic)
+    _bound(axes[-1], sweep)
     handles, _ = axes[-1].get_legend_handles_labels()
     anchor = {"loc": "lower left", "bbox_to_anchor": (start, note_top / height), "borderaxespad": 0, "borderpad": 0.3}
     figure.legend(handles, labels, ncols=columns, frameon=False, fontsize=9, **anchor)
@@ -135,3 +136,14 @@ def _panel(
         axes.spines[side].set_visible(False)
     for side in ("bottom", "left"):
         axes.spines[side].set_color("#AAAAA4")
+
+
+def _bound(axes: Any, sweep: Sweep) -> None:
+    """Marks the bus bandwidth that no program drawn can exceed, as plots of nccl-tests mark that of the links."""
+    most = max((c.busbw * c.time_s / c.bound_s for row in sweep.rows for c in row.cells if c.bound_s), default=0.0)
+    if not most:
+        return
+    axes.set_ylim(top=max(axes.get_ylim()[1], 1.12 * most))
+    axes.axhline(most, color=INK, linewidth=1, linestyle=":", zorder=1)
+    place = {"xy": (0.02, most), "xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    axes.annotate(f"bound {most:.4g}", xytext=(0, 3), **place, fontsize=8, color=INK)
