@@ -167,7 +167,7 @@ class Tree:
         """Runs a test; returns what that says of the defect, and the test that failed."""
         words = shlex.split(test)
         if is_pytest(test):
-            command = [str(PYTHON), "-m", "pytest", "-x", "-q", "--tb=line", "-p", "no:cacheprovider", *words]
+            command = [str(PYTHON), "-m", "pytest", "-x", "--tb=line", "-p", "no:cacheprovider", *words]
         else:
             command = [str(BUILD / words[0]), "--abort-after=1", *words[1:]]
         status, told = self._run(command, seconds)

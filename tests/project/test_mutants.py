@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,3 +165,17 @@ def test_the_copy_is_the_tree_whatever_was_left_in_it(
 
 def test_the_list_of_this_project_is_read() -> None:
     assert len({m.name for m in mutant_list.load()}) >= 14
+
+
+def test_a_python_test_counts_as_run_with_the_options_of_this_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(mutants.ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("def test_good(): pass\ndef test_bad(): raise ValueError\n")
+    for name, value in (("HOME", tmp_path), ("TREE", tmp_path), ("PYTHON", Path(sys.executable))):
+        monkeypatch.setattr(mutants, name, value)
+    tree = object.__new__(mutants.Tree)
+    assert tree.test("tests/test_a.py::test_good", None) == (mutants.SURVIVED, "")
+    assert tree.test("tests/test_a.py::test_bad", None) == (mutants.KILLED, "tests/test_a.py::test_bad")
+    assert tree.test("tests/test_a.py -k none", None)[0] == mutants.BROKEN
