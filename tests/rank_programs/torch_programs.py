@@ -167,7 +167,31 @@ for own, back in ((("x", "y"), ("d_y", "gradient")), (("d_y", "y"), ("d_y", "d_d
     backward = gc3.torch.program(copied(*back), {})
     print(error_of(lambda own=own, backward=backward: gc3.torch.program(copied(*own), {}, backward=backward)))
 print("key:", column.key)
-assert gc3.torch.column_linear().key != column.key
+assert gc3.torch.column_linear() is column
+group = dist.new_group()
+assert column.key != gc3.torch.column_linear(group).key == gc3.torch.column_linear(group).key
+assert gc3.torch.moe(two_layers, 2) is gc3.torch.moe(two_layers, 2) is not gc3.torch.moe(two_layers, 2, tiles=2)
+
+
+class Layer(torch.nn.Module):
+    """One of many that are compiled one by one."""
+
+    def __init__(self, seed: int) -> None:
+        """Has weights and a program."""
+        super().__init__()
+        self.w = torch.nn.Parameter(drawn(WIDTH, OUT, seed=seed))
+        self.up = gc3.torch.column_linear()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Multiplies."""
+        return self.up(x, self.w)
+
+
+torch.compiler.reset()
+for seed in range(10):
+    layer = Layer(seed)
+    y = torch.compile(layer, fullgraph=True, backend="aot_eager")(drawn(ROWS, WIDTH, seed=1))
+    torch.testing.assert_close(y, drawn(ROWS, WIDTH, seed=1).repeat(SIZE, 1) @ layer.w)
 assert gc3.torch.add_norm(eps=1e-4).key[:-2] != norm.key[:-2]
 print(error_of(lambda: torch.ops.gc3.program([small[0]], "other.0")))
 right = drawn(SIZE * ROWS, WIDTH, seed=1), drawn(WIDTH, OUT, seed=2)

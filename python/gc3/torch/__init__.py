@@ -191,7 +191,8 @@ def column_linear(group: Any = None) -> TensorProgram:
         group: The process group; None: the default group.
     """
     communicator(group)
-    return importlib.import_module("gc3.torch.programs").column_linear(group)
+    programs = importlib.import_module("gc3.torch.programs")
+    return programs.of_group(programs.column_linear, group)
 
 
 def row_linear(group: Any = None) -> TensorProgram:
@@ -201,7 +202,8 @@ def row_linear(group: Any = None) -> TensorProgram:
         group: The process group; None: the default group.
     """
     communicator(group)
-    return importlib.import_module("gc3.torch.programs").row_linear(group)
+    programs = importlib.import_module("gc3.torch.programs")
+    return programs.of_group(programs.row_linear, group)
 
 
 def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
@@ -212,7 +214,8 @@ def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
         eps: Is added to the mean of the squares.
     """
     communicator(group)
-    return importlib.import_module("gc3.torch.programs").add_norm(group, eps)
+    programs = importlib.import_module("gc3.torch.programs")
+    return programs.of_group(programs.add_norm, group, eps)
 
 
 def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any = None) -> Experts:
@@ -232,9 +235,9 @@ def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any 
     communicator(group)
     if not callable(expert):
         raise errors.error("BadArgument", f"expert={expert!r} is no function")
-    errors.whole(weights, "weights", 1)
-    errors.whole(tiles, "tiles", 1)
-    return importlib.import_module("gc3.torch.experts").Experts(expert, weights, tiles, group)
+    weights, tiles = errors.whole(weights, "weights", 1), errors.whole(tiles, "tiles", 1)
+    programs, experts = (importlib.import_module(f"gc3.torch.{name}") for name in ("programs", "experts"))
+    return programs.of_group(experts.Experts, group, expert, weights, tiles)
 
 
 def record(step: Callable[[], Any], path: str) -> None:

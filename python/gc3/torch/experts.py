@@ -152,7 +152,7 @@ def _experts_back(on: _Tiles, weights: int) -> Program:
 class Experts(TensorProgram):
     """A layer of experts, made by `gc3.torch.moe`."""
 
-    def __init__(self, function: Expert, weights: int, tiles: int, group: Any) -> None:
+    def __init__(self, group: Any, function: Expert, weights: int, tiles: int) -> None:
         """Binds the expert and its gradient."""
         R = torch.distributed.get_world_size(group)
         every, on = R * tiles, _Tiles(R, tiles, uneven=False)

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import itertools
 import marshal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -417,6 +418,22 @@ def _check_norm(R: int, x: Shape, residual: Shape, gain: Shape) -> None:
     if not 1 < len(residual) >= len(gain) or tuple(x) != (R * residual[0], *residual[1:]) or not fits:
         what = f"shapes {tuple(x)}, {tuple(residual)}, {tuple(gain)}; expected x of ({R} rows, width), a residual of "
         raise errors.error("BadArgument", f"{what}(rows, width), and a gain of (width,), (1, width) or (rows, width)")
+
+
+def of_group(make: Callable[..., TensorProgram], group: Any, *given: Any) -> Any:
+    """What is made for a group, or was made for it before from the same.
+
+    Layers share it with its connections, and torch.compile takes the code of one layer for all: it keeps at most eight
+    variants of a function.
+    """
+    if not all(isinstance(each, Hashable) for each in given):  # as a function that is a dataclass
+        return make(group, *given)
+    return _of_group(make, group, torch.distributed.get_world_size(group), *given)
+
+
+@functools.cache
+def _of_group(make: Callable[..., TensorProgram], group: Any, _: int, *given: Any) -> TensorProgram:
+    return make(group, *given)
 
 
 def column_linear(group: Any) -> TensorProgram:
