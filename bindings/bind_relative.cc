@@ -75,11 +75,11 @@ Relative modulo(const Relative& a, std::int64_t by) {
 }
 
 nb::tuple me(nb::args shape) {
+  // Ranks are numbers of 32 bits, and a coordinate of one value says nothing.
+  if (shape.size() > 32) fail(ErrorCode::BadArgument, "me() of more than 32 coordinates", caller());
   nb::object owner = current();
   Session& s = open_session(owner);
   const LocationId where = s.here();
-  // Ranks are numbers of 32 bits, and a coordinate of one value says nothing.
-  if (shape.size() > 32) s.fail(ErrorCode::BadArgument, "me() of more than 32 coordinates", where);
   std::vector<std::uint32_t> values;
   for (const nb::handle given : shape) {
     const std::int64_t n = s.number(given, "the number of values of a coordinate", where);

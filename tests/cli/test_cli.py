@@ -167,8 +167,9 @@ def test_examples_are_lines_that_parse(example: str) -> None:
     group = main.get_command(click.Context(main), name)
     assert group is not None
     if isinstance(group, click.Group):
-        chosen, _, arguments = group.resolve_command(click.Context(group), arguments)
-        name = f"{name} {chosen}"
+        _, chosen, arguments = group.resolve_command(click.Context(group), arguments)
+        assert chosen is not None
+        name = f"{name} {chosen.name}"
     command = COMMANDS[name]
     with command.make_context(name, arguments) as context:
         assert isinstance(context, click.Context)

@@ -26,6 +26,7 @@ def test_programs_are_operators_with_gradients(count: int, tmp_path: Path, tiers
         for problem in ("not 1", "not 0", "x has shape (8,)", "expected (rows, in) and (in, out)", "sparse", "not int"):
             assert problem in text
         assert "expected x of" in text
+        assert "moe with counts has no second gradient" in text
         assert "takes x, w: 2 tensors, not 1" in text
         assert "has no named tensors" in text
         assert "expert=None is no function" in text

@@ -126,6 +126,9 @@ for count_type in (list, torch.tensor):
         answered_by_rows,
         fullgraph=False,
     )  # fmt: skip
+one_each = [drawn(SIZE, WIDTH, seed=1), drawn(WIDTH, OUT, seed=2), drawn(OUT, WIDTH, seed=3).requires_grad_()]
+y = uneven(*one_each, counts=[1] * SIZE)
+print(error_of(lambda: torch.autograd.grad(y.sum(), one_each[2], create_graph=True)))
 scaled = [drawn(SIZE, WIDTH, seed=RANK).requires_grad_(), drawn(WIDTH, seed=20 + RANK).requires_grad_()]
 y = gc3.torch.moe(torch.mul, 1)(*scaled)
 y.sum().backward()

@@ -293,6 +293,10 @@ class _WithCounts(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise errors.error(
+                "BadArgument", f"{ctx.layer.name} with counts has no second gradient: create_graph=False"
+            )
         count = len(ctx.saved_tensors) - len(ctx.layer._own("arrived"))
         weights, arrived = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
         return None, None, *ctx.layer.run_back(gradient.contiguous(), arrived, weights, ctx.lengths)
