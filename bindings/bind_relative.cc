@@ -120,8 +120,7 @@ Relative Session::relative(nb::handle value, const char* what, LocationId where)
   return out;
 }
 
-std::int64_t Session::rank(nb::handle value, LocationId where) const {
-  if (!tracer.symmetry().exists()) return flat(value, "rank", where);
+std::int64_t Session::translation(nb::handle value, LocationId where) const {
   const model::Symmetry& machine = tracer.symmetry();
   const Relative given = relative(value, "rank", where);
   const model::Axes axes = machine.of_ranks(1);
@@ -165,14 +164,7 @@ std::int64_t Session::index(const Relative& value, std::int64_t rank, LocationId
   return at;
 }
 
-std::int64_t Session::index(nb::handle value, std::int64_t rank, LocationId where, Relative& depends) const {
-  if (!tracer.symmetry().exists()) return flat(value, "index", where);
-  depends = relative(value, "index", where);
-  return index(depends, rank, where);
-}
-
-void Session::depend(const compiler::Ref& ref, const Relative& index, LocationId where) {
-  if (!tracer.symmetry().exists()) return;
+void Session::keep(const compiler::Ref& ref, const Relative& index, LocationId where) {
   model::Axes axes;
   for (const Relative::Term& term : index.terms) {
     if (term.values > 1) axes.push_back({term.coordinate, static_cast<std::uint32_t>(term.factor)});

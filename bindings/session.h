@@ -77,17 +77,29 @@ struct Session {
   }
 
   // A rank; in a program from one rank's view the translation that leads to it.
-  std::int64_t rank(nanobind::handle value, LocationId where) const;
+  std::int64_t rank(nanobind::handle value, LocationId where) const {
+    return tracer.symmetry().exists() ? translation(value, where) : flat(value, "rank", where);
+  }
   // An index of that rank; in such a program the one that this rank gives to its own place, and how it depends on it.
-  std::int64_t index(nanobind::handle value, std::int64_t rank, LocationId where, Relative& depends) const;
+  std::int64_t index(nanobind::handle value, std::int64_t rank, LocationId where, Relative& depends) const {
+    if (!tracer.symmetry().exists()) return flat(value, "index", where);
+    depends = relative(value, "index", where);
+    return index(depends, rank, where);
+  }
   std::int64_t index(const Relative& value, std::int64_t rank, LocationId where) const;
   Relative relative(nanobind::handle value, const char* what, LocationId where) const;
-  void depend(const compiler::Ref& ref, const Relative& index, LocationId where);
+  void depend(const compiler::Ref& ref, const Relative& index, LocationId where) {
+    if (tracer.symmetry().exists()) keep(ref, index, where);
+  }
   // Refuses what needs all ranks.
   void needs_all_ranks(const char* what, LocationId where) const {
     if (tracer.symmetry().exists())
       fail(ErrorCode::BadArgument, std::string(what) + " in a program from one rank's view", where);
   }
+
+  // The same where there is such a view: of a rank, and of what a reference depends on.
+  std::int64_t translation(nanobind::handle value, LocationId where) const;
+  void keep(const compiler::Ref& ref, const Relative& index, LocationId where);
 
   compiler::BufferIndex buffer(nanobind::handle name, LocationId where) {
     if (name.ptr() == last_buffer_name) return last_buffer;

@@ -114,7 +114,8 @@ class Tracer {
 
   Tracer() = default;
   // Makes the cells, when the first is asked for.
-  Status begin();
+  Status begin() { return begun_ ? Status() : make_cells(); }
+  Status make_cells();
   Status lay_out_axes();
   // The tensor that a buffer name stands for, or null; the first chunk of one in the buffer where it is.
   const model::Tensor* tensor(BufferIndex buffer) const;

@@ -13,8 +13,7 @@ namespace gc3::compiler {
 // A trace takes some 200 bytes per chunk, so this bounds memory; no existing machine could run more.
 constexpr std::uint64_t kMaxTracedChunks = 1U << 24U;
 
-Status Tracer::begin() {
-  if (begun_) return {};
+Status Tracer::make_cells() {
   const model::Collective& collective = trace_.collective;
   const std::uint32_t ranks = trace_.ranks();
   std::uint64_t chunks = 0;
