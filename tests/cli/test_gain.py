@@ -53,6 +53,14 @@ def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
     return machine
 
 
+@pytest.mark.parametrize(("seconds", "cut"), [(0.01, True), (90.0, False)])
+def test_a_search_that_was_cut_short_is_told(seconds: float, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("gc3.cli.gain"), "_SECONDS", seconds)
+    told = json.loads(gc3_gain("-t", "ndv4:without=2+3+4+5+6+7", "--sizes", "64KiB", "--json").output)["not_known"]
+    assert any("was not through with 5 calls" in text for text in told) == cut
+    assert any("was not through" in text for text in told) == cut
+
+
 def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> None:
     page = tmp_path / "gain.html"
     line = ["-t", "ndv4", "--sizes", "64KiB", "--json", "-o", str(page)]

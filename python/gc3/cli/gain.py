@@ -159,6 +159,10 @@ def gain(given: _Given) -> int:
     if machine != given.machine:
         unknown.insert(0, f"{on.topology.name} does not name its GPUs: they are taken for {on.parameters.name}. "
                           f"Another preset={', '.join(PROCESSORS)} may follow the machine.")  # fmt: skip
+    if cut := sum(size not in searches[name].searched for name in wanted for size in wanted[name]):
+        ended = "was interrupted" if interrupted else f"ended after {_SECONDS:.0f} s"
+        unknown.append(f"The search {ended}, and was not through with {counted(cut, 'call')}: programs may be faster "
+                       "than shown. Fewer --sizes leave more time for each.")  # fmt: skip
     if given.file is not None:
         write_text(given.file, gain_page.write(title, gains, whole, unknown))
     if given.as_json:
