@@ -17,7 +17,7 @@ from gc3 import collectives, errors
 from gc3.computing import op
 from gc3.lang import algorithm, chunk
 from gc3.lang import compile as compiled
-from gc3.torch.programs import Shape, TensorProgram, as_tensor, on_tensors
+from gc3.torch.programs import Shape, TensorProgram, as_tensor, bind
 from gc3.torch.tensors import array as to_array
 from gc3.torch.tensors import contiguous
 
@@ -74,7 +74,7 @@ class _Tiles:
 
     def of(self, rank: int, name: str) -> list[tuple[int, str, int]]:
         """The places of all tiles of a rank."""
-        return [self.place(name, *tile) for tile in self.all() if tile[0] == rank]
+        return [self.place(name, rank, *tile) for tile in itertools.product(range(self.R), range(self.tiles))]
 
 
 def _there_and_back(on: _Tiles, weights: int, operation: Any, buffers: Sequence[str], saved: str = "") -> None:
@@ -124,7 +124,7 @@ def _experts_back(on: _Tiles, weights: int) -> Program:
 
     def expect(v: Any, rank: int, output: str, i: int) -> Any:
         if output in _weights(weights, "d_"):
-            answers = [v(*on.place("d_answers", other, rank, tile)) for _, other, tile in on.all()[: on.R * on.tiles]]
+            answers = [v(*on.place("d_answers", *tile)) for tile in on.all() if tile[1] == rank]
             own = [v(rank, name, 0) for name in _weights(weights)]
             made = _gradient(weights)(*answers, *(v(*place) for place in on.of(rank, "arrived")), *own)
             return made[int(output.removeprefix("d_w"))] if weights > 1 else made
@@ -212,7 +212,7 @@ class Experts(TensorProgram):
         for made, functions in zip((_experts, _experts_back), self._functions, strict=True):
             program = made(on, len(self._weights))
             program.verify()
-            programs.append(program.bind({name: on_tensors(functions[name]) for name in functions}))
+            programs.append(bind(program, functions))
         return on, *programs
 
     def _rows(self, tensors: Sequence[torch.Tensor], counts: Sequence[int] | torch.Tensor) -> list[int]:
@@ -254,8 +254,7 @@ class Experts(TensorProgram):
     ) -> list[torch.Tensor]:
         """Returns the gradients of tokens and weights."""
         given = self._parts("d_answers", gradient, lengths)
-        given |= {at: None for at in replace(self._on, uneven=True).sizes("arrived")}
-        given |= dict(zip(self._own("arrived"), map(to_array, arrived), strict=True))
+        given |= self._arrays("arrived", arrived)
         given |= dict(zip(self._weights, map(to_array, weights), strict=True))
         shapes = self._shapes(("d_answers", "d_tokens"), lengths, gradient.shape[1:])
         there = {(expert, rank, tile): n for (rank, expert, tile), n in lengths.items()}
@@ -270,11 +269,14 @@ class Experts(TensorProgram):
         return [at for _, at, _ in self._uneven[0].of(torch.distributed.get_rank(self.group), name)]
 
     def _parts(self, name: str, whole: torch.Tensor, lengths: Lengths) -> dict[str, Array | None]:
-        """The tiles of a tensor, which follow each other; None: those of other ranks."""
-        rank, on = torch.distributed.get_rank(self.group), self._uneven[0]
-        parts = torch.split(contiguous(whole), [n for tile, n in lengths.items() if tile[0] == rank])
-        none: dict[str, Array | None] = dict.fromkeys(on.sizes(name))
-        return none | dict(zip(self._own(name), map(to_array, parts), strict=True))
+        """The tiles of a tensor, which follow each other."""
+        rank = torch.distributed.get_rank(self.group)
+        return self._arrays(name, torch.split(contiguous(whole), [n for tile, n in lengths.items() if tile[0] == rank]))
+
+    def _arrays(self, name: str, own: Sequence[torch.Tensor]) -> dict[str, Array | None]:
+        """The tiles of this rank; None: those of other ranks."""
+        others: dict[str, Array | None] = dict.fromkeys(self._uneven[0].sizes(name))
+        return others | dict(zip(self._own(name), map(to_array, own), strict=True))
 
     def _shapes(self, names: Sequence[str], lengths: Lengths, rest: Sequence[int]) -> dict[str, Shape]:
         on = self._uneven[0]
@@ -295,7 +297,7 @@ class _WithCounts(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise errors.error(
-                "BadArgument", f"{ctx.layer.name} with counts has no second gradient: create_graph=False"
+                "BadArgument", f"{ctx.layer.name} with counts has no second gradient: leave out create_graph"
             )
         count = len(ctx.saved_tensors) - len(ctx.layer._own("arrived"))
         weights, arrived = ctx.saved_tensors[:count], ctx.saved_tensors[count:]
