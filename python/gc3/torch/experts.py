@@ -17,7 +17,7 @@ from gc3 import collectives, errors
 from gc3.computing import op
 from gc3.lang import algorithm, chunk
 from gc3.lang import compile as compiled
-from gc3.torch.programs import Shape, TensorProgram, as_tensor, bind
+from gc3.torch.programs import Shape, TensorProgram, as_tensor, on_tensors
 from gc3.torch.tensors import array as to_array
 from gc3.torch.tensors import contiguous
 
@@ -212,7 +212,7 @@ class Experts(TensorProgram):
         for made, functions in zip((_experts, _experts_back), self._functions, strict=True):
             program = made(on, len(self._weights))
             program.verify()
-            programs.append(bind(program, functions))
+            programs.append(program.bind({name: on_tensors(functions[name]) for name in functions}))
         return on, *programs
 
     def _rows(self, tensors: Sequence[torch.Tensor], counts: Sequence[int] | torch.Tensor) -> list[int]:

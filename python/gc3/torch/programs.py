@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from gc3.comm import Communicator
     from gc3.datatypes import Array
     from gc3.runtime.program import Program
-    from gc3.runtime.with_functions import Bound
 
 Shape: TypeAlias = "tuple[int, ...]"
 Shapes: TypeAlias = "Callable[[Mapping[str, Shape]], Mapping[str, Shape]]"
@@ -75,7 +74,7 @@ class TensorProgram:
             for name in sorted(self.inputs.keys() & {f"d_{name}" for name in self.outputs}):
                 what = f"the input '{name}' of {self.name} has the name of the gradient of its output: rename it"
                 raise errors.error("BadArgument", what)
-        self.bound = bind(program, functions, check=check)
+        self.bound = program.bind({name: on_tensors(functions[name]) for name in functions}, check=check)
         applied = sorted((name, _identity(function)) for name, function in functions.items())
         whose = backward and backward.key, getattr(group, "group_name", None)
         digest = hashlib.sha256(program.core.to_bytes(source=False))
@@ -148,12 +147,7 @@ class TensorProgram:
         return [tensors[0].new_empty((count * shape[0], *shape[1:])) for shape, count in whole]
 
 
-def bind(program: Program, functions: Mapping[str, Callable[..., None]], *, check: bool = False) -> Bound:
-    """A program with functions of tensors."""
-    return program.bind({name: _on_tensors(functions[name]) for name in functions}, check=check)
-
-
-def _on_tensors(function: Callable[..., None]) -> Callable[..., None]:
+def on_tensors(function: Callable[..., None]) -> Callable[..., None]:
     """A function of tensors for the arrays that a program gives."""
 
     def call(*arrays: Array, out: Array | tuple[Array, ...]) -> None:

@@ -477,10 +477,8 @@ class Search:
             simulation = self._simulation(spec)
             assert simulation is not None  # noqa: S101  the caller has looked
             allowed = self._scratch is None or self._scratch.allows(simulation.fifo.program, size)
-            if self._one_of is not None:
-                most = self._one_of.work
-            else:
-                most = math.inf if spec in self._given else most_work(spec, self._shapes, self._ranks)
+            most = math.inf if spec in self._given else most_work(spec, self._shapes, self._ranks)
+            most = most if self._one_of is None else self._one_of.work
             if not allowed or (most < math.inf and simulation.work(size) > most):
                 known.times[size] = math.inf
                 return math.inf
