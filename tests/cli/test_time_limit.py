@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -32,6 +33,34 @@ def freed() -> None:
     """Frees such an object, and waits."""
     slow = [SlowToFree()]
     slow.clear()
+    time.sleep(30)
+
+
+class SlowSet(set[object]):
+    """What a WeakSet keeps its references in."""
+
+    def discard(self, element: object) -> None:
+        """Takes its time."""
+        take_time()
+        super().discard(element)
+
+
+def left_a_set() -> None:
+    """Frees an element of a WeakSet, and waits."""
+    kept: weakref.WeakSet[SlowToStart] = weakref.WeakSet()
+    vars(kept)["data"] = SlowSet()
+    element = SlowToStart()
+    kept.add(element)
+    del element
+    time.sleep(30)
+
+
+def noticed() -> None:
+    """Frees an object whose end a callback waits for, and waits."""
+    event = SlowToStart()
+    reference = weakref.ref(event, lambda _: take_time())
+    del event
+    assert reference() is None
     time.sleep(30)
 
 
@@ -76,7 +105,7 @@ def busy() -> None:
         pass
 
 
-@pytest.mark.parametrize("work", [freed, ended, started, busy])
+@pytest.mark.parametrize("work", [freed, left_a_set, noticed, ended, started, busy])
 def test_a_limit_ends_a_command_wherever_it_is(work: Callable[[], None]) -> None:
     """Python would print what is raised while an object is freed, and go on; pytest fails on that."""
     with pytest.raises(TimeoutError), alarm(time.monotonic() + 0.1, TimeoutError):

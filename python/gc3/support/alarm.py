@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import signal
 import sys
@@ -14,6 +15,7 @@ from types import FrameType
 
 _SOON, _AGAIN = 0.001, 1.0  # seconds
 _STARTS = threading.Thread.start.__code__
+_FREES = {inspect.getsourcefile(weakref), inspect.getsourcefile(weakref.WeakSet)}
 
 
 @contextmanager
@@ -30,14 +32,21 @@ def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, No
         later = isinstance(sys.exc_info()[1], GeneratorExit)  # maybe: a generator that somebody closes is as good
         while frame is not None and not later:
             code = frame.f_code
-            later = code.co_name == "__del__" or code.co_filename == weakref.__file__ or code is _STARTS
+            later = code.co_name == "__del__" or code.co_filename in _FREES or code is _STARTS
             frame = frame.f_back
         if not later:
             raise problem
-        # Python drops what is raised while an object is freed, and prints it. It takes a thread whose start is left in
-        # the middle for one that could not be started.
+        # Python drops what is raised while an object is freed. It takes a thread whose start is left in the middle for
+        # one that could not be started.
         signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
 
+    def dropped(what: sys.UnraisableHookArgs) -> None:  # by a callback that no frame names
+        if what.exc_type is problem:
+            signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
+        else:
+            hook(what)
+
+    hook, sys.unraisablehook = sys.unraisablehook, dropped
     usual = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), _SOON), _AGAIN)
     try:
@@ -45,3 +54,4 @@ def alarm(deadline: float, problem: type[Exception]) -> Generator[None, None, No
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, usual)
+        sys.unraisablehook = hook
