@@ -114,7 +114,8 @@ Status check_apart(std::vector<Used>& used) {
 }  // namespace
 
 Result<Communicator::Planned> Communicator::planned(const Call& call) {
-  GC3_ASSIGN(const Found found, find(call));
+  GC3_ASSIGN(const select::CallShape key, shape(call));
+  GC3_ASSIGN(const Found found, find(key, false));
   return Planned{found, call.buffers()};
 }
 
@@ -174,7 +175,8 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
 
 Status Communicator::run_now(const Planned& planned, const Interrupted& interrupted) {
   const auto limit = std::visit([](const auto& call) { return call.timeout_s; }, planned.call);
-  return run_found(planned.found, interrupted, limit, [&](ProcessProgram& program, const auto& turn) {
+  GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(limit));
+  return run_found(planned.found, turn, interrupted, [&](ProcessProgram& program) {
     if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
       return serve(planned.found, program, *call, turn, interrupted);
     }

@@ -246,6 +246,28 @@ class Communicator {
     bool v = false;
     Found found;
   };
+  // A recent call, whose program serves all that differ from it in nothing that the choice depends on. Its checks have
+  // passed.
+  struct Known {
+    // How the two buffers lie that both have elements: at this distance from each other, without common elements, or
+    // as they like.
+    enum class Lie : std::uint8_t { together, apart, free };
+
+    Known() = default;
+    Known(const Call& call, const Signature& asks, const Found& found, std::uint64_t rows);
+    bool serves(const Call& call) const;
+
+    Found found;
+    std::uint64_t rows = 0;  // of the communicator, then
+    CollectiveKind kind = CollectiveKind::allreduce;
+    model::DataType type = model::DataType::float32;
+    Lie lie = Lie::free;
+    std::uint32_t root = 0;
+    std::size_t count = 0;
+    std::size_t input_bytes = 0;
+    std::size_t output_bytes = 0;
+    std::uintptr_t distance = 0;  // of the output from the input
+  };
 
   Communicator(std::unique_ptr<cpu::Communicator> core, select::Selection selection,
                std::unique_ptr<p2p::HostPipes> hosts, AdaptOptions adapt);
@@ -277,8 +299,6 @@ class Communicator {
   Result<Found> find(const VCall& call);
   // The program for all of it, once it is known to be valid.
   Result<Found> find(const model::Collective& collective, const VCall& call, bool in_place);
-  // The program of a call. A key of calls has texts, so none is made for a call like recent ones.
-  Result<Found> find(const Call& call);
   // `v`: for a call of the v-form, or of many arrays.
   Result<Found> find(const select::CallShape& shape, bool v);
   // Within a call: runs one of equal blocks.
@@ -288,13 +308,17 @@ class Communicator {
   Result<direct::ProcessJob*> lowered(const Recipe& by, Prepared& messages);
   // Keeps it, or returns the same that is kept.
   const std::shared_ptr<direct::ProcessJob>& keep(std::shared_ptr<direct::ProcessJob> made);
-  // Within the order of calls: runs a call, `work`, with the program that is its turn.
+  // Within a call: runs it, `work`, with the program that is its turn.
   template <class Work>
-  Status run_found(const Found& found, const Interrupted& interrupted, std::optional<double> timeout_s, Work work) {
-    GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(timeout_s));
-    const auto one = [&](ProcessProgram& program) { return work(program, turn); };
-    if (found.learned == nullptr) return one(*found.program);
-    return adaptation_.run(turn, *found.learned, interrupted, one);
+  Status run_found(const Found& found, const cpu::Membership::Turn& turn, const Interrupted& interrupted,
+                   const Work& work) {
+    if (found.learned == nullptr) return work(*found.program);
+    return adaptation_.run(turn, *found.learned, interrupted, work);
+  }
+  Status run_known(const Found& found, const Call& call, const cpu::Membership::Turn& turn,
+                   const Interrupted& interrupted) {
+    return run_found(found, turn, interrupted,
+                     [&](ProcessProgram& program) { return serve(found, program, call.buffers(), turn, interrupted); });
   }
   // coalesced.cc: what runs of several calls are made of.
   struct Planned {
@@ -331,6 +355,8 @@ class Communicator {
   std::array<Remembered, kRemembered> remembered_;              // the programs of recent calls, by a hash of their keys
   std::array<Checked, 4> checked_;                              // the last ones
   std::size_t next_checked_ = 0;                                // the oldest of them
+  std::atomic<std::uint64_t> rows_ = 1;                         // changes whenever `selection_` does
+  std::array<Known, kRemembered> known_;                        // recent calls, by a hash; used within calls
   Adaptation adaptation_;
   core::Progress progress_;  // the last member, because its calls use the others
 };

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -68,6 +69,23 @@ TEST_CASE("a recipe makes its program on first use, once in place and once out o
   REQUIRE(other.ok());
   CHECK(other.value()->run({CollectiveKind::allreduce, x.data(), y.data(), 100}).ok());
   CHECK(asked.size() == 3);
+}
+
+TEST_CASE("each size is served by its row, whichever sizes come before it") {
+  std::vector<CallShape> asked;
+  Row large;
+  large.source = "a row";
+  const auto fails = [](const CallShape&) -> Result<ir::ClassProgram> {
+    return Diagnostic(ErrorCode::FileUnreadable, "gone");
+  };
+  large.recipe = std::make_shared<const Recipe>(Recipe{fails, "failing"});
+  const auto comm = alone({counting(asked, 401), large}, "sizes");
+  std::vector<float> x(200);
+  for (std::size_t count = 1; count <= 200; ++count) {
+    CHECK(comm->run({CollectiveKind::allreduce, x.data(), x.data(), count}).ok() == (count <= 100));
+    if (count > 100) continue;
+    CHECK(comm->run({CollectiveKind::allreduce, x.data(), x.data(), count, DataType::float64}).ok() == (count <= 50));
+  }
 }
 
 TEST_CASE("a recipe that has failed is tried again by the next call") {
@@ -134,8 +152,52 @@ TEST_CASE("a program that is loaded after a call with the same key serves the ne
   ProcessProgram* const before = comm->program(shape).value();
   // The same program would be the same object.
   CHECK(comm->load(ir::as_read(testing::ring_allreduce(1, false, Protocol::LL)), 0, {}, "later", "later").ok());
-  CHECK(comm->program(shape).value() != before);
+  ProcessProgram* const loaded = comm->program(shape).value();
+  CHECK(loaded != before);
+  CHECK(loaded->tasks()[0].tile == 0);
   CHECK(comm->run(call).ok());
+  CHECK(loaded->tasks()[0].tile == 1);
+}
+
+TEST_CASE("a call that differs from those before is checked, whatever differs") {
+  std::vector<CallShape> asked;
+  const auto comm = alone({counting(asked)}, "repeated");
+  std::vector<float> x(40, 1);
+  std::vector<float> y(40);
+  const Call apart{CollectiveKind::allreduce, x.data(), y.data(), 20};
+  Call together = apart;
+  together.output = x.data();
+  for (const Call& first : {apart, together, apart}) {
+    REQUIRE(comm->run(first).ok());
+    for (const auto& change : std::vector<std::function<void(Call&)>>{
+             [&](Call& call) { call.input = nullptr; },
+             [&](Call& call) { call.output = nullptr; },
+             [&](Call& call) { call.output = x.data() + 1; },
+             [&](Call& call) { call.output = x.data() + 19; },
+             [&](Call& call) { call.input = y.data() + 19, call.output = y.data(); },
+             [&](Call& call) { call.count = std::numeric_limits<std::size_t>::max(); },
+         }) {
+      Call wrong = first;
+      change(wrong);
+      CHECK(comm->run(wrong).error().code == ErrorCode::BadBuffer);
+    }
+    Call wrong = first;
+    wrong.root = 1;
+    CHECK(comm->run(wrong).error().code == ErrorCode::RankOutOfRange);
+    wrong = first;
+    wrong.op = model::ReduceOp::premulsum;
+    CHECK(comm->run(wrong).error().code == ErrorCode::BadReduceOp);
+    wrong = first;
+    wrong.timeout_s = -1;
+    CHECK(comm->run(wrong).error().code == ErrorCode::BadOption);
+    Call other = first;
+    other.input = x.data() + 20;
+    other.output = first.output == first.input ? x.data() + 20 : y.data() + 20;
+    y[39] = 0;
+    CHECK(comm->run(other).ok());
+    CHECK(static_cast<const float*>(other.output)[19] == 1);
+  }
+  CHECK(asked.size() == 2);
 }
 
 TEST_CASE("a call of a v-form that differs from those before is checked, whatever differs") {

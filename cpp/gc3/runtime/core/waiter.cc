@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::microseconds;
 
-constexpr std::uint32_t kQuick = 256;
 constexpr std::uint32_t kPausesPerLook = 8;  // pauses between two readings of the clock, except the first ones
 constexpr std::uint32_t kRelaxed = 100;      // the same, in the mode that spins
 constexpr microseconds kAwake{2'000};        // if the other rank is later, waking up takes additional time
@@ -31,26 +30,6 @@ std::chrono::steady_clock::duration timed_yield() {
 }
 
 }  // namespace
-
-Waiter::Waiter(Group& group, const Interrupted& interrupted, Check* check, std::optional<std::uint64_t> spins,
-               Elsewhere* elsewhere)
-    : group_(group),
-      pending_(group.job()->pending()),
-      interrupted_(interrupted),
-      check_(check),
-      elsewhere_(elsewhere),
-      most_spins_(static_cast<std::uint32_t>(spins.value_or(group.single_copy().thresholds.spins))) {
-  start();
-}
-
-void Waiter::start() {
-  const WaitPolicy& policy = group_.wait_policy();
-  quick_ = policy.spins() ? std::min(kQuick, most_spins_) : 0;
-  spins_ = quick_ != 0 && !policy.blocks() ? most_spins_ : quick_;
-  // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
-  // other spinning would keep the awaited rank from running, which may be one of another simulated host.
-  if (elsewhere_ != nullptr && policy.mode() != WaitMode::spin) quick_ = spins_ = 0;
-}
 
 Waiter::Next Waiter::go_on() {
   // Another rank on this rank's core cannot run while this one spins.
@@ -79,7 +58,7 @@ Waiter::Next Waiter::go_on() {
     if (!late_ && waited > WaitPolicy::kLong) late_ = !group_.all_here();
     yields_ = yields_ && waited < (first_ == WaitPolicy::First::trial ? Clock::duration(WaitPolicy::kLong) : kAwake);
   }
-  if (pending_.go_on()) return Next::look;
+  if (group_.job()->pending().go_on()) return Next::look;
   if (!yields_) return Next::sleep;
   if (told_to_spin) {
     relax();
@@ -116,7 +95,7 @@ bool Waiter::pause() {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return false;
     const Clock::duration waited = since_.waited(now);
-    if (pending_.go_on()) return true;
+    if (group_.job()->pending().go_on()) return true;
     if (!yields_ || waited > kAwake) {
       looks_ = spins_ + kPausesPerLook - 1;  // read the clock again afterwards
       if (elsewhere_ != nullptr) {
@@ -154,7 +133,9 @@ bool Waiter::check_wait(Clock::time_point now) {
 }
 
 // Nobody rings for work that was started.
-Waiter::Clock::duration Waiter::longest_sleep() const { return pending_.any() ? kShortestSleep : kLongestSleep; }
+Waiter::Clock::duration Waiter::longest_sleep() const {
+  return group_.job()->pending().any() ? kShortestSleep : kLongestSleep;
+}
 
 void Waiter::sleep(std::uint32_t awaited) {
   Bells& bells = group_.bells();
@@ -170,7 +151,7 @@ void Waiter::sleep(std::uint32_t awaited) {
   // which takes microseconds in a virtual machine.
   const Clock::duration at_most = bells.is_sure() ? kRareLooks : part;
   if (gathers_ && first_ == WaitPolicy::First::sleep && !cores_) cores_ = group_.gather();
-  bells.sleep(awaited, pending_.any() ? kShortestSleep : at_most, posts_);
+  bells.sleep(awaited, group_.job()->pending().any() ? kShortestSleep : at_most, posts_);
 }
 
 void Waiter::end() {

@@ -3,6 +3,7 @@
 // wait_policy.h decides when it sleeps at once.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -37,7 +38,14 @@ class Waiter {
 
   // `spins`: the checks before the core is yielded, where each rank has a core; none: as measured.
   Waiter(Group& group, const Interrupted& interrupted, Check* check = nullptr, std::optional<std::uint64_t> spins = {},
-         Elsewhere* elsewhere = nullptr);
+         Elsewhere* elsewhere = nullptr)
+      : group_(group),
+        interrupted_(interrupted),
+        check_(check),
+        elsewhere_(elsewhere),
+        most_spins_(static_cast<std::uint32_t>(spins.value_or(group.single_copy().thresholds.spins))) {
+    start();
+  }
   ~Waiter() { cancel(); }
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
@@ -85,8 +93,16 @@ class Waiter {
  private:
   using Clock = std::chrono::steady_clock;
   enum class Next : std::uint8_t { look, sleep, fail };
+  static constexpr std::uint32_t kQuick = 256;
 
-  void start();
+  void start() {
+    const WaitPolicy& policy = group_.wait_policy();
+    quick_ = policy.spins() ? std::min(kQuick, most_spins_) : 0;
+    spins_ = quick_ != 0 && !policy.blocks() ? most_spins_ : quick_;
+    // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
+    // other spinning would keep the awaited rank from running, which may be one of another simulated host.
+    if (elsewhere_ != nullptr && policy.mode() != WaitMode::spin) quick_ = spins_ = 0;
+  }
   Next go_on();
   bool pause();
   void yield();
@@ -103,7 +119,6 @@ class Waiter {
   void end();
 
   Group& group_;
-  Pending& pending_;
   const Interrupted& interrupted_;
   Check* check_;
   Elsewhere* elsewhere_;

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "gc3/base/after_fork.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/guarded.h"
@@ -57,24 +56,6 @@ class Computes {
 };
 
 }  // namespace
-
-Result<Membership::Turn> Membership::enter(std::optional<double> timeout_s) {
-  GC3_CHECK(check_thread());
-  std::unique_lock lock(mutex, std::defer_lock);
-  GC3_CHECK(take(lock));
-  Turn turn(*this, std::move(lock));
-  if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
-  GC3_CHECK(core::check_timeout(timeout_s));
-  group->limit_calls(timeout_s);
-  return turn;
-}
-
-Status Membership::check_thread() const {
-  if (caller.load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};  // relaxed: see Turn
-  return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
-}
-
-Status Membership::take(std::unique_lock<std::mutex>& lock) const { return gc3::take(lock, process); }
 
 std::unique_lock<std::mutex> Membership::look() {
   std::unique_lock lock(mutex, std::defer_lock);

@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/after_fork.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/ir/classes.h"
@@ -52,7 +54,8 @@ struct RankCall {
 
   // But for the buffers, and the time that it may take.
   bool is_alike(const RankCall& other) const {
-    return count == other.count && type == other.type && op == other.op && factor == other.factor;
+    return count == other.count && type == other.type && op == other.op &&
+           (op != model::ReduceOp::premulsum || factor == other.factor);
   }
   bool has_buffers_of(const RankCall& other) const { return input == other.input && output == other.output; }
 };
@@ -92,11 +95,24 @@ struct Membership {
 
   // Begins a call, which lasts as long as the result; fails if the communicator is closed, or in a call of this thread.
   // It is given up when it makes no progress for `timeout_s`; none: for the time-out of the group.
-  Result<Turn> enter(std::optional<double> timeout_s = {});
+  Result<Turn> enter(std::optional<double> timeout_s = {}) {
+    GC3_CHECK(check_thread());
+    std::unique_lock lock(mutex, std::defer_lock);
+    GC3_CHECK(take(lock));
+    Turn turn(*this, std::move(lock));
+    if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+    if (timeout_s) GC3_CHECK(core::check_timeout(timeout_s));
+    group->limit_calls(timeout_s);
+    return turn;
+  }
   // An error within a call of this thread, as in a signal handler of Python: what waits for the call would never end.
-  Status check_thread() const;
+  Status check_thread() const {
+    // Relaxed: see Turn.
+    if (caller.load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};
+    return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
+  }
   // Takes the mutex; an error in a fork, where a thread that does not exist may have it.
-  Status take(std::unique_lock<std::mutex>& lock) const;
+  Status take(std::unique_lock<std::mutex>& lock) const { return gc3::take(lock, process); }
   // The mutex, for what only looks; within a call of this thread, which holds it, nothing.
   std::unique_lock<std::mutex> look();
   // Within a call.

@@ -202,6 +202,7 @@ Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp:
 }
 
 Status ProcessProgram::get_scratch_back(const core::Interrupted& interrupted) {
+  if (std::ranges::all_of(loans_.scratch, [](std::uint64_t loan) { return loan == 0; })) return {};
   if (!group().job()->here()) return {};  // in a fork, scratch belongs to the parent
   GC3_CHECK(group().check());
   return get_back(loans_.scratch, run_, nullptr, interrupted);

@@ -37,6 +37,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<boo
   const std::size_t elem = model::size_of(call.type);
   block_bytes_ = call.count * elem;
   factors_.resize(call.scales() ? count_ : 0);
+  copies_any_ = call.scales();
   multiply_ = best_kernels()
                   .reduce[static_cast<std::size_t>(call.type)][static_cast<std::size_t>(model::ReduceOp::prod)]
                   .reduce;
@@ -70,6 +71,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<boo
     for (std::size_t b = 0; b < 2; ++b) {
       interp::Copy& copy = copies_[2 * i + b] = {};
       if (how[b].blocks == 0 || regions[b].base == nullptr) continue;
+      copies_any_ = true;
       copy = {regions[b].base, nullptr, output, how[b]};
       GC3_CHECK(make_copy(regions[b], copy, made_[2 * i + b]));
     }
@@ -123,7 +125,7 @@ Status RankMemory::make_copy(interp::Region& region, interp::Copy& copy, Scratch
   return {};
 }
 
-void RankMemory::copy_in(std::uint32_t rank) const {
+void RankMemory::make_copies(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
     const interp::Copy& c = copies_[b];
     for (std::size_t block = 0; block < c.how.blocks; ++block) {
@@ -148,7 +150,7 @@ void RankMemory::scale_input(std::uint32_t rank) const {
   }
 }
 
-void RankMemory::copy_out(std::uint32_t rank) const {
+void RankMemory::return_copies(std::uint32_t rank) const {
   for (std::size_t b = 2 * std::size_t{rank - first_}, end = b + 2; b < end; ++b) {
     const interp::Copy& c = copies_[b];
     for (std::size_t block = 0; block < c.how.results; ++block) {

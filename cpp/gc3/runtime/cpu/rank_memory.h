@@ -51,8 +51,12 @@ class RankMemory {
   bool move_to(std::uint32_t rank, const void* input, void* output);
   // To be called before and after the threadblocks of the rank run: they make copies, and apply the factors of
   // premulsum.
-  void copy_in(std::uint32_t rank) const;
-  void copy_out(std::uint32_t rank) const;
+  void copy_in(std::uint32_t rank) const {
+    if (copies_any_) make_copies(rank);
+  }
+  void copy_out(std::uint32_t rank) const {
+    if (copies_any_) return_copies(rank);
+  }
 
   // Scratch of that size for a rank, which the next bind() may find too small or use itself.
   Result<std::uint8_t*> scratch(std::uint32_t rank, std::size_t bytes);
@@ -70,6 +74,8 @@ class RankMemory {
   };
   Status grow_scratch(Scratch& scratch, std::size_t bytes, const std::string& purpose);
   static Status grow_by(const Allocate& allocate, Scratch& scratch, std::size_t bytes, const std::string& purpose);
+  void make_copies(std::uint32_t rank) const;
+  void return_copies(std::uint32_t rank) const;
   void scale_input(std::uint32_t rank) const;
   Status make_copy(interp::Region& region, interp::Copy& copy, Scratch& has) const;
 
@@ -82,6 +88,7 @@ class RankMemory {
   Allocate allocate_copies_;
   std::vector<Scratch> made_;                                // of copies, two per rank
   std::vector<interp::Copy> copies_;                         // two per rank
+  bool copies_any_ = false;                                  // or multiplies by factors
   static constexpr std::size_t kFactors = 1024;              // bytes of one factor, repeated
   std::vector<std::array<std::uint8_t, kFactors>> factors_;  // per rank, where the call has them
   decltype(Kernel::reduce) multiply_ = nullptr;
