@@ -90,11 +90,11 @@ bool learns(std::uint32_t rank, AdaptMode mode, Logs& logs) {
   std::vector<float> out(kCount);
   for (std::size_t c = 0; c < kCalls; ++c) {
     if (random() % 97 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    const auto turn = core->enter({});
-    if (!expect(turn.ok(), rank, "closed")) return false;
-    const Status status = adaptation.run(turn.value(), *of, {}, [&](cpu::ProcessProgram& program) {
+    cpu::Membership::Turn turn;
+    if (!expect(core->enter(turn, {}).ok(), rank, "closed")) return false;
+    const Status status = adaptation.run(turn, *of, {}, [&](cpu::ProcessProgram& program) {
       logs.programs[rank][c] = program.fingerprint();
-      return program.run(turn.value(), {in.data(), out.data(), kCount}, {});
+      return program.run(turn, {in.data(), out.data(), kCount}, {});
     });
     if (!expect(status.ok(), rank, status.ok() ? "" : status.error().str())) return false;
     if (!expect(out[c % kCount] == 6, rank, "wrong result")) return false;

@@ -175,7 +175,8 @@ Result<std::vector<Communicator::Planned>> Communicator::planned(std::span<const
 
 Status Communicator::run_now(const Planned& planned, const Interrupted& interrupted) {
   const auto limit = std::visit([](const auto& call) { return call.timeout_s; }, planned.call);
-  GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(limit));
+  cpu::Membership::Turn turn;
+  GC3_CHECK(core_->enter(turn, limit));
   return run_found(planned.found, turn, interrupted, [&](ProcessProgram& program) {
     if (const auto* const call = std::get_if<cpu::RankCall>(&planned.call)) {
       return serve(planned.found, program, *call, turn, interrupted);

@@ -234,15 +234,21 @@ Status Communicator::run(const Call& call, const Interrupted& interrupted) {
   Known& known = known_[known_place(call)];
   if (!closed_ && !busy()) {
     GC3_CHECK(lock_.check_maker());
-    GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(call.timeout_s));
+    cpu::Membership::Turn turn;
+    GC3_CHECK(core_->enter(turn, call.timeout_s));
     if (known.rows == rows_ && known.serves(call)) return run_known(known.found, call, turn, interrupted);
   }
+  return run_new(call, known, interrupted);
+}
+
+Status Communicator::run_new(const Call& call, Known& known, const Interrupted& interrupted) {
   const std::uint64_t rows = rows_;  // before they are looked at
   GC3_ASSIGN(const CallShape key, shape(call));
   GC3_ASSIGN(const Found found, find(key, false));
   GC3_ASSIGN(const Signature* const asks, signature(call.kind, call.root));
   return in_turn(interrupted, [&]() -> Status {
-    GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(call.timeout_s));
+    cpu::Membership::Turn turn;
+    GC3_CHECK(core_->enter(turn, call.timeout_s));
     known = Known(call, *asks, found, rows);
     return run_known(found, call, turn, interrupted);
   });
@@ -299,7 +305,8 @@ Result<VCounts> Communicator::agree(const VKnown& known, const Interrupted& inte
 Status Communicator::run(const VCall& call, const Interrupted& interrupted) {
   GC3_ASSIGN(const Found found, find(call));
   return in_turn(interrupted, [&]() -> Status {
-    GC3_ASSIGN(const cpu::Membership::Turn turn, core_->enter(call.timeout_s));
+    cpu::Membership::Turn turn;
+    GC3_CHECK(core_->enter(turn, call.timeout_s));
     return run_found(found, turn, interrupted,
                      [&](ProcessProgram& program) { return program.run_v(turn, call.buffers(), interrupted); });
   });

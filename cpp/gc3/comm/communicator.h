@@ -315,6 +315,8 @@ class Communicator {
     if (found.learned == nullptr) return work(*found.program);
     return adaptation_.run(turn, *found.learned, interrupted, work);
   }
+  // A call like none of the recent ones.
+  Status run_new(const Call& call, Known& known, const Interrupted& interrupted);
   Status run_known(const Found& found, const Call& call, const cpu::Membership::Turn& turn,
                    const Interrupted& interrupted) {
     return run_found(found, turn, interrupted,

@@ -114,13 +114,13 @@ class OneRank {
   std::uint64_t call() {
     std::vector<float> in(kFew, static_cast<float>(rank_ + 1));
     std::vector<float> out(kFew);
-    const auto turn = core_->enter({});
-    if (!expect(turn.ok(), rank_, "closed")) return 0;
+    cpu::Membership::Turn turn;
+    if (!expect(core_->enter(turn, {}).ok(), rank_, "closed")) return 0;
     std::uint64_t ran = 0;
-    const Status status = adaptation_->run(turn.value(), *class_, {}, [&](cpu::ProcessProgram& program) {
+    const Status status = adaptation_->run(turn, *class_, {}, [&](cpu::ProcessProgram& program) {
       ran = program.fingerprint();
       if (slow) std::this_thread::sleep_for(std::chrono::microseconds(300));
-      return program.run(turn.value(), {in.data(), out.data(), kFew}, {});
+      return program.run(turn, {in.data(), out.data(), kFew}, {});
     });
     if (!expect(status.ok(), rank_, status.ok() ? "" : status.error().str())) return 0;
     return expect(out.front() == 3 && out.back() == 3, rank_, "wrong result") ? ran : 0;
@@ -144,8 +144,9 @@ class OneRank {
   std::size_t programs() const { return ran_.size(); }
   // What the calls have run, in their order, of each rank.
   std::vector<std::uint64_t> exchanged() {
-    const auto turn = core_->enter({});
-    const auto all = core_->exchange(turn.value(), {all_ran_}, {}).value();
+    cpu::Membership::Turn turn;
+    if (!expect(core_->enter(turn, {}).ok(), rank_, "closed")) return {};
+    const auto all = core_->exchange(turn, {all_ran_}, {}).value();
     return {all[0][0], all[1][0]};
   }
 

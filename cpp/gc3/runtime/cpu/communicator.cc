@@ -70,7 +70,8 @@ Result<std::vector<std::uint64_t>> Communicator::exchange(core::CallRecord recor
                                                           const std::vector<std::uint64_t>& own,
                                                           const Interrupted& interrupted,
                                                           std::optional<double> timeout_s) {
-  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, timeout_s));
   record.kind = core::CallKind::counts;
   GC3_CHECK(members_->group->begin(record));
   Result<std::vector<std::uint64_t>> all = members_->group->exchange_words(own, interrupted);
@@ -95,13 +96,15 @@ void Communicator::meet_by(ProcessProgram& program) {
 }
 
 Status Communicator::barrier(const Interrupted& interrupted, std::optional<double> timeout_s) {
-  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, timeout_s));
   return members_->barrier(interrupted);
 }
 
 Result<std::unique_ptr<Communicator>> Communicator::split(std::optional<std::uint32_t> color, std::int64_t key,
                                                           const Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn));
   GC3_ASSIGN(std::unique_ptr<core::Group> group, members_->group->split(color, key, interrupted));
   if (group == nullptr) return std::unique_ptr<Communicator>();
   return std::unique_ptr<Communicator>(new Communicator(std::move(group), same_transport()));
@@ -125,12 +128,14 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::optional<double>
 }
 
 Status Communicator::note(const core::CallRecord& record, std::string_view text) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn));
   return members_->group->note(record, text);
 }
 
 Result<std::shared_ptr<std::uint8_t>> Communicator::allocate(std::uint64_t bytes) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn));
   return members_->group->job()->allocate_shared(bytes);
 }
 

@@ -75,7 +75,7 @@ class Communicator {
                                               const Interrupted& interrupted = {},
                                               std::optional<double> timeout_s = {});
   // See Membership.
-  Result<Membership::Turn> enter(std::optional<double> timeout_s) { return members_->enter(timeout_s); }
+  Status enter(Membership::Turn& turn, std::optional<double> timeout_s) { return members_->enter(turn, timeout_s); }
   // Within a call: gives every rank a few words of every rank, for what is learned while calls run.
   Result<std::vector<core::Group::Payload>> exchange(const Membership::Turn& turn, const core::Group::Payload& own,
                                                      const Interrupted& interrupted);

@@ -18,7 +18,8 @@ class HostCarrier final : public transport::Carrier {
 
   Status connect(const std::vector<std::uint32_t>& peers, const std::function<bool()>& progress,
                  const std::function<bool()>& interrupted) override {
-    GC3_ASSIGN(const auto turn, members_->enter());
+    Membership::Turn turn;
+    GC3_CHECK(members_->enter(turn));
     core::CallRecord record;
     record.kind = core::CallKind::load;
     GC3_CHECK(members_->group->begin(record));

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "gc3/base/after_fork.h"
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/processes.h"
 #include "gc3/base/guarded.h"
@@ -59,9 +60,20 @@ class Computes {
 
 std::unique_lock<std::mutex> Membership::look() {
   std::unique_lock lock(mutex, std::defer_lock);
-  if (check_thread().ok()) static_cast<void>(take(lock));
+  if (check_thread().ok()) static_cast<void>(take(lock, process));
   return lock;
 }
+
+Status Membership::wait() {
+  std::unique_lock lock(mutex, std::defer_lock);
+  GC3_CHECK(take(lock, process));
+  lock.release();
+  return {};
+}
+
+Diagnostic Membership::closed() { return Diagnostic(ErrorCode::CommunicatorClosed, ""); }
+
+Diagnostic Membership::nested() { return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished"); }
 
 Status Membership::barrier(const core::Interrupted& interrupted) const {
   if (meets != nullptr) return meets->meet(interrupted);
@@ -192,7 +204,8 @@ Status ProcessProgram::bind(const RankCall& call) {
 }
 
 Status ProcessProgram::load(const core::Interrupted& interrupted, std::optional<double> timeout_s) {
-  GC3_ASSIGN(const auto turn, members_->enter(timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, timeout_s));
   return load(turn, interrupted);
 }
 
@@ -283,7 +296,8 @@ void ProcessProgram::average(const Call& call) {
 }
 
 Status ProcessProgram::run(const RankCall& call, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, call.timeout_s));
   return run_locked(call, interrupted);
 }
 
@@ -295,7 +309,8 @@ Status ProcessProgram::run(const Membership::Turn& /*turn*/, const RankCall& cal
 template <class Run>
 Result<std::vector<double>> ProcessProgram::timed(std::uint32_t warmup, std::uint32_t iterations,
                                                   const core::Interrupted& interrupted, Run run) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn));
   std::vector<double> seconds(iterations);
   for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
     GC3_CHECK(members_->barrier(interrupted));
@@ -319,7 +334,8 @@ Result<std::vector<double>> ProcessProgram::time_v(const VRankCall& call, std::u
 }
 
 Result<Recording> ProcessProgram::record(const RankCall& call, std::size_t most, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn));
   Recorder recorder(tasks_, rank_, most);
   GC3_CHECK(members_->barrier(interrupted));
   const std::int64_t begin = steady_now();
@@ -384,7 +400,8 @@ Status ProcessProgram::bind_v(const VRankCall& call) {
 }
 
 Status ProcessProgram::run_v(const VRankCall& call, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, call.timeout_s));
   return run_v_locked(call, interrupted);
 }
 
@@ -399,7 +416,8 @@ Status ProcessProgram::compute(const VRankCall& call, Computing::Function functi
     return Diagnostic(ErrorCode::BadArgument, "a program without named tensors has nothing to compute");
   }
   GC3_CHECK(check_computing(plan_.collective, call.type, call.op));
-  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  Membership::Turn turn;
+  GC3_CHECK(members_->enter(turn, call.timeout_s));
   const auto told = [&](const Computation& computation) -> Status {
     const Computes computes(group());
     Companion::During during(*members_->companion, meanwhile_);

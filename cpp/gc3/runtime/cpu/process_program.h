@@ -16,8 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "gc3/base/after_fork.h"
-#include "gc3/base/errors/processes.h"
 #include "gc3/base/result.h"
 #include "gc3/base/thresholds.h"
 #include "gc3/ir/classes.h"
@@ -64,23 +62,21 @@ class ProcessProgram;
 
 // What the programs of a communicator share.
 struct Membership {
-  // Of a call: lasts as long as the call.
+  // Of a call, from enter() until its end.
   class Turn {
    public:
-    Turn(Membership& members, std::unique_lock<std::mutex> lock) : lock_(std::move(lock)), caller_(&members.caller) {
-      set(std::this_thread::get_id());
-    }
+    Turn() = default;
     ~Turn() {
-      if (lock_.owns_lock()) set({});
+      if (members_ == nullptr) return;
+      members_->caller.store({}, std::memory_order_relaxed);
+      members_->mutex.unlock();
     }
-    Turn(Turn&&) = default;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
 
    private:
-    // Relaxed: a thread only asks whether the caller is itself, which no other thread writes.
-    void set(std::thread::id thread) { caller_->store(thread, std::memory_order_relaxed); }
-
-    std::unique_lock<std::mutex> lock_;
-    std::atomic<std::thread::id>* caller_;
+    friend struct Membership;
+    Membership* members_ = nullptr;
   };
 
   std::mutex mutex;                                                      // held by a call
@@ -93,26 +89,24 @@ struct Membership {
   const pid_t process = getpid();
   ProcessProgram* meets = nullptr;  // makes barriers, see Communicator::meet_by; null: the group does
 
-  // Begins a call, which lasts as long as the result; fails if the communicator is closed, or in a call of this thread.
-  // It is given up when it makes no progress for `timeout_s`; none: for the time-out of the group.
-  Result<Turn> enter(std::optional<double> timeout_s = {}) {
+  // Begins a call, which lasts as long as `turn`; fails if the communicator is closed, or in a call of this thread. It
+  // is given up when it makes no progress for `timeout_s`; none: for the time-out of the group.
+  Status enter(Turn& turn, std::optional<double> timeout_s = {}) {
     GC3_CHECK(check_thread());
-    std::unique_lock lock(mutex, std::defer_lock);
-    GC3_CHECK(take(lock));
-    Turn turn(*this, std::move(lock));
-    if (group == nullptr) return Diagnostic(ErrorCode::CommunicatorClosed, "");
+    if (!mutex.try_lock()) GC3_CHECK(wait());
+    turn.members_ = this;
+    // Relaxed: a thread only asks whether the caller is itself, which no other thread writes.
+    caller.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    if (group == nullptr) return closed();
     if (timeout_s) GC3_CHECK(core::check_timeout(timeout_s));
     group->limit_calls(timeout_s);
-    return turn;
+    return {};
   }
   // An error within a call of this thread, as in a signal handler of Python: what waits for the call would never end.
   Status check_thread() const {
-    // Relaxed: see Turn.
-    if (caller.load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};
-    return Diagnostic(ErrorCode::NestedCall, "the outer call has not finished");
+    if (caller.load(std::memory_order_relaxed) != std::this_thread::get_id()) return {};  // relaxed: as above
+    return nested();
   }
-  // Takes the mutex; an error in a fork, where a thread that does not exist may have it.
-  Status take(std::unique_lock<std::mutex>& lock) const { return gc3::take(lock, process); }
   // The mutex, for what only looks; within a call of this thread, which holds it, nothing.
   std::unique_lock<std::mutex> look();
   // Within a call.
@@ -123,6 +117,11 @@ struct Membership {
   void abort() const {
     if (group != nullptr) group->abort();
   }
+
+ private:
+  Status wait();  // takes the mutex; an error in a fork, where a thread that does not exist may have it
+  static Diagnostic closed();
+  static Diagnostic nested();
 };
 
 class ProcessProgram final : public interp::Engine<RankCall> {

@@ -207,13 +207,15 @@ Status ProcessJob::find_buffers(std::uint32_t rank) {
 }
 
 Status ProcessJob::run(const cpu::RankCall& call, const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter(call.timeout_s));
+  Turn turn;
+  GC3_CHECK(members_->enter(turn, call.timeout_s));
   return run(turn, call, interrupted);
 }
 
 Result<std::vector<double>> ProcessJob::times(const cpu::RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                               const core::Interrupted& interrupted) {
-  GC3_ASSIGN(const auto turn, members_->enter());
+  Turn turn;
+  GC3_CHECK(members_->enter(turn));
   std::vector<double> seconds(iterations);
   for (std::uint32_t i = 0; i < warmup + iterations; ++i) {
     GC3_CHECK(members_->barrier(interrupted));
