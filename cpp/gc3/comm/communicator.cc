@@ -259,6 +259,7 @@ Communicator::Known::Known(const Call& call, const Signature& asks, const Found&
       rows(of),
       kind(call.kind),
       type(call.type),
+      op(call.op),
       root(call.root),
       count(call.count),
       input_bytes(call.count * model::size_of(call.type) * asks.input_blocks),
@@ -270,7 +271,8 @@ Communicator::Known::Known(const Call& call, const Signature& asks, const Found&
 }
 
 bool Communicator::Known::serves(const Call& call) const {
-  if (call.count != count || call.kind != kind || call.type != type || call.root != root) return false;
+  if (call.count != count || call.kind != kind || call.type != type) return false;
+  if (call.op != op || call.root != root) return false;
   if (input_bytes != 0 && call.input == nullptr) return false;
   if (output_bytes != 0 && call.output == nullptr) return false;
   const auto apart = reinterpret_cast<std::uintptr_t>(call.output) - reinterpret_cast<std::uintptr_t>(call.input);

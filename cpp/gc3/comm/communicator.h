@@ -246,8 +246,8 @@ class Communicator {
     bool v = false;
     Found found;
   };
-  // A recent call, whose program serves all that differ from it in nothing that the choice depends on. Its checks have
-  // passed.
+  // A recent call, whose checks have passed. Its program serves every call that is equal but for the places of its
+  // buffers, its factor and its time-out.
   struct Known {
     // How the two buffers lie that both have elements: at this distance from each other, without common elements, or
     // as they like.
@@ -261,6 +261,7 @@ class Communicator {
     std::uint64_t rows = 0;  // of the communicator, then
     CollectiveKind kind = CollectiveKind::allreduce;
     model::DataType type = model::DataType::float32;
+    model::ReduceOp op = model::ReduceOp::sum;
     Lie lie = Lie::free;
     std::uint32_t root = 0;
     std::size_t count = 0;
