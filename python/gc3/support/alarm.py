@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import signal
 import sys
@@ -15,7 +14,7 @@ from types import FrameType
 
 _SOON, _AGAIN = 0.001, 1.0  # seconds
 _STARTS = threading.Thread.start.__code__
-_FREES = {inspect.getsourcefile(weakref), inspect.getsourcefile(weakref.WeakSet)}
+_FREES = {weakref.__file__, weakref.WeakSet[object].add.__code__.co_filename}
 
 
 @contextmanager

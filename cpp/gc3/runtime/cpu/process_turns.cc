@@ -183,7 +183,6 @@ bool ProcessProgram::help(const interp::Run& run, LendingBlock& block) {
 
 Status ProcessProgram::get_back(std::vector<std::uint64_t>& loans, const interp::Run& run, LendingBlock* block,
                                 const core::Interrupted& interrupted) {
-  if (std::ranges::all_of(loans, [](std::uint64_t loan) { return loan == 0; })) return {};
   core::Waiter waiter(group(), interrupted);
   waiter.post_nothing();
   for (std::size_t t = 0; t < loans.size(); ++t) {
