@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -93,8 +94,12 @@ def started() -> None:
     vars(thread)["_started"] = SlowToStart()
     try:
         thread.start()
-    except TimeoutError:
-        pytest.fail("the thread was left in the middle of its start")
+    except TimeoutError as problem:  # also right after the start, on its line
+        if any(
+            frame.f_code is threading.Thread.start.__code__ for frame, _ in traceback.walk_tb(problem.__traceback__)
+        ):
+            pytest.fail("the thread was left in the middle of its start")
+        raise
     thread.join()
     time.sleep(30)
 

@@ -32,6 +32,8 @@ struct Effort {
 };
 constexpr Effort kBrief{5, std::chrono::milliseconds(4)};
 constexpr Effort kThorough{30, std::chrono::milliseconds(20)};
+// A virtual machine's cores may have a common cache now, and none when the kept times were measured.
+constexpr double kMostChange = 1.5;   // of copying against reading, before kept times are measured anew
 constexpr double kUsualCheckNs = 25;  // of processors whose pause takes about a hundred cycles
 constexpr std::uint64_t kBytes = std::accumulate(kCopySizes.begin(), kCopySizes.end(), std::uint64_t{});
 
@@ -199,6 +201,17 @@ Status measure(Group& group, SingleCopy& found, const Effort& effort, const Inte
   return {};
 }
 
+// Whether copying has become so much faster or slower against reading, for most sizes.
+bool has_changed(const CopyTimes& kept, const CopyTimes& now) {
+  std::size_t changed = 0;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const double before = (1.0 * kept[i].put + kept[i].take) * now[i].read;
+    const double after = (1.0 * now[i].put + now[i].take) * kept[i].read;
+    changed += after > kMostChange * before || before > kMostChange * after ? 1 : 0;
+  }
+  return 2 * changed > kept.size();
+}
+
 // Nanoseconds of one check of a wait; the shortest of some, because other load can only make them longer.
 double check_ns() {
   constexpr int kChecks = 500;
@@ -278,12 +291,18 @@ Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, con
   const ProbeConditions conditions = ProbeConditions::here(group.job()->cores(), group.size());
   const bool first = group.rank() == 0;
   if (first) look_up(wish.probe, conditions, found);
-  const bool measures = found.source == SingleCopy::Source::assumed && wish.probe.mode != Mode::assume;
+  bool measures = found.source == SingleCopy::Source::assumed && wish.probe.mode != Mode::assume;
+  const bool kept = found.source == SingleCopy::Source::kept;
   const bool keeps = !wish.probe.folder.empty();
-  GC3_ASSIGN(const auto wishes,
-             group.exchange({wish.allowed ? 1U : 0U, measures ? 1U : 0U, keeps ? 1U : 0U}, interrupted));
+  GC3_ASSIGN(const auto wishes, group.exchange({wish.allowed ? 1U : 0U, kept ? 1U : 0U, keeps ? 1U : 0U}, interrupted));
   if (all_say(wishes, 0)) GC3_CHECK(try_access(group, found, interrupted));
   if (found.reads && wishes[0][1] != 0) {
+    SingleCopy now;
+    GC3_CHECK(measure(group, now, kBrief, interrupted));
+    measures = first && now.source == SingleCopy::Source::measured && has_changed(found.times, now.times);
+  }
+  GC3_ASSIGN(const auto measuring, group.exchange({measures ? 1U : 0U}, interrupted));
+  if (found.reads && measuring[0][0] != 0) {
     GC3_CHECK(measure(group, found, wishes[0][2] != 0 ? kThorough : kBrief, interrupted));
     if (first && found.source == SingleCopy::Source::measured) {
       found.choose(core_each, check_ns());
