@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from itertools import pairwise
@@ -17,16 +18,22 @@ from gc3.cli.main import main
 from gc3.report import gain_page
 from gc3.report.gain_page import Gain, Ratio
 from gc3.sim.trust import HELD_OUT, Expected
-from gc3.tune import Best
+from gc3.tune import Best, best
 
 pytestmark = pytest.mark.python_only
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("gc3.cli.gain"), "_SECONDS", 8.0)
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """Searches end after a few simulations, and not after a time in which a machine under load finds nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(import_module("gc3.cli.gain"), "_SECONDS", 3600.0)
+        patch.setattr(best, "_SECONDS", 0.5)  # for the schedules of a collective
+        patch.setattr(best, "MOST", 8)
+        patch.setattr(best, "_MOST", 8)
+        yield
 
 
 def gc3_gain(*line: str, code: int = 0) -> Result:
@@ -35,14 +42,12 @@ def gc3_gain(*line: str, code: int = 0) -> Result:
     return result
 
 
-def programs(*line: str) -> dict[str, Any]:
-    """What is found in 8 s, or in 90 if a machine under load finds no program for some call in these."""
-    found: dict[str, Any] = json.loads(gc3_gain(*line).output)
-    if all(each["program"] for each in found["gains"]):
-        return found
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("gc3.cli.gain"), "_SECONDS", 90.0)
-        return json.loads(gc3_gain(*line).output)
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """What is found for calls of 1 MiB, and the page of that."""
+    page = tmp_path_factory.mktemp("gain") / "gain.html"
+    output = gc3_gain("-t", "ndv4", "--sizes", "1MiB", "--json", "-o", str(page)).output
+    return json.loads(output), page.read_text()
 
 
 def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
@@ -53,22 +58,21 @@ def ring(links: list[tuple[int, int]]) -> dict[str, Any]:
     return machine
 
 
-@pytest.mark.parametrize(("seconds", "cut"), [(0.01, True), (90.0, False)])
+@pytest.mark.parametrize(("seconds", "cut"), [(0.01, True), (3600.0, False)])
 def test_a_search_that_was_cut_short_is_told(seconds: float, cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("gc3.cli.gain"), "_SECONDS", seconds)
+    monkeypatch.setattr(best, "_SECONDS", 60.0)
     told = json.loads(gc3_gain("-t", "ndv4:without=2+3+4+5+6+7", "--sizes", "64KiB", "--json").output)["not_known"]
     assert any("was not through with 5 calls" in text for text in told) == cut
     assert any("was not through" in text for text in told) == cut
 
 
-def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> None:
-    page = tmp_path / "gain.html"
-    line = ["-t", "ndv4", "--sizes", "64KiB", "--json", "-o", str(page)]
-    found = programs(*line)
-    assert [each["collective"] for each in found["gains"]] == [
+def test_every_call_has_times_ratio_runtimes_and_commands(found: tuple[dict[str, Any], str]) -> None:
+    told, text = found
+    assert [each["collective"] for each in told["gains"]] == [
         *("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
     ]
-    for each in found["gains"]:
+    for each in told["gains"]:
         assert each["nccl_s"] > 0
         assert each["measure_nccl"].startswith("mpirun -np 8 ")
         ratio = each["gain"]
@@ -79,17 +83,17 @@ def test_every_call_has_times_ratio_runtimes_and_commands(tmp_path: Path) -> Non
         assert "GC3" in each["runtimes"]
         assert each["deploy"]
         assert each["measure"]
-    text = page.read_text()
     assert len(text) < 500_000
     assert text.count("<svg") == 1
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "What is not known" in text
 
 
-def test_the_command_that_writes_a_file_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_writes_a_file_works(
+    found: tuple[dict[str, Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    found = programs("-t", "ndv4", "--sizes", "1MiB", "--json")
-    library = [each for each in found["gains"] if not each["synthesized"] and len(each["deploy"]) == 1]
+    library = [each for each in found[0]["gains"] if not each["synthesized"] and len(each["deploy"]) == 1]
     assert library
     for each in library:
         made = CliRunner().invoke(main, each["deploy"][0].split()[1:])
@@ -156,7 +160,7 @@ def test_a_trace_without_collectives_is_refused(tmp_path: Path) -> None:
 
 def test_a_machine_without_named_gpus_has_those_that_nccl_gets() -> None:
     """With links only, programs without launches would be ten times as fast as NCCL."""
-    found = programs("-t", "hierarchical:N=2,G=2,nics=1", "--sizes", "1KiB", "--json")
+    found = json.loads(gc3_gain("-t", "hierarchical:N=2,G=2,nics=1", "--sizes", "1KiB", "--json").output)
     assert "they are taken for a100" in found["not_known"][0]
     for each in found["gains"]:
         assert each["own"]["scope"] != "links only"

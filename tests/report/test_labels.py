@@ -87,9 +87,9 @@ def test_a_chart_of_many_series(alone: bool) -> None:
         "show ring_allreduce:R=16",
         "show allpairs_allreduce:R=16",
         "show two_step_alltoall:N=2,G=4",
-        "trace ring_allreduce -t dgx2 --size 64KiB",
-        "trace hierarchical_allreduce -t hierarchical:N=4,G=4 --size 64KiB",
-        "topo plot hierarchical:N=4,G=4,nics=2 --load hierarchical_allreduce",
+        "trace ring_allreduce:protocol=LL,instances=1,rails=8 -t dgx2 --size 64KiB",
+        "trace hierarchical_allreduce:protocol=LL,instances=1 -t hierarchical:N=4,G=4 --size 64KiB",
+        "topo plot hierarchical:N=4,G=4,nics=2 --load hierarchical_allreduce:instances=1",
         "topo plot dgx2 --load ring_allreduce:instances=1",
     ],
 )
@@ -103,7 +103,8 @@ def test_sixteen_ranks(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "sim ring_allreduce allpairs_allreduce:protocol=LL,instances=2 -t dgx2 -f 2 --baseline nccl --picture",
+        "sim ring_allreduce:instances=1 allpairs_allreduce:protocol=LL,instances=2 -t dgx2 -f 2 "
+        "--baseline nccl --picture",
         "topo plot hierarchical:N=2,G=4,nics=2 -o",
         "topo plot hierarchical:N=4,G=4,nics=4 -o",
         "topo plot dgx2 -o",
