@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gc3
+import gc3_command
 from gc3 import _core
 from ranks import LONGEST
 
@@ -43,10 +44,10 @@ def test_the_main_job_from_the_shell(tmp_path: Path) -> None:
     [(("list",), 0), (("verify", "nowhere.gc3"), 1), (("nonsense",), 2), (("list", "--nonsense"), 2)],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
-    result = run(*arguments)
+    result = gc3_command.run(*arguments)
     assert result.returncode == code
     assert "Traceback" not in result.stderr
-    as_json = run(*arguments, "--json")
+    as_json = gc3_command.run(*arguments, "--json")
     assert as_json.returncode == code
     assert as_json.stderr == ""
     assert ("error" in json.loads(as_json.stdout)) == (code != 0)
@@ -66,7 +67,7 @@ def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path
         "    for r in range(R - 1):\n"
         "        chunk(r, 'in', 0).copy(r + 1, 'out', 0)\n"
     )
-    result = run("run", f"{source}:mine:R=3", "--json")
+    result = gc3_command.run("run", f"{source}:mine:R=3", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["check"]["ok"]
     users = [line for line in result.stderr.splitlines() if not line.endswith(" ...")]
@@ -74,7 +75,7 @@ def test_standard_output_is_the_commands_whatever_the_user_prints(tmp_path: Path
 
 
 def test_debug_prints_a_traceback() -> None:
-    result = run("verify", "nowhere.gc3", "--debug")
+    result = gc3_command.run("verify", "nowhere.gc3", "--debug")
     assert result.returncode == 1
     assert "Traceback" in result.stderr
 
@@ -191,7 +192,7 @@ rank 1
 def test_a_run_in_which_nothing_moves_ends_at_the_deadline(tmp_path: Path) -> None:
     path = str(tmp_path / "stuck.gc3")
     _core.Program.from_text(STUCK).save(path)
-    done = run("run", f"{path}:prove=no", "--engine", "threads:workers=2,timeout=0.2")
+    done = gc3_command.run("run", f"{path}:prove=no", "--engine", "threads:workers=2,timeout=0.2")
     assert done.returncode == 1
     assert "GC3-R003" in done.stderr
     assert "rank 1 threadblock 0 step 0" in done.stderr

@@ -8,9 +8,15 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+import gc3_command
+from ranks import LONGEST
 
 pytestmark = pytest.mark.python_only
 
@@ -30,21 +36,22 @@ def printed(*arguments: str, columns: int = 100, rows: int = 10_000, pager: str 
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "LESS")}
     environment |= {"COLUMNS": str(columns), "LINES": str(rows), "PAGER": pager, "TERM": "xterm"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "gc3", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        text = b""
-        while True:
-            try:
-                part = os.read(ours, 1 << 16)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            text += part
-        os.close(ours)
-    return process.returncode, text.decode()
+    found: list[bytes] = []
+
+    def read() -> None:
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 1 << 16):
+                found.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with tempfile.TemporaryDirectory() as folder:
+        process = gc3_command.started(arguments, 3 * [os.ttyname(theirs)], folder, environment)
+        assert process.communicate(LONGEST)[0] == ""  # all that it writes is on the terminal
+    os.close(theirs)
+    reader.join()
+    os.close(ours)
+    return process.wait(), b"".join(found).decode()
 
 
 @pytest.mark.parametrize("command", [("list",), ("--help",), ("run", "--help"), ("topo", "list")])
@@ -136,6 +143,7 @@ def test_a_prediction_ends_with_the_command_that_deploys_it(tmp_path: Path) -> N
     last = on_terminal(*line, columns=200, rows=10_000, pager="cat").splitlines()[-1]
     found = re.fullmatch(r"# next: gc3 (export \w+:\S*R=8 -o) (\w+\.xml), for runtimes of GPUs", last)
     assert found, last
-    subprocess.run([sys.executable, "-m", "gc3", *found[1].split(), str(tmp_path / found[2])], check=True)
-    piped = subprocess.run([sys.executable, "-m", "gc3", *line], check=True, capture_output=True, text=True)
+    gc3_command.run(*found[1].split(), str(tmp_path / found[2])).check_returncode()
+    piped = gc3_command.run(*line)
+    assert piped.returncode == 0
     assert "next:" not in piped.stdout
