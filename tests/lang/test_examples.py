@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 import hosts
 import ranks
 from gc3.algorithms import catalogue
@@ -56,13 +57,26 @@ def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=100)
 
 
+def alone(name: str, *arguments: str) -> tuple[int, str]:
+    """The exit status of a script without a launcher, and what it prints; as `script`, with the imports made."""
+    process = forked.start(EXAMPLES / f"{name}.py", arguments, os.environ, ("gc3.comm",))
+    said, _ = process.communicate(ranks.LONGEST)
+    return process.wait(), said
+
+
 @pytest.mark.parametrize(("name", "algorithm"), [
     ("fft3d", "two_step_alltoall"), ("kfac_step", "hierarchical_allgather"), ("moe_layer", "direct_alltoall")
 ])  # fmt: skip
 def test_a_script_starts_ranks_compares_and_records(name: str, algorithm: str, tmp_path: Path) -> None:
-    done = script(name, "--ranks", "2", "--algorithm", algorithm, "--json", str(tmp_path / "out.json"))
-    assert done.returncode == 0, done.stderr
-    assert f"equal to {VERDICTS[name]}" in done.stdout
+    """One of them starts its ranks, which the others do in the same way."""
+    arguments = ["--algorithm", algorithm, "--json", str(tmp_path / "out.json")]
+    if name == "fft3d":
+        done = script(name, "--ranks", "2", *arguments)
+        assert done.returncode == 0, done.stderr
+        said = done.stdout
+    else:
+        said = "".join(ranks.run(EXAMPLES / f"{name}.py", 2, arguments=[*SMALL[name], *QUICK, *arguments]))
+    assert f"equal to {VERDICTS[name]}" in said
     record = json.loads((tmp_path / "out.json").read_text())
     assert (record["name"], record["ranks"], record["hosts"]) == (name, 2, 1)
     assert [row["library"] for row in record["rows"]] == ["gc3", f"gc3 {algorithm}"]
@@ -72,7 +86,7 @@ def test_a_script_starts_ranks_compares_and_records(name: str, algorithm: str, t
 
 
 @pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
-@pytest.mark.parametrize("name", ["fft3d", "moe_layer"])
+@pytest.mark.parametrize("name", ["fft3d", pytest.param("moe_layer", marks=pytest.mark.nightly)])
 def test_on_two_hosts_of_two_ranks(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *SMALL[name], *QUICK, "--algorithm", "two_step_alltoall"]
     line = hosts.command(2, 2, command, "--timeout", "60")
@@ -87,12 +101,12 @@ def test_what_a_script_cannot_do_it_says_in_one_line() -> None:
         ("moe_layer", ["--ranks", "1"], "a token goes to 2 experts, so 2 ranks or more are needed"),
         ("fft3d", ["--algorithm", "ring_allreduce"], "--algorithm ring_allreduce: expected one of bruck_alltoall, "),
     ):
-        done = script(name, *arguments)
-        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-        assert said in done.stderr
-    done = script("fft3d", "--ranks", "0")
-    assert done.returncode == 2
-    assert "0 is less than 1" in done.stderr
+        status, text = alone(name, *SMALL[name], *QUICK, *arguments)
+        assert (status, len(text.splitlines())) == (1, 1), text
+        assert said in text
+    status, text = alone("fft3d", "--ranks", "0")
+    assert status == 2
+    assert "0 is less than 1" in text
     launched = ranks.start(EXAMPLES / "fft3d.py", 1, arguments=["--ranks", "2"]).finish()
     assert launched == [(1, "--ranks 2, but the launcher has started 1 ranks\n")]
 
@@ -106,15 +120,15 @@ def test_without_pytorch_a_script_says_what_is_missing(name: str) -> None:
         "sys.argv = sys.argv[1:]; sys.path.insert(0, sys.argv[0].rpartition('/')[0]);"
         "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
-    line = [sys.executable, "-c", code, str(EXAMPLES / f"{name}.py"), "--vs"]
+    arguments = [str(EXAMPLES / f"{name}.py"), "--vs"]
     if name != "fft3d":
-        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100)
-        assert (done.returncode, done.stderr) == (1, "this example needs PyTorch: pip install torch\n")
+        found = forked.run(code, arguments, os.environ, ("gc3.comm",), ranks.LONGEST)
+        assert found == (1, "this example needs PyTorch: pip install torch\n")
         return
-    one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": f"{name} {id(line)}", "MASTER_PORT": "1"}
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=100, env={**os.environ, **one})
-    assert done.returncode == 1
-    assert done.stderr.startswith("--vs: there is no default library. Install torch, or start the ranks with mpirun")
+    one = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": f"{name} {id(arguments)}", "MASTER_PORT": "1"}
+    status, said = forked.run(code, arguments, {**os.environ, **one}, ("gc3.comm",), ranks.LONGEST)
+    assert status == 1
+    assert said.startswith("--vs: there is no default library. Install torch, or start the ranks with mpirun")
 
 
 def test_what_is_left_of_a_machine_goes_on_with_a_repaired_program() -> None:
@@ -131,11 +145,10 @@ def test_what_is_left_of_a_machine_goes_on_with_a_repaired_program() -> None:
         ("line:R=4", "1", "without it is not two ranks or more that reach each other"),
         ("ring:R=1", "0", "without it is not two ranks or more that reach each other"),
     ):
-        bad = [*line[:3], machine, "--lose", rank]
-        refused = subprocess.run(bad, capture_output=True, text=True, check=False, timeout=100)
-        assert refused.returncode == 2, refused.stderr
-        assert says in refused.stderr
-        assert "Traceback" not in refused.stderr
+        status, said = alone("repair", "--machine", machine, "--lose", rank)
+        assert status == 2, said
+        assert says in said
+        assert "Traceback" not in said
 
 
 FUSED = {
@@ -154,14 +167,19 @@ def test_fused_programs_equal_call_after_call(name: str, tmp_path: Path) -> None
         assert [status for status, _ in found] == [0] * count, found
         said = "".join(text for _, text in found)
         assert re.fullmatch(rf"proven: \w+ on {count} ranks\nequal to call after call\n", said), said
-    done = script(name, *FUSED[name], *QUICK, "--ranks", "2", "--json", str(tmp_path / "out.json"))
-    assert done.returncode == 0, done.stderr
+    ranks.run(EXAMPLES / f"{name}.py", 2, arguments=[*FUSED[name], *QUICK, "--json", tmp_path / "out.json"])
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert [row["library"] for row in rows] == ["gc3", "gc3 by hand", "gc3 one program", "alone", "messages"]
 
 
+# By night those that send messages of the same kinds.
+BY_DAY = ("fused_norm", "fused_moe")
+
+
 @pytest.mark.skipif(hosts.why_not() != "", reason=f"no namespaces here: {hosts.why_not()}")
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly) for name in FUSED]
+)
 def test_fused_programs_on_two_hosts(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *FUSED[name], "--check"]
     line = hosts.command(2, 1, command, "--timeout", "60")
