@@ -45,23 +45,20 @@ def test_an_accepted_golden_file_passes_until_the_text_changes(inner: pytest.Pyt
     result.stdout.fnmatch_lines(["*-three", "*+two"])
 
 
-@pytest.mark.parametrize(
-    "leave",
-    [
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)'])",
-        "tempfile.mkstemp()",
-        "pathlib.Path('memory/gc3_test').touch()",
-    ],
-    ids=["process", "file", "shared memory"],
-)
-def test_leftovers_of_a_test_fail_it(inner: pytest.Pytester, leave: str) -> None:
+def test_leftovers_of_a_test_fail_it(inner: pytest.Pytester) -> None:
     inner.makepyfile(
-        f"""
+        """
         import os, pathlib, subprocess, sys, tempfile
         left = []
 
-        def test_leaves():
-            left.append({leave})
+        def test_leaves_a_process():
+            left.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"]))
+
+        def test_leaves_a_file():
+            tempfile.mkstemp()
+
+        def test_leaves_shared_memory():
+            pathlib.Path("memory/gc3_test").touch()
 
         def test_leaves_nothing():
             with tempfile.TemporaryDirectory():
@@ -69,14 +66,13 @@ def test_leftovers_of_a_test_fail_it(inner: pytest.Pytester, leave: str) -> None
 
         def teardown_module():
             for process in left:
-                if isinstance(process, subprocess.Popen):
-                    process.kill()
-                    process.wait()
+                process.kill()
+                process.wait()
         """
     )
     result = inner.runpytest_subprocess()
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*left behind: *"])
+    result.assert_outcomes(passed=4, errors=3)
+    result.stdout.fnmatch_lines(["*left behind: process *", "*left behind: */tmp*", "*left behind: *memory/gc3_test*"])
 
 
 def test_a_gpu_test_is_skipped_without_a_gpu(inner: pytest.Pytester) -> None:
