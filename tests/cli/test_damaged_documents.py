@@ -259,7 +259,7 @@ def damaged(data: Any, at: str = "") -> Iterator[tuple[str, Any]]:
     "kind", [pytest.param(kind, marks=[] if kind in OF_THE_CORE else pytest.mark.python_only) for kind in KINDS]
 )
 def test_a_damaged_document_is_the_users_mistake(kind: str, share: int, tmp_path: Path) -> None:
-    """A share: every third document, so that each member has each wrong value or is beside one that has."""
+    """A share: every third document, so that each member has a third of the wrong values."""
     name, make, use = KINDS[kind]
     whole = make()
     path = tmp_path / name
