@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from gc3 import _core
@@ -21,11 +22,7 @@ class Details:
         """Takes the program."""
         self.program = program
         self.causes = _core.sim_causes()
-        self._first: list[int] = []
-        total = 0
-        for count in program.threadblocks_per_rank:
-            self._first.append(total)
-            total += count
+        self._first = list(accumulate(program.threadblocks_per_rank, initial=0))
         self._ranks = [rank for rank, count in enumerate(program.threadblocks_per_rank) for _ in range(count)]
         self._known: dict[int, Sequence[Threadblock]] = {}
 

@@ -8,10 +8,11 @@ evidence names. All others are estimated from the assumptions of NCCL's own tuni
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from gc3 import errors
 from gc3.runtime import kept_files
@@ -25,56 +26,22 @@ _LEAST_READ = 4096  # bytes of a message that processes read in place: the least
 _NPKIT = opcode_factors()  # ATLAHS' NPKit tables of a GH200 (arXiv 2505.08936); recv_reduce_copy assumed as *_send
 
 
-def simple(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's Simple: two tiles of 2 MiB in two slices; a slice is used when it has been received completely."""
-    return ProtocolParameters(
-        rate,
-        link,
-        1.0,
-        op_s,
-        hop_s,
-        network_hop_s,
-        slot_bytes=2 * _MIB,
-        slots=2,
-        slices=2,
-        min_slice_bytes=32 * _KIB,
-        split=True,
-    )
+def _fifos(network_efficiency: float, slot_bytes: int, slots: int, **more: Any) -> Callable[..., ProtocolParameters]:
+    """Returns what makes a protocol of NCCL's: of the rate, the part of a link, and the times of a step and of hops."""
+
+    def made(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
+        rates = (rate, link, network_efficiency, op_s, hop_s, network_hop_s)
+        return ProtocolParameters(*rates, slot_bytes, slots, split=True, **more)
+
+    return made
 
 
-def ll(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's LL: half of the bytes on the wire are flags."""
-    return ProtocolParameters(
-        rate,
-        link,
-        0.5,
-        op_s,
-        hop_s,
-        network_hop_s,
-        slot_bytes=32 * _KIB,
-        slots=8,
-        cut_through=True,
-        line_bytes=4 * _KIB,
-        split=True,
-    )
-
-
-def ll128(rate: float, link: float, op_s: float, hop_s: float, network_hop_s: float) -> ProtocolParameters:
-    """Returns NCCL's LL128: 120 of 128 bytes on the wire are data."""
-    return ProtocolParameters(
-        rate,
-        link,
-        0.9375,
-        op_s,
-        hop_s,
-        network_hop_s,
-        slot_bytes=576_000,
-        slots=8,
-        cut_through=True,
-        line_bytes=38_400,  # 20 warps of 1920 bytes
-        split=True,
-    )
-
+# Two tiles of 2 MiB in two slices; a slice is used when it has been received completely.
+simple = _fifos(1.0, 2 * _MIB, 2, slices=2, min_slice_bytes=32 * _KIB)
+# Half of the bytes on the wire are flags.
+ll = _fifos(0.5, 32 * _KIB, 8, cut_through=True, line_bytes=4 * _KIB)
+# 120 of 128 bytes on the wire are data; a line is that of 20 warps of 1920 bytes.
+ll128 = _fifos(0.9375, 576_000, 8, cut_through=True, line_bytes=38_400)
 
 _A100 = Parameters(
     "a100",

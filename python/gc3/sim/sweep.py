@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
+from gc3 import collectives
 from gc3.sim.predict import UNDISTURBED, Disturbance, Simulation
 from gc3.sim.trust import LINKS, Expected, distinguishable, per_cent
 from gc3.support.at_once import at_once
@@ -138,7 +139,6 @@ def column(
 
 def alpha_beta_column(label: str, simulation: Simulation) -> Column:
     """Returns a function that computes the alpha-beta cost of a program at a size."""
-    from gc3 import collectives  # noqa: PLC0415
 
     def cell(size: int) -> Cell:
         actual, _ = simulation.fit(size)

@@ -111,7 +111,7 @@ def predictions(on: Platform, cases: Sequence[Case]) -> list[float]:
         if key not in wired:
             there = _placed(on, case.machine)
             program = case.program
-            wired[key] = program.on_machine(there) if isinstance(program, Nccl) else Simulation(program, there)
+            wired[key] = program.with_rates(on=there) if isinstance(program, Nccl) else Simulation(program, there)
         if (*key, case.size) in known:
             continue
         found = wired[key].run(case.size)

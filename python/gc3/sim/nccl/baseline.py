@@ -68,15 +68,9 @@ class Nccl:
         """Its name in tables."""
         return f"NCCL {self.version}"
 
-    def with_rates(self, own: Rates) -> Nccl:
-        """Returns the same with other rates."""
-        other = Nccl(self.on, self.collective, self.version, own, self.graph)
-        other._programs = self._programs
-        return other
-
-    def on_machine(self, on: Platform) -> Nccl:
-        """Returns the same on a machine that differs only in its rates."""
-        other = Nccl(on, self.collective, self.version, self.rates, self.graph)
+    def with_rates(self, own: Rates | None = None, on: Platform | None = None) -> Nccl:
+        """Returns the same with other rates of NCCL, or on a machine that differs only in its rates."""
+        other = Nccl(on or self.on, self.collective, self.version, own or self.rates, self.graph)
         other._programs = self._programs
         return other
 
@@ -101,16 +95,8 @@ class Nccl:
         if not self._simulates(choice):
             return None
         if choice is not None and choice.in_switch and self.model.in_switch is not None:
-            return in_switch.prediction(
-                self.on,
-                self._busiest,
-                self.graph,
-                self.model.in_switch,
-                choice,
-                self.collective,
-                size,
-                disturbance,
-            )
+            busiest, model = self._busiest, self.model.in_switch
+            return in_switch.prediction(self.on, busiest, self.graph, model, choice, self.collective, size, disturbance)
         if choice is None:
             message, pieces = self._message(size)
             if ("send", "", pieces) not in self._programs:

@@ -32,9 +32,9 @@ def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -
     else:
         rings = orders(graph, graph.ring, choice.channels)
         if len(set(rings)) == 1:  # all channels are equal, and instances compile faster
-            return compile(_RINGS[collective](rings[:1], 1), protocol=choice.protocol, instances=choice.channels)
+            return compile(_ring(collective, rings[:1], 1), protocol=choice.protocol, instances=choice.channels)
         rails = max(topology.rails(0, topology.rank_count - 1), 1)
-        source = _RINGS[collective](rings, rails)
+        source = _ring(collective, rings, rails)
     return compile(source, protocol=choice.protocol)
 
 
@@ -43,80 +43,59 @@ def _on_rail(channel: int, rails: int) -> int:
     return channel * rails + channel % rails
 
 
-def _allreduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    size = len(rings[0])
-
-    @algorithm("allreduce", chunks=lambda: size * len(rings), ranks=lambda: size, in_place=True)
-    def nccl_ring_allreduce() -> None:
-        """Each chunk passes through its channel's ring twice."""
-        for channel, ring in enumerate(rings):
-            for i in range(size):
-                c = chunk(ring[i], "in", channel * size + i)
-                for r in range(1, size):
-                    c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=_on_rail(channel, rails))
-                for r in range(size, 2 * size - 1):
-                    c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=_on_rail(channel, rails))
-
-    return nccl_ring_allreduce
-
-
-def _allgather(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+def _ring(collective: str, rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
+    """The program of a collective on rings, a channel each: in place, except that a broadcast reads its input."""
     size, parts = len(rings[0]), len(rings)
+    chunks, in_place = parts * (size if collective == "allreduce" else 1), collective != "broadcast"
 
-    @algorithm("allgather", chunks=lambda: parts, ranks=lambda: size, in_place=True)
-    def nccl_ring_allgather() -> None:
-        """Each part of a block passes through its channel's ring once."""
+    @algorithm(collective, chunks=chunks, ranks=size, in_place=in_place, name=f"nccl_ring_{collective}")
+    def ring_program() -> None:
+        """Each channel moves its part."""
         for channel, ring in enumerate(rings):
-            places = [owner * parts + channel for owner in ring]
-            all_gather(ring, places, buffer="out", ch=_on_rail(channel, rails))
+            _RINGS[collective](ring, channel, parts, _on_rail(channel, rails))
 
-    return nccl_ring_allgather
-
-
-def _reducescatter(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    size, parts = len(rings[0]), len(rings)
-
-    @algorithm("reducescatter", chunks=lambda: parts, ranks=lambda: size, in_place=True)
-    def nccl_ring_reducescatter() -> None:
-        """Each part of a block is summed along its channel's ring, and ends at its rank."""
-        for channel, ring in enumerate(rings):
-            reduce_scatter(ring, [owner * parts + channel for owner in ring], ch=_on_rail(channel, rails))
-
-    return nccl_ring_reducescatter
+    return ring_program
 
 
-def _broadcast(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    size = len(rings[0])
-
-    @algorithm("broadcast", chunks=lambda: len(rings), ranks=lambda: size)
-    def nccl_ring_broadcast() -> None:
-        """Data passes from rank 0 along each channel's ring."""
-        for channel, ring in enumerate(rings):
-            first = ring.index(0)
-            c = chunk(0, "in", channel)
-            c.copy(0, "out", channel)
-            for r in range(1, size):
-                c = c.copy(ring[(first + r) % size], "out", channel, ch=_on_rail(channel, rails))
-
-    return nccl_ring_broadcast
+def _allreduce(ring: tuple[int, ...], channel: int, _parts: int, ch: int) -> None:
+    """Each chunk passes through its channel's ring twice."""
+    size = len(ring)
+    for i in range(size):
+        c = chunk(ring[i], "in", channel * size + i)
+        for r in range(1, size):
+            c = chunk(ring[(i + r) % size], "in", channel * size + i).reduce(c, ch=ch)
+        for r in range(size, 2 * size - 1):
+            c = c.copy(ring[(i + r) % size], "in", channel * size + i, ch=ch)
 
 
-def _reduce(rings: Sequence[tuple[int, ...]], rails: int) -> Algorithm:
-    size = len(rings[0])
+def _allgather(ring: tuple[int, ...], channel: int, parts: int, ch: int) -> None:
+    """Each part of a block passes through its channel's ring once."""
+    all_gather(ring, [owner * parts + channel for owner in ring], buffer="out", ch=ch)
 
-    @algorithm("reduce", chunks=lambda: len(rings), ranks=lambda: size, in_place=True)
-    def nccl_ring_reduce() -> None:
-        """Data is summed along each channel's ring, and ends at rank 0."""
-        for channel, ring in enumerate(rings):
-            first = ring.index(0)
-            c = chunk(ring[(first + 1) % size], "in", channel)
-            for r in range(2, size):
-                rank = ring[(first + r) % size]  # its input does not change
-                c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=_on_rail(channel, rails))
-            if size > 1:
-                chunk(0, "out", channel).reduce(c, ch=_on_rail(channel, rails))
 
-    return nccl_ring_reduce
+def _reducescatter(ring: tuple[int, ...], channel: int, parts: int, ch: int) -> None:
+    """Each part of a block is summed along its channel's ring, and ends at its rank."""
+    reduce_scatter(ring, [owner * parts + channel for owner in ring], ch=ch)
+
+
+def _broadcast(ring: tuple[int, ...], channel: int, _parts: int, ch: int) -> None:
+    """Data passes from rank 0 along each channel's ring."""
+    first = ring.index(0)
+    c = chunk(0, "in", channel)
+    c.copy(0, "out", channel)
+    for r in range(1, len(ring)):
+        c = c.copy(ring[(first + r) % len(ring)], "out", channel, ch=ch)
+
+
+def _reduce(ring: tuple[int, ...], channel: int, _parts: int, ch: int) -> None:
+    """Data is summed along each channel's ring, and ends at rank 0."""
+    size, first = len(ring), ring.index(0)
+    c = chunk(ring[(first + 1) % size], "in", channel)
+    for r in range(2, size):
+        rank = ring[(first + r) % size]  # its input does not change
+        c = chunk(rank, "in", channel).copy(rank, "sc", channel).reduce(c, ch=ch)
+    if size > 1:
+        chunk(0, "out", channel).reduce(c, ch=ch)
 
 
 _RINGS = {

@@ -38,6 +38,11 @@ BARRIER_BYTES = 4
 _BARRIER = 9
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7  # NodeType; 0 to 3 and 8 on are metadata, memory and storage
 _METADATA = 1
+# The types of an attribute's value, in the order of their numbers.
+_VALUES = (
+    *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64"),
+    *("fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string"),
+)
 _VERSION = "0.0.4"
 _MOST_BYTES = 1 << 31
 _MOST_NODES = 5_000_000
@@ -265,27 +270,12 @@ def _messages() -> tuple[Any, Any]:
         name="gc3_chakra.proto", package="gc3_chakra", syntax="proto3"
     )
     string, unsigned, enum = kinds.TYPE_STRING, kinds.TYPE_UINT64, kinds.TYPE_INT32
-    values = {
-        "double_val": (3, kinds.TYPE_DOUBLE),
-        "float_val": (5, kinds.TYPE_FLOAT),
-        "int32_val": (7, kinds.TYPE_INT32),
-        "int64_val": (9, kinds.TYPE_INT64),
-        "uint32_val": (11, kinds.TYPE_UINT32),
-        "uint64_val": (13, unsigned),
-        "sint32_val": (15, kinds.TYPE_SINT32),
-        "sint64_val": (17, kinds.TYPE_SINT64),
-        "fixed32_val": (19, kinds.TYPE_FIXED32),
-        "fixed64_val": (21, kinds.TYPE_FIXED64),
-        "sfixed32_val": (23, kinds.TYPE_SFIXED32),
-        "sfixed64_val": (25, kinds.TYPE_SFIXED64),
-        "bool_val": (27, kinds.TYPE_BOOL),
-        "string_val": (29, string),
-    }
     attribute = file.message_type.add(name="Attribute")
     attribute.oneof_decl.add(name="value")
     attribute.field.add(name="name", number=1, type=string, label=kinds.LABEL_OPTIONAL)
-    for name, (number, kind) in values.items():
-        attribute.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL, oneof_index=0)
+    for k, name in enumerate(_VALUES):  # between two of them is the list of such values
+        kind = getattr(kinds, f"TYPE_{name.upper()}")
+        attribute.field.add(name=f"{name}_val", number=3 + 2 * k, type=kind, label=kinds.LABEL_OPTIONAL, oneof_index=0)
     metadata = file.message_type.add(name="Metadata")
     metadata.field.add(name="version", number=1, type=string, label=kinds.LABEL_OPTIONAL)
     node = file.message_type.add(name="Node")
@@ -299,13 +289,8 @@ def _messages() -> tuple[Any, Any]:
         node.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
     for name, number in (("ctrl_deps", 4), ("data_deps", 5)):
         node.field.add(name=name, number=number, type=unsigned, label=kinds.LABEL_REPEATED)
-    node.field.add(
-        name="attr",
-        number=10,
-        type=kinds.TYPE_MESSAGE,
-        type_name=".gc3_chakra.Attribute",
-        label=kinds.LABEL_REPEATED,
-    )
+    attributes = {"type": kinds.TYPE_MESSAGE, "type_name": ".gc3_chakra.Attribute", "label": kinds.LABEL_REPEATED}
+    node.field.add(name="attr", number=10, **attributes)
     pool = _protobuf("descriptor_pool").DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     made = _protobuf("message_factory").GetMessageClass
