@@ -125,7 +125,7 @@ def compile_command(spec: options.Asked, path: str | None, machine: str | None, 
     PATH.py:NAME is that of an .xml file that does not name one (coll=custom). A script written for msccl-tools is run
     as it is; its own arguments follow after --.
     """
-    direct = one_sided.load(spec, tiles=1)
+    direct = one_sided.load(spec)
     if direct is not None:
         if machine is not None:
             raise click.UsageError("--topology does not apply to a one-sided program")
@@ -215,7 +215,7 @@ def export_command(given: _Export) -> int:
     }
     if any(xml.values()) and not path.endswith(".xml"):
         raise click.UsageError("--target, --dialect, --min-bytes and --max-bytes are for a file that ends in .xml")
-    direct = one_sided.load(spec, tiles=1)
+    direct = one_sided.load(spec)
     if direct is not None:
         return one_sided.save(direct, path, as_json=given.as_json)
     proofs = _proven(spec)

@@ -54,14 +54,16 @@ def _offered(names: dict[str, str], begun: str) -> list[CompletionItem]:
     return found or [CompletionItem(begun, type="file")]
 
 
-def _values(known: Mapping[str, Algorithm | Preset], begun: str, more: tuple[str, ...]) -> list[CompletionItem] | None:
-    """Offers what may follow NAME: or NAME:key=value, as far as NAME is one of gc3; else returns None.
+def _completed(
+    known: Mapping[str, Algorithm | Preset], told: dict[str, str], begun: str, more: tuple[str, ...] = ()
+) -> list[CompletionItem]:
+    """Offers what may follow NAME: or NAME:key=value, as far as NAME is one of gc3; else names, with what each is.
 
     A file is never looked at: that would run its code.
     """
     name, colon, values = begun.partition(":")
     if not colon or name not in known:
-        return None
+        return _offered(told, begun)
     done, comma, key = values.rpartition(",")
     head = f"{name}:{done}{comma}"
     taken = {pair.partition("=")[0] for pair in done.split(",")}
@@ -77,15 +79,13 @@ def programs(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[C
     """Offers the algorithms of the library, or files; after a colon parameters and options of compiling."""
     known = catalogue()
     more = (*(f"protocol={name}" for name in datatypes.PROTOCOLS), "instances=2", "in_place=yes")
-    found = _values(known, begun, more)
-    return _offered({name: a.good_for for name, a in known.items()}, begun) if found is None else found
+    return _completed(known, {name: a.good_for for name, a in known.items()}, begun, more)
 
 
 def machines(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
     """Offers the machines that come with gc3, or files."""
     known = topologies.catalogue()
-    found = _values(known, begun, ())
-    return _offered({name: preset.summary for name, preset in known.items()}, begun) if found is None else found
+    return _completed(known, {name: preset.summary for name, preset in known.items()}, begun)
 
 
 def codes(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:

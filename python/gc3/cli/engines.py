@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gc3 import cuda
-from gc3.cli import copies
+from gc3.cli import output
 from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.measure import Timer
 from gc3.runtime.options import EngineOptions
@@ -33,32 +33,20 @@ def timer(engine: Engine, thresholds: tuple[tuple[str, int | None], ...] = ()) -
         yield on_threads
         return
     _check_for_others(options)
-    if engine.name == "cuda":
-        ready: dict[Program, cuda.Engine] = {}
+    ready: dict[Program, cuda.Engine | Ranks] = {}
+    with ExitStack() as running:
 
-        def on_devices(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
-            if program not in ready:
+        def on_others(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
+            if program not in ready and engine.name == "cuda":
                 made = cuda.Engine(program, options)
-                if not ready:
-                    copies.carried_out(made.copies)
+                if made.copies and not ready:
+                    output.remark(f"protocol Copy: messages are moved by {made.copies}")
                 ready[program] = made
+            elif program not in ready:
+                ready[program] = running.enter_context(Ranks(program, options, thresholds))
             return ready[program].time(inputs, **how)
 
-        yield on_devices
-        return
-    running: dict[Program, Ranks] = {}
-
-    def on_processes(program: Program, inputs: Sequence[Array | None], **how: Any) -> list[float]:
-        ranks = running.get(program)
-        if ranks is None:
-            ranks = running[program] = Ranks(program, options, thresholds)
-        return ranks.time(inputs, **how)
-
-    try:
-        yield on_processes
-    finally:
-        for ranks in running.values():
-            ranks.close()
+        yield on_others
 
 
 def record(engine: Engine, program: Program, inputs: Sequence[Array | None], **how: Any) -> Recording:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gc3.cli.parsed import Parsed
 from gc3.report import svg
 from gc3.support import drawing, files
 
-if TYPE_CHECKING:
-    _TextType = click.ParamType[str]
-else:  # older versions of click have no type argument
-    _TextType = click.ParamType
 
-
-class OutputFile(_TextType):
+class OutputFile(Parsed):
     """The name of a file to write. Checks that it can be written before any work is done."""
 
     name = "file"
@@ -30,17 +26,14 @@ class OutputFile(_TextType):
         self._others = others
         self._any_case = any_case
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def parse(self, text: str) -> str:
         """Returns the name."""
-        if (
-            self._endings
-            and not (value.lower() if self._any_case else value).endswith(self._endings)
-            and not files.is_device(value)
-        ):
+        known = not self._endings or (text.lower() if self._any_case else text).endswith(self._endings)
+        if not known and not files.is_device(text):
             forms = f"{', '.join(self._endings)}, which selects the form{self._others}"
-            self.fail(f"'{value}': the name must end in {forms}", param, ctx)
-        files.check_writable(value)
-        return value
+            raise ValueError(f"'{text}': the name must end in {forms}")
+        files.check_writable(text)
+        return text
 
 
 class Picture(OutputFile):
@@ -51,9 +44,9 @@ class Picture(OutputFile):
         self._checks = dict.fromkeys(svg.FORMATS, svg.check) if checks is None else checks
         super().__init__(*self._checks, any_case=checks is not None)
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def parse(self, text: str) -> str:
         """Returns the name."""
-        path = super().convert(value, param, ctx)
+        path = super().parse(text)
         for ending, check in self._checks.items():
             if path.lower().endswith(ending):
                 check(path)
@@ -69,13 +62,12 @@ def picture_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return click.option("--picture", type=Picture(), metavar="FILE.svg|png", help=what)
 
 
-class OutputFolder(_TextType):
+class OutputFolder(Parsed):
     """The name of a folder to write to, which is created if needed."""
 
     name = "folder"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def parse(self, text: str) -> str:
         """Returns the name."""
-        del param, ctx
-        files.make_folder(value)
-        return value
+        files.make_folder(text)
+        return text

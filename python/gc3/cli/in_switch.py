@@ -1,4 +1,4 @@
-"""What users are told of programs whose predicted times count on switches that multicast and add up."""
+"""What users are told of programs whose predicted times count on switches that add up, or on copy engines."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def remark(on: Platform, programs: Iterable[Core]) -> bool:
             "messages, whose time --what-if CLASS.multicast_efficiency=0 of gc3 sim predicts"
         )
     return bool(names)
+
+
+def remark_on_copies(protocols: Iterable[str]) -> None:
+    """Says who moves the messages of programs with the protocol Copy, if there are any."""
+    if "Copy" in protocols:
+        output.remark(
+            "protocol Copy: the time is with copy engines, which only the engine on devices uses, outside of CUDA "
+            "graphs; elsewhere threadblocks store the messages, whose time protocol=Simple predicts"
+        )
 
 
 def remark_on_choices(on: Platform, specs: Sequence[Spec], ranks: int) -> bool:

@@ -27,29 +27,13 @@ _TILES = (1, 2, 3)  # of pipelines, that are proven
 _MOST_TILES = 16  # likewise, if pipelines may be further apart than the largest of those
 
 
-@dataclass(frozen=True, slots=True)
-class OneSided:
+@dataclass(frozen=True, eq=False, repr=False)
+class OneSided(DirectProgram):
     """A program that a file has, or that was compiled."""
 
-    program: _core.DirectProgram
-    file: str  # the name of the file; empty if it was compiled
-    plan: mscclpp.Plan | None  # what was read, if the file is an execution plan
-    tiles: int  # for how many tiles of its pipelines
-
-    @property
-    def core(self) -> _core.DirectProgram:
-        """The program, for what takes any compiled one."""
-        return self.program
-
-    @property
-    def described(self) -> _core.DirectProgram:
-        """The same."""
-        return self.program
-
-    @property
-    def collective(self) -> _core.Collective:
-        """The collective that it implements."""
-        return self.program.collective
+    file: str = ""  # the name of the file; empty if it was compiled
+    plan: mscclpp.Plan | None = None  # what was read, if the file is an execution plan
+    tiles: int = 1  # for how many tiles of its pipelines
 
     @property
     def looped(self) -> bool:
@@ -68,9 +52,8 @@ class OneSided:
 
     def info(self) -> dict[str, Any]:
         """Returns facts about it as plain data."""
-        about = DirectProgram(self.program).info()
         return {
-            **about,
+            **super().info(),
             "tiles": self.tiles if self.looped else None,
             "refusals": [] if self.plan is None else list(self.plan.refusals),
         }
@@ -93,7 +76,7 @@ class OneSided:
             "\nfor calls of this plan alone: MSCCL++ chooses the half of the scratch by a count of all plans' launches"
         )
         return (
-            f"proven{some}: it implements {self.program.collective.name}, call after call: no data races, no deadlock, "
+            f"proven{some}: it implements {self.collective.name}, call after call: no data races, no deadlock, "
             f"no signal left over{half if self.alone else ''}"
         )
 
@@ -105,14 +88,14 @@ class OneSided:
         """
         if spec.how.prove:
             with output.working("proving"):
-                DirectProgram(self.program).verify()
+                self.verify()
 
     def findings(self, most: int) -> Sequence[_core.Diagnostic]:
         """Returns why it is not proven: at most `most` of the verifier, and what prevents a plan from running."""
         plan = self.plan
         found = [d for why in plan.refusals for d in self._error("BadPlan", why)] if plan else []
         with output.working("proving"):
-            proof = _core.verify(self.program, max_diagnostics=most).diagnostics
+            proof = _core.verify(self.core, max_diagnostics=most).diagnostics
         if plan is not None and not plan.states_collective:
             # Whether its inputs may be written is not known either.
             found += [d for d in proof if d.name != "InputOverwritten"]
@@ -160,41 +143,35 @@ class OneSided:
             raise errors.UserError(*self._purposeless())
         if plan.unit_bytes is None or "tiles" in spec.how.parameters:
             return self
-        collective = self.program.collective
-        block, _ = fit(collective, size, dtype)
-        chunk = Fraction(block * datatypes.dtype(dtype).itemsize * collective.split, collective.chunks)
+        block, _ = fit(self.collective, size, dtype)
+        chunk = Fraction(block * datatypes.dtype(dtype).itemsize * self.collective.split, self.collective.chunks)
         return _read_plan(spec, files.read_json(self.file, "BadJson"), max(1, math.ceil(chunk / plan.unit_bytes)))
 
     def _purposeless(self) -> Sequence[_core.Diagnostic]:
-        purpose = f"it states no collective of this shape, only {output.shown(self.program.collective.name)!r}"
+        purpose = f"it states no collective of this shape, only {output.shown(self.collective.name)!r}"
         return self._error("UnknownPurpose", purpose)
 
     def _error(self, name: str, message: str) -> Sequence[_core.Diagnostic]:
         return errors.error(name, message, file=self.file, line=1).diagnostics
 
 
-def load(spec: Asked, *, tiles: int) -> OneSided | None:
-    """Returns the one-sided program that `spec` names; None if it is none.
-
-    Args:
-        spec: What the command line names.
-        tiles: For how many tiles of its pipelines a plan is read, unless it says tiles=N.
-    """
+def load(spec: Asked) -> OneSided | None:
+    """Returns the one-sided program that `spec` names, or None; a plan for one tile, unless it says tiles=N."""
     name = spec.name
     if not Path(name).is_file() or ".py:" in f"{name}:":
         asked = spec.how.memory == "direct" and not target.is_collective(name, spec.how)
-        return OneSided(target.direct(name, spec.how), "", None, tiles) if asked else None
+        return OneSided(target.direct(name, spec.how)) if asked else None
     if name.endswith(".json"):
         data = files.read_json(name, "BadJson")
         if mscclpp.is_plan(data):
-            return _read_plan(spec, data, tiles)
+            return _read_plan(spec, data, 1)
     if name.endswith((".json", ".xml")) or not _begins_as_text(name):
-        return OneSided(target.direct(name, spec.how), "", None, tiles) if spec.how.memory == "direct" else None
+        return OneSided(target.direct(name, spec.how)) if spec.how.memory == "direct" else None
     others = [key for key in ("in_place", "collective") if getattr(spec.how, key) is not None]
     _check_keys(spec, [*spec.how.parameters, *others])
     with output.working(f"reading {name}"):
         text = files.read_text(name, "BadText", most=1 << 30)
-        return OneSided(_core.DirectProgram.from_text(text, name), name, None, tiles)
+        return OneSided(_core.DirectProgram.from_text(text, name), file=name)
 
 
 def _read_plan(spec: Asked, data: Any, tiles: int) -> OneSided:
@@ -206,7 +183,7 @@ def _read_plan(spec: Asked, data: Any, tiles: int) -> OneSided:
         collective = collective.name
     with output.working(f"reading {spec.name}"):
         plan = mscclpp.read(data, tiles=tiles, collective=collective, file=spec.name)
-    return OneSided(plan.program, spec.name, plan, tiles)
+    return OneSided(plan.program, file=spec.name, plan=plan, tiles=tiles)
 
 
 def check_options(engine: Engine) -> None:
@@ -225,9 +202,8 @@ def save(direct: OneSided, path: str | None, *, as_json: bool) -> int:
     found = direct.findings(10)
     if found:
         raise errors.UserError(*found)
-    program = DirectProgram(direct.program)
     if path is not None:
-        program.save(path)
+        direct.save(path)
     if as_json:
         output.emit({"program": direct.info(), "ok": True, "file": path})
         return 0

@@ -122,12 +122,14 @@ def _content(
         remarks.append(
             f"A run of {sizes.format_size(size)} has too many steps to draw: {sizes.format_size(drawn)} is drawn."
         )
-    if on.topology.rank_count > LOOPED and not given.baselines:
+    named = given.baselines
+    if not named and on.topology.rank_count > LOOPED:
         remarks.append(
             f"NCCL's programs have the steps of all ranks: above {LOOPED} only --baseline nccl simulates them."
         )
+    elif not named:
+        named = _default(on, program)
     predicted = f"{program.name}, predicted"
-    named = given.baselines or _default(on, program)
     compared = [baselining.make(text, on, [program.described], wanted, UNDISTURBED) for text in named]
     with output.progress("simulating", len(wanted), printing=True) as begin:
         own: list[tuple[int, float]] = []
@@ -181,9 +183,7 @@ def _content(
 
 
 def _default(on: Platform, program: Program) -> tuple[str, ...]:
-    """NCCL, where its choice is known for the machine and the collective, and its programs are not too large."""
-    if on.topology.rank_count > LOOPED:
-        return ()
+    """NCCL, where its choice is known for the machine and the collective."""
     try:
         baselining.make("nccl", on, [program.described], [_SIZE], UNDISTURBED).cell(_SIZE)
     except errors.Gc3Error:

@@ -68,14 +68,14 @@ def run(
     note.
     """
     check, prove = not no_check, spec.how.prove
-    direct = one_sided.load(spec, tiles=1)
+    direct = one_sided.load(spec)
     programs: Sequence[Program | DirectProgram]
     chosen: Selected | None = None
     with output.never_silent(f"running {spec.name}"):
         if direct is not None:
             one_sided.check_options(engine)
             direct = direct.for_size(spec, size, dtype)
-            programs = [DirectProgram(direct.program)]
+            programs = [direct]
         else:
             programs, engine, chosen = _programs(spec, engine, size)
         if not check:

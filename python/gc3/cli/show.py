@@ -75,7 +75,7 @@ def show(given: _Given) -> int:
     PATH.json in the form of SCCL-style synthesizers. It may also be an execution plan of MSCCL++ (PLAN.json; with
     pipelines PLAN.json:tiles=N), the text of another one-sided program, or an algorithm with memory=direct.
     """
-    direct = one_sided.load(given.spec, tiles=1)
+    direct = one_sided.load(given.spec)
     if direct is not None:
         _show_one_sided(direct, given)
         return 0
@@ -131,7 +131,7 @@ def _show_one_sided(direct: one_sided.OneSided, given: _Given) -> None:
     if useless or given.machine is not None or given.dump not in (None, "ir"):
         what = useless[0] if useless else "--topology" if given.machine is not None else f"--dump {given.dump}"
         raise click.UsageError(f"{what} does not apply to a one-sided program")
-    program = direct.program
+    program = direct.core
     _check_rank(given.rank, program.rank_count)
     if given.expect:
         _show_expected(program.name, program.collective, given.rank, as_json=given.as_json)

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from gc3 import datatypes
 from gc3.cli import baselines as baselining
-from gc3.cli import copies, in_switch, options, output, report, sizes, trials, variants, what_if
+from gc3.cli import in_switch, options, output, report, sizes, trials, variants, what_if
 from gc3.cli import sim_report as drawing
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
@@ -176,7 +176,7 @@ def predict(given: _Given) -> int:
         for label, each in uses.items()
     ]
     programs = [use.program.described for use in every]
-    copies.remark(program.protocol for program in programs)
+    in_switch.remark_on_copies(program.protocol for program in programs)
     compared = [
         baselining.make(text, on, programs, wanted, disturbance, beyond, given.nccl_log) for text in given.baselines
     ]

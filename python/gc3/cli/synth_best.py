@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from gc3 import collectives, datatypes, errors, synth
-from gc3.cli import copies, in_switch, options, output, sizes
+from gc3.cli import in_switch, options, output, sizes
 from gc3.cli.command import Command, gathered
 from gc3.cli.files import OutputFile
 from gc3.cli.interrupt import INTERRUPTED
@@ -144,7 +144,7 @@ def best(given: _Given) -> int:
             output.remark("the search was cut short: with more time it may find faster programs")
         click.echo(f"{counted(len(rows), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
     winners = [search.found[size] for search in searches for size in wanted if search.has(size)]
-    copies.remark(winner.best[0].protocol for winner in winners)
+    in_switch.remark_on_copies(winner.best[0].protocol for winner in winners)
     chosen = [winner.best[0] for winner in winners if winner.best[0] == winner.default]
     in_switch.remark_on_choices(on, chosen, on.topology.rank_count)
     return INTERRUPTED if interrupted else int(not rows)

@@ -62,7 +62,7 @@ def one_sided(asked: Asked, on: Platform) -> OneSided | None:
     """Returns the one-sided program that is asked for, as `compiled` does; None: it is no such program."""
     if asked.how.memory == "direct" and not (target.is_program(asked.name) or target.is_script(asked.name)):
         asked = target.fitting(limited(asked, on), on.topology)
-    return load(asked, tiles=1)
+    return load(asked)
 
 
 def compiled(asked: Asked, machine: Topology) -> Program:

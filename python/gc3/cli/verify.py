@@ -91,7 +91,7 @@ def verify_command(
     memory=direct. Successive calls are proven, with 1, 2 and 3 tiles of its pipelines, and more if semaphores let one
     be further ahead of another, at most 16, unless PLAN.json:tiles=N says a number.
     """
-    direct = one_sided.load(spec, tiles=1)
+    direct = one_sided.load(spec)
     if direct is not None:
         given = {"--slots": slots, "--max-channels": max_channels, "--topology": machine, "--target": runtime}
         useless = [name for name, value in given.items() if value is not None]
