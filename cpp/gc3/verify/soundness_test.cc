@@ -276,16 +276,17 @@ TEST_CASE("residues modulo 2^127 - 1 form a field") {
 }
 
 TEST_CASE("a wrong value of very many terms is reported at once, by their number") {
-  constexpr std::uint32_t kHalf = 1U << 19U;
-  Weaver w("sum of everything", collective(CollectiveKind::scatter, 1, 2 * kHalf, false));
+  constexpr std::uint32_t kHalf = 1U << 19U;  // one more term and their sums are too many to list
+  Weaver w("sum of everything", collective(CollectiveKind::scatter, 1, kHalf + 1, false));
   w.scratch(0, kHalf);
   const std::uint32_t tb = w.tb(0, kNobody, kNobody);
+  w.synchronise(false);  // there is one threadblock
   w.copy(0, tb, in(0), sc(0), kHalf);
-  w.reduce(0, tb, in(kHalf), sc(0), kHalf);
+  w.reduce(0, tb, in(kHalf), sc(0));
   for (std::uint32_t n = kHalf / 2; n > 0; n /= 2) w.reduce(0, tb, sc(n), sc(0), n);
-  w.copy(0, tb, in(0), out(0), 2 * kHalf);
+  w.copy(0, tb, in(0), out(0), kHalf + 1);
   w.copy(0, tb, sc(0), out(7));
-  check_refused(w.finish(1), "rank 0 output[7] holds 1048576 terms, too many to list, instead of rank 0 input[7]");
+  check_refused(w.finish(1), "rank 0 output[7] holds 524289 terms, too many to list, instead of rank 0 input[7]");
 }
 
 }  // namespace gc3::verify::test

@@ -389,7 +389,7 @@ std::uint32_t smallest_slots(const ir::Program& program) {
 }
 
 bool has_race(const ir::Program& p) {
-  constexpr std::size_t kMost = 4096;
+  constexpr std::size_t kMost = 1024;
   // Three kinds of events: an instruction begins, handles its chunk k, ends. begin_of[i] + 1 + k is that chunk.
   std::vector<std::size_t> begin_of;
   std::size_t n = 0;

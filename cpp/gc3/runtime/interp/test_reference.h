@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gc3/base/mix64.h"
+#include "gc3/base/test_sanitized.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/small_float.h"
 
@@ -24,13 +25,6 @@ namespace gc3::testing {
 
 using model::DataType;
 using model::ReduceOp;
-
-// Under a sanitizer, where code is about ten times slower, long tests do less.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Sanitizers do not check what computes the reference, which would take most of the time of the tests: it writes into
 // memory of its own. It meets the buffers in memcpy() and memcmp() alone, which sanitizers do check.

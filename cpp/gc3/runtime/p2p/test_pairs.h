@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gc3/base/test_sanitized.h"
 #include "gc3/runtime/core/meeting/test_meeting.h"
 #include "gc3/runtime/p2p/messenger.h"
 #include "gc3/transport/fake.h"
@@ -18,15 +19,9 @@
 namespace gc3::p2p::testing {
 
 using core::testing::Process;
+using gc3::testing::kSanitized;
 
 using Bytes = std::vector<std::uint8_t>;
-
-// Under a sanitizer long tests do less.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // The smallest that may be set: messages that are long enough are read at once.
 constexpr std::uint64_t kAtOnce = 4096;
