@@ -76,7 +76,7 @@ void kill_at_random(std::uint32_t seed, int worlds) {
 }
 
 TEST_CASE("a killed rank is named on all others within 5 s, whenever it dies") {
-  kill_at_random(20240817, testing::kSanitized ? 50 : 100);
+  kill_at_random(20240817, testing::kSanitized ? 25 : 100);
 }
 
 TEST_CASE("nightly: a killed rank is named, at 500 more moments" * doctest::skip()) { kill_at_random(1, 500); }
