@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "gc3/base/test_sanitized.h"
 #include "gc3/ir/direct/test_direct.h"
 #include "gc3/ir/direct/test_mutants.h"
 
@@ -56,9 +57,10 @@ Program relaxed(const Program& program) {
 }  // namespace
 
 TEST_CASE("the executor finds nothing wrong with right direct programs") {
+  constexpr std::uint32_t kSchedules = gc3::testing::kSanitized ? 1 : 4;
   for (std::uint32_t ranks = 1; ranks <= 4; ++ranks) {
     for (const Program& program : all_programs(ranks)) {
-      CHECK_MESSAGE(wrong_somewhere(program, 4) == "", program.name, " of ", ranks, " ranks");
+      CHECK_MESSAGE(wrong_somewhere(program, kSchedules) == "", program.name, " of ", ranks, " ranks");
     }
   }
 }
@@ -103,16 +105,17 @@ TEST_CASE("the executor finds what is wrong with direct programs") {
 }
 
 TEST_CASE("mutants of direct programs have the form of programs") {
+  constexpr std::uint32_t kEach = gc3::testing::kSanitized ? 4 : 10;
   std::mt19937_64 random(1);
   std::uint32_t wrong = 0;
   for (const Program& program : all_programs(2)) {
     Mutator mutator(program);
-    for (int k = 0; k < 10; ++k) {
+    for (std::uint32_t k = 0; k < kEach; ++k) {
       if (!wrong_somewhere(mutator.mutate(random).program, 4).empty()) ++wrong;
     }
   }
-  CHECK(wrong > 60);  // of 130
-  CHECK(wrong < 130);
+  CHECK(wrong > 6 * kEach);  // of 13 times as many
+  CHECK(wrong < 13 * kEach);
 }
 
 }  // namespace gc3::ir::direct::test
