@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import fake_arrays
 import fake_driver
 import gc3
-from fake_driver import InterfaceArray
+from fake_arrays import InterfaceArray
 from gc3 import CommError, EngineOptions, PreMulSum, UserError, cuda, datatypes
 from gc3.algorithms import catalogue
 from gc3.cli.main import main
@@ -292,7 +293,7 @@ def test_what_an_array_says_of_itself_is_checked() -> None:
 
 @pytest.mark.usefixtures("driver")
 def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
-    driver = fake_driver.Driver()
+    driver = fake_arrays.Driver()
     streams = [ctypes.c_void_p(), ctypes.c_void_p()]
     engines: list[cuda.Engine] = []
     buffers: list[list[InterfaceArray]] = []
@@ -312,7 +313,7 @@ def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
 @pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
 def test_a_call_in_a_graph_is_replayed_a_thousand_times(protocol: str) -> None:
-    driver = fake_driver.Driver()
+    driver = fake_arrays.Driver()
     stream, graph, executable = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     driver("cuStreamCreate", ctypes.byref(stream), 1)
     engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True))

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch and arrays of CuPy, on a device; fake_driver.py has stand-ins for them."""
+"""Tensors of PyTorch and arrays of CuPy, on a device; fake_arrays.py has stand-ins for them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 from here import RANK, error_of
 
 import gc3
-from fake_driver import DlpackArray, InterfaceArray
+from fake_arrays import DlpackArray, InterfaceArray
 from gc3 import datatypes
 from gc3.cuda.arrays import DLPACK_TYPES
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import fake_driver
+import fake_arrays
 
-os.environ.update(fake_driver.ENVIRONMENT)  # before the driver is loaded
+os.environ.update(fake_arrays.ENVIRONMENT)  # before the driver is loaded
 import numpy as np
 
 import gc3

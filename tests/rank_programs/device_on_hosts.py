@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-import fake_driver
+import fake_arrays
 
-os.environ.update(fake_driver.ENVIRONMENT)  # before the driver is loaded
+os.environ.update(fake_arrays.ENVIRONMENT)  # before the driver is loaded
 from on_device import there
 
 import gc3

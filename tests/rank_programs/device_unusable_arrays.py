@@ -5,7 +5,7 @@ from here import error_of
 from on_device import InterfaceArray, there
 
 import gc3
-from fake_driver import DlpackArray
+from fake_arrays import DlpackArray
 
 with gc3.init() as comm:
     x = there(np.ones((4, 4)))

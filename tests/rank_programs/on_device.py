@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from fake_driver import InterfaceArray
+from fake_arrays import InterfaceArray
 
 
 def there(values: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> InterfaceArray:
