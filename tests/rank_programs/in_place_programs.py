@@ -1,5 +1,6 @@
 """Random programs in place, whose inputs are read-only memory maps."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -11,8 +12,8 @@ from random_programs import random_program
 FOLDER = sys.argv[1]
 
 with gc3.init() as comm:
-    made = [random_program(seed, in_place=True) for seed in range(400)]
-    for seed, random in [(s, m) for s, m in enumerate(made) if m.ranks == SIZE][:40]:
+    made = ((seed, random_program(seed, in_place=True)) for seed in itertools.count())
+    for seed, random in itertools.islice((found for found in made if found[1].ranks == SIZE), 16):
         program = gc3.compile(random.write(), instances=1 + seed % 2)
         for count in (7, 5000):
             given = [np.arange(random.inputs * count) % 11 + k for k in range(SIZE)]

@@ -140,6 +140,11 @@ def wrongly_reduced(parts: list[Any], multiplicities: dict[int, int], op: str) -
         return reduced_as_a_tree(taken, op)
 
 
+def wrong_elements(right: Any, result: Any) -> int:
+    """As `Case.compare` counts them on each rank, without the inputs drawn anew for each of many results."""
+    return int(np.count_nonzero(result != right))
+
+
 # The wrong outputs of the mutants of verify/mutation_test.cc: terms that are missing, repeated, exchanged for others,
 # and two of these at once.
 WRONG: list[tuple[int, ...]] = [
@@ -181,7 +186,7 @@ def test_a_wrong_multiset_of_factors_shows(dtype: str, ranks: int) -> None:
             if len(set(places)) < len(wrong) or sum(wrong) + ranks == len(wrong):
                 continue
             result = wrongly_reduced(list(parts), dict(zip(places, wrong, strict=True)), "prod")
-            assert case.compare(parts, [result] * ranks).wrong > 0, (wrong, first)
+            assert wrong_elements(outputs[0], result) > 0, (wrong, first)
 
 
 HUNDRED = pytest.param(100, "float32", marks=pytest.mark.nightly)
@@ -193,9 +198,10 @@ def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int)
     """A term that counts twice is right here."""
     case = Case(BUILTIN["allreduce"].model(ranks), 2 * ranks, dtype, op)
     parts: list[Any] = case.inputs()
+    _, _, right = next(iter(case.expected(parts)))
+    assert case.compare(parts, [wrongly_reduced(list(parts), {0: 0}, op)] * ranks).wrong >= 2 * ranks
     for rank in range(ranks):
-        result = wrongly_reduced(list(parts), {rank: 0}, op)
-        assert case.compare(parts, [result] * ranks).wrong >= 2 * ranks, rank  # two places on each rank
+        assert wrong_elements(right, wrongly_reduced(list(parts), {rank: 0}, op)) >= 2, rank  # two places
 
 
 @pytest.mark.parametrize(
@@ -204,7 +210,7 @@ def test_each_missing_term_of_an_extremum_shows(dtype: str, op: str, ranks: int)
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_each_missing_term_shows_also_where_chunks_have_one_element(dtype: str, op: str, chunks: int) -> None:
     """No run of one element can show it of every term of an extremum: further ones follow."""
-    ranks = 9
+    ranks = 5
     case = Case(BUILTIN["allreduce"].model(ranks, chunks=chunks), chunks, dtype, op)
 
     def without(missing: dict[int, int], chunk: int) -> tuple[bool, int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gc3
+import ranks
 from gc3 import algorithm, chunk, datatypes
 from gc3.algorithms import catalogue, load
-from gc3.comm.tool_ranks import Ranks
 from gc3.runtime.program import DEFAULT_OPTIONS, EngineOptions, Program
 
 COUNT = 1031  # divisible by nothing
@@ -58,9 +60,17 @@ def run(program: Program, dtype: str, op: str, options: EngineOptions = DEFAULT_
     return bits(program.run(inputs_of(program, dtype), op=op, dtype=dtype, **settings))
 
 
+COPYING = [p for p in datatypes.PROTOCOLS if p != "Copy"]  # copies do not add up
+# Each program with every second protocol, each protocol with every second program; the others by `make nightly`.
+CASES = [
+    pytest.param(*case, protocol, marks=[pytest.mark.nightly] if (i + j) % 2 else [])
+    for i, case in enumerate(REDUCING)
+    for j, protocol in enumerate(COPYING)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", [p for p in datatypes.PROTOCOLS if p != "Copy"])  # copies do not add up
-@pytest.mark.parametrize(("name", "parameters"), REDUCING)
+@pytest.mark.parametrize(("name", "parameters", "protocol"), CASES)
 def test_threads(name: str, parameters: dict[str, int], protocol: str) -> None:
     program = gc3.compile(load(name), protocol=protocol, instances=2, **parameters)  # pyright: ignore[reportArgumentType]
     for dtype, op in (("float32", "sum"), ("float16", "avg"), ("bfloat16", "prod"), ("float64", "max")):
@@ -76,32 +86,28 @@ OTHERS = [pytest.param(*REDUCING[3], marks=pytest.mark.nightly)]
 
 @pytest.mark.python_only
 @pytest.mark.parametrize(("name", "parameters"), [REDUCING[0], REDUCING[6], *OTHERS])
-def test_processes(name: str, parameters: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes(name: str, parameters: dict[str, int], tmp_path: Path) -> None:
     """Whether ranks read each other's memory or not."""
     program = gc3.compile(load(name), **parameters)  # pyright: ignore[reportArgumentType]
-    wanted = {(dtype, op): run(program, dtype, op) for dtype, op in (("float32", "sum"), ("float16", "prod"))}
-    monkeypatch.setenv("GC3_PROBE", "0")
-    for copies in ("0", "1"):
-        monkeypatch.setenv("GC3_SINGLE_COPY", copies)
-        for options in (EngineOptions(), EngineOptions(slots=2, slot_bytes=512)):
-            with Ranks(program, options) as ranks:
-                for (dtype, op), first in wanted.items():
-                    for _ in range(3):
-                        inputs = inputs_of(program, dtype)
-                        outputs = [
-                            np.zeros(blocks * COUNT, datatypes.dtype(dtype)) if blocks else None
-                            for blocks in map(program.collective.output_blocks, range(program.ranks))
-                        ]
-                        given: dict[str, Any] = {"outputs": outputs, "count": COUNT, "dtype": dtype, "op": op}
-                        ranks.time(inputs, warmup=0, iterations=1, **given)
-                        assert bits(outputs) == first, (copies, options, dtype)
+    program.save(tmp_path / "program.gc3")
+    wanted: list[list[str]] = [[] for _ in range(program.ranks)]
+    for dtype, op in (("float16", "prod"), ("float32", "sum")):
+        for rank, values in enumerate(inputs_of(program, dtype)):
+            np.save(tmp_path / f"{op}.{rank}.npy", values)
+        for rank, out in enumerate(run(program, dtype, op)):
+            wanted[rank] += [f"{op} {None if out is None else out.hex()}"] * 3
+    small = {"GC3_SLOTS": "2", "GC3_SLOT_BYTES": "512"}
+    for copies, options in itertools.product(("0", "1"), ({}, small)):
+        environment = {"GC3_PROBE": "0", "GC3_SINGLE_COPY": copies, **options}
+        said = ranks.run(ranks.program("same_bits"), program.ranks, environment, [tmp_path])
+        assert [text.splitlines() for text in said] == wanted, environment
 
 
 @pytest.mark.parametrize("name", [n for n, a in catalogue().items() if a.collective_name == "allreduce"])
-@pytest.mark.parametrize("ranks", [3, 8])
-def test_all_ranks_get_the_same_bits_of_the_librarys_allreduces(name: str, ranks: int) -> None:
+@pytest.mark.parametrize("size", [3, 8])
+def test_all_ranks_get_the_same_bits_of_the_librarys_allreduces(name: str, size: int) -> None:
     chosen = catalogue()[name]
-    natural = {"R": ranks, "N": 2, "G": 8 if name == "ndv2_allreduce" else ranks}
+    natural = {"R": size, "N": 2, "G": 8 if name == "ndv2_allreduce" else size}
     parameters: Any = {p.name: natural[p.name] for p in chosen.parameters if p.name in natural}
     program = gc3.compile(chosen, **parameters)
     for dtype, op in (("float32", "sum"), ("float16", "prod")):
