@@ -89,6 +89,7 @@ def test_a_path_that_is_not_a_file_is_one_message(reader: str, tmp_path: Path) -
         assert refused(read, tmp_path / f"{name}{suffix(reader)}").code == "GC3-I001"
 
 
+@pytest.mark.python_only
 def test_pipes_are_read_to_their_end_and_given_up_without_a_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "table.json"
     os.mkfifo(pipe)

@@ -32,6 +32,7 @@ def table_of(folder: Path, **more: object) -> Path:
     return path
 
 
+@pytest.mark.python_only
 def test_all_forms_of_calls_learn_while_ranks_are_apart() -> None:
     assert ranks.run(PROGRAM, 3, arguments=["forms"]) == ["right\n"] * 3
 
@@ -42,6 +43,7 @@ def test_results_are_the_same_bits_where_that_is_wished(tmp_path: Path) -> None:
     assert said == said[:1] * 4
 
 
+@pytest.mark.python_only
 def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = {"GC3_CACHE": str(tmp_path / "cache")}
     monkeypatch.setenv("GC3_CACHE", cache["GC3_CACHE"])
@@ -70,6 +72,7 @@ def test_what_was_learned_is_kept_shown_and_used(tmp_path: Path, monkeypatch: py
         kept.read_learned()
 
 
+@pytest.mark.python_only
 def test_the_environment_and_rows_say_whether_it_learns(tmp_path: Path) -> None:
     assert "programs" in ranks.run(PROGRAM, 2, {"GC3_ADAPT": "1"}, ["settle"])[0]
     assert ranks.run(PROGRAM, 2, arguments=["settle"]) == ["\n"] * 2
@@ -101,11 +104,13 @@ def test_a_program_is_generated_for_sizes_in_no_table(tmp_path: Path, count: int
     assert said == said[:1] * count
 
 
+@pytest.mark.python_only
 def test_nothing_is_generated_where_that_is_not_wished(tmp_path: Path) -> None:
     arguments = ["generate", table_of(tmp_path), "after [0-9]{4}"]
     assert "generated" not in ranks.run(PROGRAM, 2, {"GC3_GENERATE": "0"}, arguments)[0]
 
 
+@pytest.mark.python_only
 def test_a_program_that_cannot_be_generated_is_told_with_the_reason(tmp_path: Path) -> None:
     said = ranks.run(PROGRAM, 2, arguments=["reason", table_of(tmp_path)])
     assert "(another rank cannot make it)" in said[0]

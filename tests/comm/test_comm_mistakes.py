@@ -233,7 +233,7 @@ def test_a_program_of_another_size_is_refused(comm: Any) -> None:
         comm.load(gc3.compile(load("ring_allreduce"), R=2))
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("engine", ["threads", pytest.param("processes", marks=pytest.mark.python_only)])
 def test_more_iterations_than_can_be_kept_are_refused(engine: str) -> None:
     for settings in ("-w 4294967295 -n 2", "-w 1 -n 4294967295"):
         line = f"bench ring_allreduce:R=2 -b 8 -e 8 --engine {engine} {settings}"

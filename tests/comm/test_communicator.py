@@ -23,7 +23,12 @@ from one_rank_programs import many_rings, many_sends
 
 
 @pytest.mark.parametrize(
-    "n", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly), pytest.param(7, marks=pytest.mark.nightly), 8]
+    "n",
+    [
+        *(1, 2, 3),
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 7)),
+        pytest.param(8, marks=pytest.mark.python_only),
+    ],
 )
 def test_every_collective(n: int) -> None:
     ranks.run(ranks.program("every_collective"), n)

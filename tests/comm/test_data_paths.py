@@ -121,8 +121,8 @@ def test_a_row_of_a_table_sets_thresholds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("spin", "spins, as told"),
-        ("yield", "yields the core at once, as told"),
+        pytest.param("spin", "spins, as told", marks=pytest.mark.python_only),
+        pytest.param("yield", "yields the core at once, as told", marks=pytest.mark.python_only),
         ("block", "sleeps at once, as told"),
     ],
 )

@@ -34,7 +34,8 @@ def on_hosts(
     )
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.python_only)])
+@pytest.mark.python_only
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
 def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> None:
     done = on_hosts(count, ranks, [program("on_hosts"), ranks, tmp_path])
     assert done.returncode == 0, done.stdout

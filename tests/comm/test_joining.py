@@ -371,6 +371,7 @@ def test_a_secret_from_a_file(tmp_path: Path) -> None:
         assert text.startswith("GC3-R021 unusable secret: GC3_SECRET is set and empty")
 
 
+@pytest.mark.python_only
 def test_ranks_with_different_secrets_get_the_reason() -> None:
     first, second = ranks.run(ranks.program("join"), 2, arguments=["own-secrets"])
     assert second.startswith("GC3-R008")

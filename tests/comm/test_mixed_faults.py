@@ -12,6 +12,7 @@ KILLS = int(os.environ.get("MIXED_KILLS", "8"))
 
 
 @pytest.mark.timeout(60 + 30 * KILLS)
+@pytest.mark.python_only
 def test_every_other_rank_is_told_which_one_was_killed() -> None:
     program = [sys.executable, str(ranks.program("mixed_faults")), str(KILLS), "7"]
     env = {**os.environ, "PYTHONPATH": os.path.dirname(ranks.__file__)}

@@ -229,6 +229,7 @@ def test_arguments_results_and_closures_travel() -> None:
     assert [f.value for f in found] == [113, 114, 115]
 
 
+@pytest.mark.python_only
 def test_the_first_failure_is_reported_with_traceback_and_cause() -> None:
     def body(comm: gc3.Communicator) -> None:
         comm.barrier()
@@ -247,8 +248,8 @@ def test_the_first_failure_is_reported_with_traceback_and_cause() -> None:
     ("end", "how"),
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "was ended by SIGKILL"),
-        (lambda: os._exit(3), "has ended with status 3"),
-        (lambda: sys.exit(4), "SystemExit: 4"),
+        pytest.param(lambda: os._exit(3), "has ended with status 3", marks=pytest.mark.python_only),
+        pytest.param(lambda: sys.exit(4), "SystemExit: 4", marks=pytest.mark.python_only),
     ],
 )
 def test_a_rank_that_ends_is_reported(end: Callable[[], None], how: str) -> None:
@@ -261,6 +262,7 @@ def test_a_rank_that_ends_is_reported(end: Callable[[], None], how: str) -> None
         gc3.spawn(body, 3)
 
 
+@pytest.mark.python_only
 def test_the_output_of_ranks_appears_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook, whose sys.stdout is not a file."""
     printed = io.StringIO()
@@ -289,6 +291,7 @@ def test_mistakes(ranks_: int, fn: Any, code: str) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.python_only
 def test_no_rank_is_left_when_the_script_is_interrupted_or_killed(how: signal.Signals) -> None:
     """The functions of a script that has no file."""
     text = ranks.program("interrupted_spawn").read_text()

@@ -21,7 +21,7 @@ from gc3.tune.space import one_sided
 PART = 9  # of the library, so many parts of which the usual run tests one for each number of ranks
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, *(pytest.param(n, marks=pytest.mark.python_only) for n in (3, 4))])
 def test_library_programs_compute_what_numpy_does(size: int) -> None:
     ranks.run(ranks.program("one_sided"), size, arguments=[PART, size])
 

@@ -12,7 +12,9 @@ import gc3
 import ranks
 
 
-@pytest.mark.parametrize("lost", [(3,), (0,), (4, 0), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    "lost", [(3,), (4, 0), *(pytest.param(lost, marks=pytest.mark.python_only) for lost in ((0,), (1, 2, 3)))], ids=str
+)
 def test_the_ranks_that_are_left_go_on(lost: tuple[int, ...]) -> None:
     found = ranks.start(ranks.program("survive"), 5, arguments=lost).finish()
     for rank, (status, text) in enumerate(found):

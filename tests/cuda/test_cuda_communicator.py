@@ -58,7 +58,8 @@ def test_a_rank_that_does_not_join_is_an_error_within_the_deadline(driver: Mappi
     assert "waits for a message from rank 1" in results[0][1]
 
 
-@pytest.mark.parametrize("call", ["first", pytest.param("later", marks=pytest.mark.python_only)])
+@pytest.mark.python_only
+@pytest.mark.parametrize("call", ["first", "later"])
 def test_types_that_differ_by_rank_are_told_at_the_deadline(driver: Mapping[str, str], call: str) -> None:
     """No process waits for another one in a call, so nothing could tell it earlier; no data is taken."""
     environment = {**driver, "GC3_COMM_TIMEOUT": in_vain(driver)}
@@ -100,8 +101,13 @@ def test_devices_are_reached_through_windows() -> None:
     ("changes", "text"),
     [
         ({"FAKE_CUDA": "nccl=22809"}, "(NCCL 2.28.9, the first with pointers to windows is 2.29.0)"),
-        ({"FAKE_CUDA": "windows=0"}, "rank 0: NCCL makes no symmetric windows here"),
-        ({"FAKE_CUDA": "lsa=0"}, "does not reach the window of rank 0 by loads and stores"),
+        *(
+            pytest.param(*case, marks=pytest.mark.python_only)
+            for case in (
+                ({"FAKE_CUDA": "windows=0"}, "rank 0: NCCL makes no symmetric windows here"),
+                ({"FAKE_CUDA": "lsa=0"}, "does not reach the window of rank 0 by loads and stores"),
+            )
+        ),
         (
             {"FAKE_CUDA": "fail=ncclCommInitRankConfig:1"},
             "the ranks' NCCL communicator: invalid usage, said by the fake NCCL",

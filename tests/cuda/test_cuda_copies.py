@@ -84,6 +84,7 @@ def test_copies_between_processes(driver: Mapping[str, str]) -> None:
 
 
 @fake_driver.needs_library
+@pytest.mark.python_only
 def test_a_process_without_streams_that_wait_is_respected_by_all() -> None:
     for status, said in ranks.start(
         ranks.program("device_copies"), 2, fake_driver.ENVIRONMENT, ["threadblocks"]

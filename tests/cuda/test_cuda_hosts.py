@@ -39,7 +39,8 @@ def test_the_end_of_an_engine_lets_other_threads_connect() -> None:
     assert done.stdout.count("all right") == 2
 
 
-@pytest.mark.parametrize("fault", ["kill", pytest.param("cut", marks=pytest.mark.python_only)])
+@pytest.mark.python_only
+@pytest.mark.parametrize("fault", ["kill", "cut"])
 def test_a_lost_host_ends_the_kernels_that_wait_for_it(fault: str) -> None:
     done = on_two_hosts(2, "device_lost_host", fault)
     said = [line for line in done.stdout.splitlines() if line.startswith("lost: ")]

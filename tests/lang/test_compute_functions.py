@@ -124,6 +124,7 @@ def test_functions_are_checked_on_guarded_copies() -> None:
         case.check(case.program.bind(case.functions, check=True).run(case.inputs, shapes=case.shapes))
 
 
+@pytest.mark.python_only
 def test_a_slow_function_is_no_time_out() -> None:
     """It computes while nothing else moves for longer than the time-out, more than a busy machine takes away."""
     case = Case(computing_programs.gemm_ring, 2)

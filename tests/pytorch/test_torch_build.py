@@ -106,6 +106,7 @@ def test_a_folder_that_others_can_write_gets_no_file(tmp_path: Path) -> None:
     assert list(cache.iterdir()) == []
 
 
+@pytest.mark.python_only
 def test_each_build_of_pytorch_has_a_library_of_its_own(tmp_path: Path) -> None:
     package = tmp_path / "torch"
     package.mkdir()

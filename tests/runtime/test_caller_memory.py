@@ -9,7 +9,7 @@ import pytest
 import ranks
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 2, 3, pytest.param(5, marks=pytest.mark.python_only)])
 def test_rooted_collectives_into_memory_of_the_callers(n: int) -> None:
     ranks.run(ranks.program("rooted_into_out"), n)
 

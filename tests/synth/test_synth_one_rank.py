@@ -89,7 +89,16 @@ def test_nodes_that_are_linked_by_their_ranks_are_refused() -> None:
         next(one_rank_schedules(nodes, "allgather"))
 
 
-@pytest.mark.parametrize("machine", ["dgx_h100:N=2", "ndv4:N=2", "ndv2:N=3", "mi300x:N=2", "torus:X=4,Y=3"])
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "torus:X=4,Y=3",
+        *(
+            pytest.param(machine, marks=pytest.mark.python_only)
+            for machine in ("dgx_h100:N=2", "ndv4:N=2", "ndv2:N=3", "mi300x:N=2")
+        ),
+    ],
+)
 def test_the_bound_of_ports_is_never_above_that_of_the_network(
     solvers: Solvers, machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +114,7 @@ def test_the_bound_of_ports_is_never_above_that_of_the_network(
 
 
 @pytest.mark.parametrize("name", ["allreduce", "alltoall"])
+@pytest.mark.python_only
 def test_4096_ranks_are_synthesized_and_proven(name: str, tmp_path: Path) -> None:
     file = tmp_path / "made.gc3"
     found = json.loads(gc3(f"synth {name} -t dgx_h100:N=512 --hierarchical --json -o {file}").output)
