@@ -59,15 +59,17 @@ def test_a_trace_shows_every_step_and_message() -> None:
     assert sum(e["args"]["GB/s"] for e in leaving) * found["time_us"] * 1e3 / 200 == pytest.approx(14 * 32768)
 
 
-def test_parts_of_a_trace() -> None:
-    assert "left out" in trace("ring_allreduce --topology ndv4 --size 1MiB --most 10 -o t.json")
+def test_parts_of_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = "ring_allreduce:instances=1 --topology ndv4 --size 1MiB"
+    assert "left out" in trace(f"{plain} --most 10 -o t.json")
     assert sum(e["ph"] == "X" for e in events("t.json")) == 10
-    trace("ring_allreduce --topology ndv4 --size 1MiB --only 0,1 -o t.json.gz")
+    trace(f"{plain} --only 0,1 -o t.json.gz")
     rows = events("t.json.gz")
     assert {e["pid"] for e in rows if e["ph"] == "X"} == {0, 1}
     assert {e["pid"] for e in rows if e["ph"] in "sf"} == {0, 1}
-    trace("ring_allreduce --topology ndv4 --size 1MiB --only 0,1 --picture t.svg")
+    trace(f"{plain} --only 0,1 --picture t.svg")
     assert set(re.findall(r">(\d+) · tb", Path("t.svg").read_text())) == {"0", "1"}
+    monkeypatch.delattr("gc3.cli.trials.choose")  # a mistake is told before settings are searched
     for wrong in ("0,x", "8", "-1"):
         trace(f"ring_allreduce --topology ndv4 --only={wrong} -o t.json", code=2)
     assert "GC3-I002" in trace("ring_allreduce --topology ndv4 -o no/such/folder.json", code=1)

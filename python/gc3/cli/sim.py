@@ -159,17 +159,19 @@ def predict(given: _Given) -> int:
     known = variants.labels([spec.text for spec in given.specs])
     asked = {known[spec.text]: spec for spec in given.specs}
     compiled = _compiled(asked, on, mode, counts)
+    described = [program.described for program in compiled.values()]
     if mode == "nccl":
-        return baselining.show(
-            on, [p.described for p in compiled.values()], wanted, given.baselines, given.nccl_log, as_json=as_json
-        )
+        return baselining.show(on, described, wanted, given.baselines, given.nccl_log, as_json=as_json)
     wanted = _size_of(counts, compiled, dtype) or wanted
+    beyond = changes.beyond()
+    compared = [  # before settings are searched, so that a mistake is told at once
+        baselining.make(text, on, described, wanted, disturbance, beyond, given.nccl_log) for text in given.baselines
+    ]
     uses = {label: _uses(label, asked[label], program, on, wanted, given) for label, program in compiled.items()}
     every = [use for each in uses.values() for use in each]
     changes.check_effect({use.program.described.protocol for use in every})
     how: dict[str, Any] = {"dtype": dtype, "sharing": given.sharing, "disturbance": disturbance}
-    beyond = changes.beyond()
-    columns: list[Column] = [
+    own: list[Column] = [
         alpha_beta_column(label, Simulation(each[0].program, on, counts))
         if mode == "alphabeta"
         else _column(label, each, on, counts, {**how, "beyond": beyond})
@@ -177,10 +179,6 @@ def predict(given: _Given) -> int:
     ]
     programs = [use.program.described for use in every]
     in_switch.remark_on_copies(program.protocol for program in programs)
-    compared = [
-        baselining.make(text, on, programs, wanted, disturbance, beyond, given.nccl_log) for text in given.baselines
-    ]
-    columns += [b.cell for b in compared]
     in_switch.remark(on, programs)
     timed = [(use, Simulation(use.program, on, counts)) for use in every] if mode != "alphabeta" else []
     worth = [(size, simulation.expected(size, *beyond)) for use, simulation in timed for size in use.sizes]
@@ -189,7 +187,7 @@ def predict(given: _Given) -> int:
         _print_head(
             on, mode, compared, worth, [*changes.told(), *(f"{use.name}: {s.alike}" for use, s in timed if s.alike)]
         )
-    rows = _simulated(columns, wanted, compared, as_json=as_json)
+    rows = _simulated([*own, *(b.cell for b in compared)], wanted, compared, as_json=as_json)
     if given.csv_path is not None:
         write_text(given.csv_path, to_csv(rows))
     if given.pictures:

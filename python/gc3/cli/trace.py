@@ -98,7 +98,7 @@ def trace(given: _Given) -> int:
         run, dropped, told = _recorded(given, given.engine)
     else:
         raise click.UsageError("give --topology to simulate, or --engine to run")
-    chosen = None if ranks is None else _ranks(ranks, len(run.rank_names))
+    chosen = _ranks(ranks, len(run.rank_names))
     with output.working("drawing"):
         made = run_timeline.timeline(run, ranks=chosen, most=most)
         if path is not None:
@@ -124,7 +124,9 @@ def _simulated(given: _Given, machine: str) -> tuple[Run, Expected, str]:
     direct = variants.one_sided(given.spec, on)
     if direct is None:
         asked = variants.limited(given.spec, on)
-        named, program, told = trials.settled(asked, variants.proven(asked, on.topology), on, given.size)
+        plain = variants.proven(asked, on.topology)
+        _ranks(given.ranks, plain.ranks)  # before settings are searched, so that a mistake is told at once
+        named, program, told = trials.settled(asked, plain, on, given.size)
         if given.ranks is not None:  # any of them, and not only those that stand for others
             program = program.whole
         simulation = Simulation(program, on)
@@ -195,11 +197,11 @@ def _tell(given: _Given, run: Run, made: timeline.Timeline, dropped: int, worth:
         click.echo(f"{picture}: open it in a browser" if picture.endswith(".svg") else picture)
 
 
-def _ranks(text: str, count: int) -> frozenset[int]:
+def _ranks(text: str | None, count: int) -> frozenset[int] | None:
     try:
-        chosen = frozenset(int(part) for part in text.split(","))
+        chosen = None if text is None else frozenset(int(part) for part in text.split(","))
     except ValueError:
         raise click.UsageError(f"'{text}' is not a list of ranks, as in 0,8") from None
-    if not chosen or not all(0 <= r < count for r in chosen):
+    if chosen is not None and not all(0 <= r < count for r in chosen):
         raise click.UsageError(f"'{text}': ranks run from 0 to {count - 1}")
     return chosen
