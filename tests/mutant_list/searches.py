@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "blocks-without-the-sum-that-was-asked-for",
-        "python/gc3/tune/uneven.py",
+        "python/gc3/comm/uneven.py",
         "[round(total * share) for share",
         "[int(total * share) for share",
         ("tests/tune/test_tune_skew.py -k lengths",),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gc3.comm.spec import Spec
+from gc3.comm.timed_work import Work
 from gc3.comm.world import Answer, World
 from gc3.runtime.program import Program
 from gc3.tune import HostTimer, hosts
 from gc3.tune.timers import RankTimer, ThreadTimer
-from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3 import Communicator

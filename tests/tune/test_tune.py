@@ -18,16 +18,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gc3 import collectives, errors, sim
+from gc3 import collectives, errors
 from gc3.cli.main import main
 from gc3.comm.selection import Table, parse
 from gc3.comm.spec import Spec
-from gc3.sim.nccl import Nccl
+from gc3.comm.timed_work import Work
 from gc3.tune import (
     Goal,
     Measured,
     Record,
-    SimulatedTuner,
     Tuner,
     candidates,
     on_ranks,
@@ -39,7 +38,6 @@ from gc3.tune import record as records
 from gc3.tune.ranges import assigned, kept_ranges
 from gc3.tune.space import fits
 from gc3.tune.timers import RankTimer
-from gc3.tune.wire import Work
 
 pytestmark = pytest.mark.python_only
 
@@ -228,9 +226,19 @@ def test_a_terminal_has_points_by_size(terminal: bool, tmp_path: Path, monkeypat
     assert told == (sorted(order) if terminal else order)
 
 
+# `gc3`, which tries two programs at each size.
+FEW = """
+from gc3.__main__ import main
+from gc3.tune import on_ranks, space, timers
+on_ranks.candidates = lambda *which, **how: space.candidates(*which, **how)[:2]
+timers.RankTimer.variants = lambda *_: ()
+main()
+"""
+
+
 def test_a_killed_tune_continues_where_it_stopped(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "scatter", "--ranks", "2", "-e", "4KiB"]
+    line = [sys.executable, "-c", FEW, "tune", "scatter", "--ranks", "2", "-e", "4KiB"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(tmp_path)}  # a killed process cannot clean up
     command = [*line, "-o", str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
@@ -311,6 +319,7 @@ def test_a_table_that_is_not_a_file_has_no_record(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_candidate_that_ends_its_ranks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RankTimer, "renew", lambda _: None)  # to start them once
     unknown = Spec("no_such_algorithm", ())
     monkeypatch.setattr(on_ranks, "candidates", lambda *_, **__: (unknown, A))
     monkeypatch.setattr(RankTimer, "variants", lambda *_: ())
@@ -416,7 +425,7 @@ def test_no_kept_row_serves_sizes_that_only_another_command_has_measured() -> No
 
 def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     file = tmp_path / "tuned.json"
-    line = [sys.executable, "-m", "gc3", "tune", "scatter", "--ranks", "2", "-o", str(file)]
+    line = [sys.executable, "-c", FEW, "tune", "scatter", "--ranks", "2", "-o", str(file)]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as tool:
         assert tool.stdout is not None
@@ -445,56 +454,3 @@ def test_invalid_options_are_refused(tmp_path: Path) -> None:
     assert "GC3-I002" in done.output
     with pytest.raises(errors.UserError, match="GC3-I001"):
         Table.read(tmp_path / "t.json")
-
-
-def test_tuning_by_simulation(tmp_path: Path) -> None:
-    file = tmp_path / "ndv4.json"
-    line = ["tune", "-t", "ndv4", "allgather", "-b", "4KiB", "-e", "64MiB"]
-    line.append("--all-sizes")
-    done = CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file), "--json"])
-    assert done.exit_code == 0, done.output
-    data = json.loads(done.stdout)
-    assert data["finished"]
-    assert [(p["ranks"], p["size"]) for p in data["points"]] == [(8, 4096), (8, 64 << 20)]
-    small, large = (row["program"] for row in data["rows"])
-    assert small["protocol"] == "LL"
-    assert large["protocol"] != "LL"
-    first = file.read_text()
-    assert CliRunner().invoke(main, [*line, "-f", "16384", "-o", str(file)]).exit_code == 0
-    assert file.read_text() == first  # nothing in it depends on time
-
-
-def test_what_tuning_by_simulation_needs(tmp_path: Path) -> None:
-    file = str(tmp_path / "t.json")
-    for line, said in (
-        (["--all-sizes"], "are for --topology"),
-        (["--engine", "threads", "-t", "dgx1"], "give one of them"),
-        (["-t", "dgx1", "--ranks", "9"], "9 ranks on dgx1, which has 8"),
-    ):
-        done = CliRunner().invoke(main, ["tune", *line, "-o", file])
-        assert done.exit_code != 0
-        assert said in " ".join(done.output.split()), done.output
-
-
-def test_a_simulation_is_compared_with_nccl_and_not_with_a_table_of_cpus(tmp_path: Path) -> None:
-    line = ["tune", "-t", "ndv4", "-b", "1MiB", "-e", "1MiB", "-o", str(tmp_path / "t.json")]
-    said = json.loads(CliRunner().invoke(main, [*line, "allreduce", "--json"]).stdout)
-    (point,) = said["points"]
-    name, us = point["reference"]
-    assert point["default_us"] is None
-    assert name.startswith("NCCL 2")
-    assert us == pytest.approx(1e6 * Nccl(sim.platform("ndv4"), "allreduce")(1 << 20).time_s)
-    assert f"({name} {us:.4g}) at 1048576 B" in said["rows"][0]["note"]
-    shown = CliRunner().invoke(main, [*line, "allreduce"]).stdout
-    assert f"times the speed of {name} as simulated" in shown
-    assert "default" not in shown.partition("\n")[0]
-    # NCCL has no gather, and what it does on a part of the machine is not known.
-    for more in (["gather"], ["allreduce", "--ranks", "4"]):
-        (point,) = json.loads(CliRunner().invoke(main, [*line, *more, "--json"]).stdout)["points"]
-        assert (point["reference"], point["default_us"]) == (None, None)
-
-
-def test_a_machine_without_a_path_leaves_programs_out() -> None:
-    tuner = SimulatedTuner(Goal(("alltoall",), (8,), (4096,)), sim.platform("dgx1"))
-    (point,) = tuner.points()
-    assert point.tried > 1

@@ -14,9 +14,9 @@ from gc3 import errors
 from gc3.cli.main import main
 from gc3.cli.tables import write_table
 from gc3.comm.spec import Spec
+from gc3.comm.timed_work import Work
 from gc3.support import files
 from gc3.tune import Measured, Record, SimulatedTuner, Tuner, table
-from gc3.tune.wire import Work
 
 pytestmark = pytest.mark.python_only
 

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from few_simulations import Few
 from gc3 import collectives, sim
 from gc3.cli.main import main
 from gc3.comm.selection import Table, parse
 from gc3.comm.spec import Spec
+from gc3.comm.uneven import elements_of, uneven
 from gc3.tune import Goal, Measured, Record, Tuner, on_ranks, ranges
 from gc3.tune import table as as_table
 from gc3.tune.guided_search import Search
 from gc3.tune.space import candidates, serves_v
 from gc3.tune.timers import RankTimer
-from gc3.tune.uneven import elements_of, uneven
 
 pytestmark = pytest.mark.python_only
 
@@ -110,7 +111,8 @@ def tune(*line: str) -> Any:
     return CliRunner().invoke(main, ["tune", "alltoall", *line])
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.cli.tune.SimulatedTuner", Few)
     file = tmp_path / "t.json"
     line = ["--topology", "fully_connected:R=4,preset=v100", "-b", "1MiB", "-e", "1MiB"]
     line += ["--skew", "8,2", "-o", str(file)]

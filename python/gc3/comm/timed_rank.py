@@ -1,6 +1,6 @@
 """Ranks that time programs on request, over FIFOs as in `gc3.comm.world`.
 
-python -m gc3.tune.rank FOLDER RANKS
+python -m gc3.comm.timed_rank FOLDER RANKS
 
 They are forks of one process. The imports, which take longer than all else that a rank does before its first call, are
 made once.
@@ -20,12 +20,12 @@ import numpy as np
 
 from gc3 import _core, collectives
 from gc3.comm import Communicator, init, timing
+from gc3.comm.timed_work import Work
+from gc3.comm.uneven import elements_of, uneven
 from gc3.runtime.buffers import operation
 from gc3.runtime.direct import DirectProgram
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Program
-from gc3.tune.uneven import elements_of, uneven
-from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array

@@ -27,6 +27,7 @@ from gc3 import errors
 from gc3.algorithms import catalogue, load
 from gc3.algorithms._one_rank import LOOPED
 from gc3.comm.spec import Spec
+from gc3.comm.uneven import uneven
 from gc3.datatypes import FORMATS
 from gc3.lang import Algorithm
 from gc3.runtime import for_target
@@ -39,7 +40,6 @@ from gc3.tune.bound import floors
 from gc3.tune.schedules import compiled
 from gc3.tune.space import FIFOS, Parameters, affordable, divisions, most_work, on_nodes, orders_of
 from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
-from gc3.tune.uneven import uneven
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array

@@ -13,12 +13,12 @@ from gc3 import errors
 from gc3.comm import kept
 from gc3.comm.communicator import Communicator
 from gc3.comm.spec import Spec
+from gc3.comm.timed_rank import TimedRank
+from gc3.comm.timed_work import Work
 from gc3.comm.world import WorldError
 from gc3.runtime.classes import of_image
 from gc3.support.files import make_folder, replace_text
-from gc3.tune.rank import TimedRank
 from gc3.tune.timers import Timer
-from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3.runtime.program import Program

@@ -129,5 +129,5 @@ class Point:
         except WorldError as problem:
             self._failed[str(spec)] = str(problem)
             return None
-        self._means[spec] = statistics.mean(took)
+        self._means[spec] = statistics.fmean(took)
         return took

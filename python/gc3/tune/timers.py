@@ -15,6 +15,7 @@ import numpy as np
 from gc3 import _core, collectives, errors
 from gc3.comm import timing
 from gc3.comm.spec import Spec
+from gc3.comm.timed_work import Work
 from gc3.comm.world import Request, World, WorldError
 from gc3.datatypes import FORMATS
 from gc3.runtime.direct import DirectProgram
@@ -22,7 +23,6 @@ from gc3.runtime.measure import cores
 from gc3.runtime.options import EngineOptions
 from gc3.runtime.program import Program
 from gc3.tune.space import variants
-from gc3.tune.wire import Work
 
 if TYPE_CHECKING:
     from gc3.datatypes import Array
@@ -106,7 +106,7 @@ class RankTimer(Timer):
             self._started += 1
             place = Path(self._folder.name) / str(self._started)
             place.mkdir()
-            command = [sys.executable, "-m", "gc3.tune.rank", str(place), str(self._ranks)]
+            command = [sys.executable, "-m", "gc3.comm.timed_rank", str(place), str(self._ranks)]
             self._world = World([command], self._ranks, place)
         word = Work(str(file), spec.slots, spec.slot_bytes, in_place, spec.thresholds, skew, memory).word()
         name = what.collective if what.collective in collectives.BUILTIN else "custom"  # one word
