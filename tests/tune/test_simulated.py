@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from few_simulations import Few
 from gc3 import errors, sim
 from gc3.cli.main import main
 from gc3.cli.tune import line
@@ -33,16 +34,20 @@ def gc3(*line: str) -> Result:
     return CliRunner().invoke(main, list(line))
 
 
-MORE = pytest.param("mi300x", "allgather", marks=pytest.mark.nightly)
+SIZES = (64 * KIB, 4 * MIB, 16 * MIB, 256 * MIB)
+MORE = [
+    pytest.param(*case, SIZES, marks=pytest.mark.nightly)
+    for case in (("ndv5", "reducescatter"), ("mi300x", "allgather"))
+]
 
 
-@pytest.mark.parametrize(("machine", "collective"), [("ndv5", "reducescatter"), MORE])
-def test_few_simulations_find_what_all_of_them_find(machine: str, collective: str) -> None:
+@pytest.mark.parametrize(("machine", "collective", "sizes"), [("ndv5", "reducescatter", (MIB,)), *MORE])
+def test_few_simulations_find_what_all_of_them_find(machine: str, collective: str, sizes: tuple[int, ...]) -> None:
     on = sim.platform(machine)
     search, brute = (Search(collective, on, 8, in_place=False) for _ in range(2))
     space = list(brute.space())
     assert len(space) > 2 * MOST
-    for size in (64 * KIB, 4 * MIB, 16 * MIB, 256 * MIB):
+    for size in sizes:
         found, count = search.fastest(size)
         assert count <= MOST
         assert found[0][1] <= 1.03 * min(brute.seconds(spec, size) for spec in space)
@@ -91,7 +96,7 @@ def test_the_number_of_cores_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
     found: list[list[tuple[Any, ...]]] = []
     for cores in ({0}, {0, 1, 2}):
         use_cores(monkeypatch, cores)
-        tuner = SimulatedTuner(goal, sim.platform("ndv5"), most=50)
+        tuner = SimulatedTuner(goal, sim.platform("ndv5"), most=25)
         assert [point.size for point in tuner.points()] == [goal.sizes[k] for k in (0, 4, 2, 1, 3)]
         found.append([(point.size, point.times_us, point.tried) for point in tuner.found.points])
     assert found[0] == found[1]
@@ -173,7 +178,8 @@ def test_slots_are_simulated_as_a_row_has_them() -> None:
     assert search.seconds(Spec("direct_alltoall", (("R", 4),)), MIB) == math.inf  # it is for other ranks
 
 
-def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
+def test_what_nccl_does_faster_has_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.cli.tune.SimulatedTuner", Few)
     file = tmp_path / "t.json"
     line = [
         "tune",
@@ -206,7 +212,10 @@ def test_what_nccl_does_faster_has_no_row(tmp_path: Path) -> None:
     assert (refused.exit_code, "are for --topology" in " ".join(refused.output.split())) == (2, True)
 
 
-def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(tmp_path: Path) -> None:
+def test_programs_for_a_runtime_become_files_with_ranges_of_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gc3.cli.tune.SimulatedTuner", Few)
     table, folder = tmp_path / "t.json", tmp_path / "xml"
     line = [
         "tune",
@@ -261,8 +270,8 @@ def test_own_programs_and_those_of_tables_compete() -> None:
 def test_smaller_sizes_hide_no_program_from_larger_ones(machine: str) -> None:
     """Messages through a NIC take time beside their bytes: in proportion to 1 KiB, 4 MiB would take 40 ms on it."""
     on = sim.platform(machine)
-    alone = Search("allreduce", on, on.topology.rank_count, in_place=False).fastest(4 << 20)[0][0][1]
-    search = Search("allreduce", on, on.topology.rank_count, in_place=False)
+    alone = Search("allreduce", on, on.topology.rank_count, in_place=False, most=40).fastest(4 << 20)[0][0][1]
+    search = Search("allreduce", on, on.topology.rank_count, in_place=False, most=40)
     for size in (1 << 10, 1 << 14, 4 << 20):
         tried, count = search.fastest(size)
         assert count > 20
@@ -272,7 +281,7 @@ def test_smaller_sizes_hide_no_program_from_larger_ones(machine: str) -> None:
 @pytest.mark.parametrize("collective", ["allgather", "broadcast"])
 def test_large_messages_on_several_nodes_are_as_fast_as_with_nccl(collective: str) -> None:
     on = sim.platform("ndv4:N=4")
-    search = Search(collective, on, 32, in_place=collective == "broadcast")
+    search = Search(collective, on, 32, in_place=collective == "broadcast", most=60)
     tried, _ = search.fastest(64 * MIB)
     assert tried[0][1] <= 1.05 * Nccl(on, collective)(64 * MIB).time_s
     # Of allgather another program is faster than rings by now.
@@ -309,7 +318,7 @@ def test_the_busiest_link_takes_no_less_than_is_said_of_it() -> None:
 
 @pytest.mark.parametrize(("machine", "able"), [("ndv4", False), ("ndv5", True)])
 def test_programs_for_switches_are_tried_where_switches_can_run_them(machine: str, able: bool) -> None:
-    search = Search("allreduce", sim.platform(machine), 8, in_place=True)
+    search = Search("allreduce", sim.platform(machine), 8, in_place=True, most=40)
     tried, _ = search.fastest(64 << 20)
     assert any(spec.algorithm.startswith("nvls_") for spec, _ in tried) == able
     assert not any(spec.algorithm.startswith("nvls_") for spec in candidates("allreduce", 8, in_place=True))
