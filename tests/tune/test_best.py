@@ -96,6 +96,13 @@ def test_tune_takes_its_programs(made: tuple[Path, dict[str, Any]], tmp_path: Pa
     assert row.spec.compile(3).collective.name == "allgather"
 
 
+@pytest.fixture
+def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc3.tune.best.MOST", 30)
+    monkeypatch.setattr("gc3.tune.best._MOST", 30)
+
+
+@pytest.mark.usefixtures("few_simulations")
 def test_its_programs_are_files_for_other_runtimes(tmp_path: Path) -> None:
     file = tmp_path / "msccl.json"
     line = ("synth", "best", "allgather", *MACHINE, "-b", "1KiB", "-e", "16MiB", "-f", "128", "-o", str(file))
@@ -113,6 +120,7 @@ def test_its_programs_are_files_for_other_runtimes(tmp_path: Path) -> None:
     assert exported.exit_code == 0, exported.output
 
 
+@pytest.mark.usefixtures("few_simulations")
 def test_programs_for_a_runtime_are_within_its_limits(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     line = ["synth", "best", "allgather", *MACHINE, "-b", "16MiB", "-e", "16MiB", "-o", str(file)]
@@ -124,6 +132,7 @@ def test_programs_for_a_runtime_are_within_its_limits(tmp_path: Path) -> None:
     assert json.loads(said.output)["refused"] == []
 
 
+@pytest.mark.usefixtures("few_simulations")
 def test_rooted_programs_serve_their_root(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     line = ["synth", "best", "broadcast", "-t", "line:R=4,preset=v100", "-b", "16MiB", "-e", "16MiB"]
@@ -199,6 +208,7 @@ def test_the_library_is_cut_short_within_a_size() -> None:
     assert search.found[1 << 30].tried < MOST
 
 
+@pytest.mark.usefixtures("few_simulations")
 def test_mistakes(tmp_path: Path) -> None:
     out = ["-o", str(tmp_path / "t.json")]
     for line, why in (
@@ -230,7 +240,7 @@ def test_a_program_keeps_the_promise_of_its_schedule() -> None:
             assert result is not None
             found[str(instance)] = result
     times = [
-        Search("allgather", on, 8, in_place=False, schedules={name: each}).fastest(1 << 30)[0][0][1]
+        Search("allgather", on, 8, in_place=False, most=40, schedules={name: each}).fastest(1 << 30)[0][0][1]
         for name, each in found.items()
     ]
     assert times[1] < times[0] / 1.15
