@@ -20,8 +20,8 @@ from gc3 import collectives, topologies
 from gc3.sim.fit import calibrate
 from gc3.topologies import Topology, wires
 from gc3.topologies._clusters import gpu_nodes, network, switched
-from gc3.topologies._cube_mesh import cube_mesh
 from gc3.topologies.build import Builder
+from gc3.topologies.cube_mesh import cube_mesh
 from gc3.topologies.without import without
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "measured"

@@ -145,21 +145,3 @@ def gpu_nodes(build: Builder, nodes: int, gpus: int, sockets: int) -> list[list[
     return [
         [build.rank(f"node{n}.gpu{g}", node=n, socket=g * sockets // gpus) for g in range(gpus)] for n in range(nodes)
     ]
-
-
-def hgx(
-    build: Builder,
-    nodes: int,
-    *,
-    nvlink: LinkClass,
-    lanes: int,
-    nic: LinkClass,
-    pcie: LinkClass,
-    sockets: int,
-    rails: Rails,
-) -> None:
-    """Adds nodes of eight GPUs on NVSwitches with eight NICs behind PCIe switches."""
-    gpus = gpu_nodes(build, nodes, 8, sockets)
-    for n, members in enumerate(gpus):
-        switched(build, f"node{n}.nvswitch", members, nvlink, lanes)
-    network(build, gpus, nic, 8, rails, uplink=pcie)

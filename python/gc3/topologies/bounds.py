@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 from gc3 import errors
 from gc3.support.maximum_flow import INFINITE, Flow
 from gc3.topologies.model import Topology
 from gc3.topologies.relation import Pools
+
+UNREACHABLE = 1 << 30
 
 
 def diameter(topology: Topology) -> int | None:
@@ -20,21 +22,25 @@ def diameter(topology: Topology) -> int | None:
     2
     """
     everyone = range(topology.rank_count)
-    onward = {r: [d for d in everyone if topology.path(r, d) is not None] for r in everyone}
-    longest = 0
-    for start in everyone:
-        steps = {start: 0}
-        todo = deque([start])
-        while todo:
-            rank = todo.popleft()
-            for target in onward[rank]:
-                if target not in steps:
-                    steps[target] = steps[rank] + 1
-                    todo.append(target)
-        if len(steps) < topology.rank_count:
-            return None
-        longest = max(longest, *steps.values())
-    return longest
+    onward = [[d for d in everyone if topology.path(r, d) is not None] for r in everyone]
+    longest = max(max(distances(onward, start)) for start in everyone)
+    return None if longest == UNREACHABLE else longest
+
+
+def distances(onward: Sequence[Sequence[int]], start: int) -> tuple[int, ...]:
+    """Returns the steps to each rank from one; `UNREACHABLE` if there is no path. `onward`: where each rank leads."""
+    steps = [UNREACHABLE] * len(onward)
+    steps[start] = 0
+    todo = deque([start])
+    missing = len(onward) - 1
+    while todo and missing:
+        rank = todo.popleft()
+        for target in onward[rank]:
+            if steps[target] == UNREACHABLE:
+                missing -= 1
+                steps[target] = steps[rank] + 1
+                todo.append(target)
+    return tuple(steps)
 
 
 def egress(topology: Topology, rank: int) -> float:

@@ -10,7 +10,6 @@ for n ports instead of n^2, and nothing more may flow.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gc3 import errors, topologies
-from gc3.topologies import Topology
+from gc3.topologies import Topology, bounds
 from gc3.topologies.relation import carried_once, rates
 
 Edge: TypeAlias = "tuple[int, int]"
@@ -31,9 +30,9 @@ Capacity: TypeAlias = "int | Fraction"
 # What a group is, and the group of each rank.
 Level: TypeAlias = "tuple[str, tuple[int, ...]]"
 
-_Numbers: TypeAlias = "npt.NDArray[np.int64]"
+Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
-UNREACHABLE = 1 << 30
+UNREACHABLE = bounds.UNREACHABLE
 MOST_PAIRS = 1 << 20  # that communicate: of 1,024 ranks which all reach each other
 
 
@@ -218,7 +217,7 @@ class Network:
         return tuple(np.array(members, np.int32) for members, _ in self.bounds)
 
     @cached_property
-    def uses(self) -> tuple[_Numbers, _Numbers]:
+    def uses(self) -> tuple[Numbers, Numbers]:
         """Edges and bounds, a pair for each bound of each edge: by edge, and from its sender to its receiver.
 
         The order of the bounds of an edge is known as far as their shape determines it.
@@ -253,7 +252,7 @@ class Network:
     def distance(self) -> tuple[tuple[int, ...], ...]:
         """Steps from each rank to each; `UNREACHABLE` if there is no path."""
         onward = [[self.edges[e][1] for e in out] for out in self.outgoing]
-        return tuple(_distances(onward, start) for start in range(self.ranks))
+        return tuple(bounds.distances(onward, start) for start in range(self.ranks))
 
     @cached_property
     def reversed(self) -> Network:
@@ -274,7 +273,7 @@ class Network:
         return replace(self, edges=edges, bounds=bounds, sent_once=once[0], received_once=once[1])
 
     @cached_property
-    def ends(self) -> tuple[_Numbers, _Numbers]:
+    def ends(self) -> tuple[Numbers, Numbers]:
         """The senders and the receivers of the edges."""
         return np.array([src for src, _ in self.edges], np.int64), np.array([dst for _, dst in self.edges], np.int64)
 
@@ -306,7 +305,7 @@ class Network:
         return _grouped(*self.uses, len(self.edges))
 
     @cached_property
-    def families(self) -> tuple[_Numbers, ...]:
+    def families(self) -> tuple[Numbers, ...]:
         """Sets of bounds that cover all edges; the sum over the bounds that a cut crosses limits its capacity."""
         _, bounds = self.uses
         first, count = self._spans
@@ -322,7 +321,7 @@ class Network:
         return used
 
     @cached_property
-    def _spans(self) -> tuple[_Numbers, _Numbers]:
+    def _spans(self) -> tuple[Numbers, Numbers]:
         """Where the bounds of each edge begin in `uses`, and how many there are."""
         ends = np.searchsorted(self.uses[0], np.arange(len(self.edges) + 1))
         return ends[:-1], np.diff(ends)
@@ -367,25 +366,25 @@ class Network:
         return tuple(tuple(f) for f in found)
 
 
-def _codes(network: str, ranks: int, pairs: Sequence[Edge]) -> _Numbers:
+def _codes(network: str, ranks: int, pairs: Sequence[Edge]) -> Numbers:
     """Pairs of ranks as ascending numbers: the first, times the number of ranks, plus the second."""
     if not pairs:
         return np.zeros(0, np.int64)
     if set(map(len, pairs)) == {2}:
         both: npt.NDArray[Any] = np.array(pairs)
         if both.dtype.kind in "iu" and int(both.min()) >= 0 and int(both.max()) < ranks:
-            codes: _Numbers = np.unique(np.asarray(both[:, 0] * ranks + both[:, 1], np.int64))
+            codes: Numbers = np.unique(np.asarray(both[:, 0] * ranks + both[:, 1], np.int64))
             if (codes % (ranks + 1)).all():  # of no rank to itself
                 return codes
     wrong = next(p for p in pairs if len(p) != 2 or p[0] == p[1] or not all(r in range(ranks) for r in p))  # noqa: PLR2004
     raise errors.error("BadArgument", f"'{network}' has ranks 0 to {ranks - 1}, and no link {wrong}")
 
 
-def _union(sets: Sequence[_Numbers]) -> _Numbers:
+def _union(sets: Sequence[Numbers]) -> Numbers:
     return np.unique(np.concatenate([*sets, np.zeros(0, np.int64)]))
 
 
-def _grouped(keys: _Numbers, values: _Numbers, count: int) -> tuple[tuple[int, ...], ...]:
+def _grouped(keys: Numbers, values: Numbers, count: int) -> tuple[tuple[int, ...], ...]:
     """The values of each key below `count`, if the keys ascend."""
     listed: list[int] = values.tolist()
     ends: list[int] = np.searchsorted(keys, np.arange(count + 1)).tolist()
@@ -408,24 +407,6 @@ def _nested(network: str, levels: Iterable[Level]) -> tuple[Level, ...]:
                 continue
         found.append((name, groups))
     return tuple(found)
-
-
-def _distances(onward: Sequence[Sequence[int]], start: int) -> tuple[int, ...]:
-    steps = [UNREACHABLE] * len(onward)
-    steps[start] = 0
-    todo = deque([start])
-    missing = len(onward) - 1
-    while todo and missing:
-        rank = todo.popleft()
-        for target in onward[rank]:
-            if steps[target] == UNREACHABLE:
-                missing -= 1
-                steps[target] = steps[rank] + 1
-                todo.append(target)
-    return tuple(steps)
-
-
-Numbers: TypeAlias = "npt.NDArray[np.int64]"
 
 
 def switched(tails: Numbers, heads: Numbers, first: int) -> tuple[int, list[tuple[int, int]]]:

@@ -1,15 +1,40 @@
-"""The hybrid cube mesh of eight V100s that DGX-1 and NDv2 share."""
+"""Machines of V100s in the hybrid cube mesh: DGX-1 and Azure ND v2."""
 
 from __future__ import annotations
 
+from gc3.topologies._clusters import network
 from gc3.topologies.build import Builder
-from gc3.topologies.wires import NVLINK2, PCIE3, QPI
+from gc3.topologies.model import Topology
+from gc3.topologies.preset import require, topology
+from gc3.topologies.wires import EDR, NVLINK2, PCIE3, QPI
 
 # Pairs with two NVLinks and pairs with one; each set is a Hamiltonian cycle: 001 figure 1.
 DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
 SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
 # For drawings: the two quads are side by side, and the links between them do not cross.
 _PLACES = ((0.0, 1.0), (0.3, 0.7), (0.0, 0.0), (0.3, 0.3), (1.0, 1.0), (0.7, 0.7), (1.0, 0.0), (0.7, 0.3))
+
+
+@topology(source="001 figure 1 and section 5.2.1 (NVLinks); four EDR NICs, one on each PCIe switch of two GPUs")
+def dgx1(N: int = 1, pcie: int = 0) -> Topology:
+    """N nodes of 8 V100s in a hybrid cube mesh, 4 EDR NICs each; pcie=1 adds the paths over PCIe and QPI."""
+    require("N", N, 1, 1024)
+    require("pcie", pcie, 0, 1)
+    build = Builder("dgx1", processor="v100")
+    gpus = cube_mesh(build, N, pcie=bool(pcie))
+    network(build, gpus, EDR, 4, lambda g: [g // 2], uplink=PCIE3)
+    return build.build()
+
+
+@topology(source="000 section 6.3, TACCL profiles: the GPUs of a DGX-1, one EDR NIC")
+def ndv2(N: int = 1, pcie: int = 0) -> Topology:
+    """N nodes of 8 V100s in a hybrid cube mesh, 1 EDR NIC each; pcie=1 adds the paths over PCIe and QPI."""
+    require("N", N, 1, 1024)
+    require("pcie", pcie, 0, 1)
+    build = Builder("ndv2", processor="v100")
+    gpus = cube_mesh(build, N, pcie=bool(pcie))
+    network(build, gpus, EDR, 1, lambda _: [0], uplink=PCIE3)
+    return build.build()
 
 
 def cube_mesh(build: Builder, nodes: int, *, pcie: bool) -> list[list[int]]:

@@ -1,14 +1,29 @@
-"""The POWER9 nodes of Summit and Lassen."""
+"""Machines of POWER9 nodes: Summit of Oak Ridge and Lassen of Lawrence Livermore National Laboratory."""
 
 from __future__ import annotations
 
 from gc3.topologies.build import Builder
 from gc3.topologies.model import Topology
 from gc3.topologies.parts import Port
+from gc3.topologies.preset import require, topology
 from gc3.topologies.wires import EDR, NVLINK2, XBUS
 
 
-def power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology:
+@topology(source="004 figure 1 and section II: dual-rail EDR, one rail for each socket")
+def summit(N: int = 1) -> Topology:
+    """N nodes of 6 V100s, three on each POWER9, X-Bus between the sockets, dual-rail EDR."""
+    require("N", N, 1, 4608)
+    return _power9("summit", N, gpus_per_socket=3, bricks=2)
+
+
+@topology(source="004 section II: as Summit with two GPUs on each socket, and so three NVLinks where Summit has two")
+def lassen(N: int = 1) -> Topology:
+    """N nodes of 4 V100s, two on each POWER9, X-Bus between the sockets, dual-rail EDR."""
+    require("N", N, 1, 1024)
+    return _power9("lassen", N, gpus_per_socket=2, bricks=3)
+
+
+def _power9(name: str, nodes: int, gpus_per_socket: int, bricks: int) -> Topology:
     """Returns nodes of two sockets. The GPUs of a socket are linked to each other and to its CPU, which has an EDR NIC.
 
     Args:
