@@ -32,11 +32,10 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from gc3.support.words import counted
 from gc3.synth.bounds import cuts
@@ -64,13 +63,10 @@ def allreduce_bound(network: Network) -> Bound:
             return Bound(Fraction(UNREACHABLE), f"nothing crosses between {len(parts)} parts")
         least = 2 * (len(parts) - 1) / room
         if least > best.rounds:
-            shown = "ranks" if len(parts) == network.ranks else f"parts ({_listed(parts)})"
+            listed = " | ".join(map(cuts.numbered, parts))
+            shown = "ranks" if len(parts) == network.ranks else f"parts ({listed})"
             best = Bound(least, f"twice {len(parts) - 1} messages must go between {len(parts)} {shown}")
     return best
-
-
-def _listed(parts: Sequence[Sequence[int]]) -> str:
-    return " | ".join(map(cuts.numbered, parts))
 
 
 def combining_bound(network: Network, items: Sequence[Item]) -> Bound:
@@ -216,16 +212,9 @@ def _growths(network: Network, inside: Flags) -> Iterator[tuple[int, Fraction]]:
         if len(parts) > _MOST_PARTS:
             continue
         within = inside[src] & inside[dst] & (of_rank[src] != of_rank[dst])
-        by_part = _edges_by(of_rank[src], within, parts)
-        growth = max((cuts.room_of(network, edges) for edges in by_part), default=Fraction(0))
+        by_part = (np.flatnonzero(within & (of_rank[src] == part)) for part in parts)
+        growth = max((cuts.room_of(network, edges) for edges in by_part if len(edges)), default=Fraction(0))
         yield len(parts), Fraction(math.ceil(growth * _FINE), _FINE)  # few steps, small numbers
-
-
-def _edges_by(group: npt.NDArray[np.int64], chosen: Flags, parts: Iterable[int]) -> Iterator[npt.NDArray[np.int64]]:
-    for part in parts:
-        edges = np.flatnonzero(chosen & (group == part))
-        if len(edges):
-            yield edges
 
 
 def _most(rounds: int, least: int, parts: int, growth: Fraction) -> Fraction:

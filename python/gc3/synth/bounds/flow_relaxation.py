@@ -83,7 +83,7 @@ def routing(
     far smaller.
     """
     layout = Layout()
-    _add_rounds(layout, steps, whole=whole, rounds=rounds)
+    _add_rounds(layout, [1.0] * steps, whole=whole, rounds=rounds)
     supply = {source: wanted for source, wanted in demand.given.items() if group.home[source][0] == source}
     for source, wanted in supply.items():
         sent = flow(layout.program, network, source, wanted, steps, whole=whole, straight=straight)
@@ -108,7 +108,7 @@ def multicast(
     """
     layout = Layout()
     program = layout.program
-    _add_rounds(layout, steps, whole=whole, rounds=None)
+    _add_rounds(layout, [1.0] * steps, whole=whole)
     if split is not None:
         times = program.variable(1.0)
         for variable, count in zip(layout.rounds, split, strict=True):
@@ -153,11 +153,7 @@ def sinks(
     """
     layout = Layout()
     program = layout.program
-    for s, weight in enumerate(weights):
-        if rounds is None:
-            layout.rounds.append(program.variable(weight, whole=True))
-        else:
-            layout.rounds.append(program.variable(weight, float(rounds[s]), low=float(rounds[s])))
+    _add_rounds(layout, weights, whole=True, rounds=rounds)
     program.row(((r, 1.0) for r in layout.rounds), float(total), float(total))
     back = network.reversed
     turned = [back.edge_index[dst, src] for src, dst in network.edges]
@@ -214,7 +210,7 @@ def bound_of_routes(
     """Returns a proven lower bound on the rounds of a demand of single targets in any number of steps; zero: none."""
     layout = Layout()
     program = layout.program
-    _add_rounds(layout, 1, whole=False, rounds=None)
+    _add_rounds(layout, [1.0], whole=False)
     sources: set[tuple[int, int]] = set()
     for source in sorted({home for home, _ in group.home}):
         wanted = demand.given.get(source)
@@ -259,12 +255,12 @@ def suggested(network: Network, result: LinearResult, layout: Layout) -> Suggest
     return Suggested(tuple(float(result.values[v]) for v in layout.rounds), price)
 
 
-def _add_rounds(layout: Layout, steps: int, *, whole: bool, rounds: Sequence[int] | None) -> None:
-    for s in range(steps):
+def _add_rounds(layout: Layout, costs: Sequence[float], *, whole: bool, rounds: Sequence[int] | None = None) -> None:
+    for s, cost in enumerate(costs):
         if rounds is None:
-            layout.rounds.append(layout.program.variable(1.0, whole=whole))
+            layout.rounds.append(layout.program.variable(cost, whole=whole))
         else:
-            layout.rounds.append(layout.program.variable(1.0, float(rounds[s]), low=float(rounds[s])))
+            layout.rounds.append(layout.program.variable(cost, float(rounds[s]), low=float(rounds[s])))
 
 
 def _add_limits(layout: Layout, network: Network, steps: int, group: Group, sources: Iterable[tuple[int, int]]) -> None:
@@ -446,10 +442,9 @@ def whole_prices(prices: Real, parts: dict[int, dict[int, Real]]) -> Prices:
     if not exact:
         scale = _MOST_SCALE
 
-    def up(array: Real) -> Whole:
-        return np.maximum(np.round(array * scale) if exact else np.ceil(array * scale), 0).astype(np.int64)
+    def rounded(array: Real, *, up: bool) -> Whole:
+        to_whole = np.round if exact else np.ceil if up else np.floor
+        return np.maximum(to_whole(array * scale), 0).astype(np.int64)
 
-    def down(array: Real) -> Whole:
-        return np.maximum(np.round(array * scale) if exact else np.floor(array * scale), 0).astype(np.int64)
-
-    return Prices(up(prices), {i: {t: down(p) for t, p in q.items()} for i, q in parts.items()})
+    below = {i: {t: rounded(p, up=False) for t, p in q.items()} for i, q in parts.items()}
+    return Prices(rounded(prices, up=True), below)

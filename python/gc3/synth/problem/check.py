@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -145,16 +144,10 @@ class Cache:
         """Stores a schedule atomically; if that fails, `problems` says why, and the search goes on with its result."""
         path = self._file(network, demand, steps, rounds)
         text = json.dumps({"rounds": schedule.rounds, "steps": schedule.steps})
-        name: str | None = None
         try:
-            handle, name = tempfile.mkstemp(dir=self._folder)
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except OSError as problem:
-            if name is not None:
-                Path(name).unlink(missing_ok=True)
-            self.problems.append(f"'{path}': {problem.strerror}")
+            files.replace_text(str(path), text)
+        except errors.UserError as problem:
+            self.problems.append(problem.message.partition(": ")[2])  # without the title
 
     def _file(self, network: Network, demand: Demand, steps: int, rounds: int) -> Path:
         pieces = [(p.source, sorted(p.targets), p.count) for p in demand.pieces]
