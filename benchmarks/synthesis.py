@@ -41,11 +41,25 @@ def timed(run: Callable[[], Outcome]) -> tuple[float, Outcome]:
     return statistics.median(seconds), outcome
 
 
-def solve(solvers: Solvers, network: Network, row: instances.Row, root: int) -> Outcome:
+def solve(solvers: Solvers, network: Network, row: instances.Row) -> Outcome:
     """Decides a row from scratch."""
     name, chunks, steps, rounds = row
     session = Session(fresh(network), solvers, time.monotonic() + _PATIENCE)
-    return Task(session, name, root).solve(chunks, steps, rounds)
+    return Task(session, name, root_of(row)).solve(chunks, steps, rounds)
+
+
+def by_z3(solvers: Solvers, network: Network, row: instances.Row, most_s: float) -> tuple[float, str]:
+    """Returns the seconds of the plain encoding for a row, and those as text: more if it was stopped."""
+    wanted = Task(Session(network, solvers), row[0], root_of(row)).parts(row[1])[0][1]
+    begun = time.perf_counter()
+    answer, _ = plain_encoding.solve(network, wanted, row[2], row[3], most_s, least=1)
+    took = time.perf_counter() - begun
+    return took, f"{'>' if answer == 'unknown' else ''}{took:.3f}"
+
+
+def root_of(row: instances.Row) -> int:
+    """Returns the root with which a row is solved."""
+    return instances.ROOT if row[0] in instances.ROOTED else 0
 
 
 def tables(solvers: Solvers, z3_seconds: float) -> None:
@@ -54,18 +68,13 @@ def tables(solvers: Solvers, z3_seconds: float) -> None:
     ours: list[float] = []
     plain: list[tuple[float, float]] = []
     for network, row in instances.tables():
-        root = instances.ROOT if row[0] in instances.ROOTED else 0
-        seconds, outcome = timed(lambda network=network, row=row, root=root: solve(solvers, network, row, root))
+        seconds, outcome = timed(lambda network=network, row=row: solve(solvers, network, row))
         ours.append(seconds)
         label = f"{network.name} {row[0]} ({row[1]}, {row[2]}, {row[3]})"
         rate, mark = "", ""
         if z3_seconds and row[0] not in instances.COMPOSED:
-            wanted = Task(Session(network, solvers), row[0], root).parts(row[1])[0][1]
-            begun = time.perf_counter()
-            answer, _ = plain_encoding.solve(network, wanted, row[2], row[3], z3_seconds, least=1)
-            took = time.perf_counter() - begun
+            took, mark = by_z3(solvers, network, row, z3_seconds)
             plain.append((took, seconds))
-            mark = f"{'>' if answer == 'unknown' else ''}{took:.3f}"
             rate = f"{took / seconds:.0f}"
         how = outcome.how if outcome.result is not None else f"{outcome.status}: {outcome.how}"
         print(f"{label:34s} {seconds:8.4f} {mark:>8s} {rate:>8s}  {how}; {outcome.fewest or '(6, 3, 3) has fewer'}")
@@ -80,14 +89,8 @@ def impossible(solvers: Solvers, z3_seconds: float) -> None:
     """Prints instances that have no schedule."""
     print(f"{'no schedule':34s} {'gc3 s':>8s} {'z3 s':>8s}  proof")
     for network, row in instances.impossible():
-        root = instances.ROOT if row[0] in instances.ROOTED else 0
-        seconds, outcome = timed(lambda network=network, row=row, root=root: solve(solvers, network, row, root))
-        mark = ""
-        if z3_seconds:
-            wanted = Task(Session(network, solvers), row[0], root).parts(row[1])[0][1]
-            begun = time.perf_counter()
-            answer, _ = plain_encoding.solve(network, wanted, row[2], row[3], min(z3_seconds, 1.0), least=1)
-            mark = f"{'>' if answer == 'unknown' else ''}{time.perf_counter() - begun:.3f}"
+        seconds, outcome = timed(lambda network=network, row=row: solve(solvers, network, row))
+        mark = by_z3(solvers, network, row, min(z3_seconds, 1.0))[1] if z3_seconds else ""
         proof = outcome.how if outcome.status == IMPOSSIBLE else f"NOT PROVEN: {outcome.status}"
         print(f"{network.name} {row[0]} {row[1:]!s:22s} {seconds:8.4f} {mark:>8s}  {proof}")
     print()

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import geometric_mean as mean
 from typing import Any
 
 from gc3.report import svg, times
@@ -72,11 +73,6 @@ def _table(*columns: str, rows: Iterable[Sequence[str]], text: int = 1) -> list[
     """Returns a table whose first columns are text."""
     lines = [columns, ["---"] * text + ["---:"] * (len(columns) - text), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def _mean(numbers: Iterable[float]) -> float:
-    logarithms = [math.log(number) for number in numbers]
-    return math.exp(math.fsum(logarithms) / len(logarithms))
 
 
 def _us(value: float) -> str:
@@ -150,7 +146,7 @@ def _hosts(data: Any) -> _Shown:
             shown = [f"{_us(p['us']['gc3'][0])} ({_us(p['us']['gc3'][1])}), {ratio(p):.2f}" if p else "" for p in some]
             rows.append([f"{name}, {place[0]}x{place[1]}", *shown])
     means = [
-        f"{a}x{b} {_mean(s):.2f} (least {min(s):.2f})"
+        f"{a}x{b} {mean(s):.2f} (least {min(s):.2f})"
         for a, b in places
         if (s := [ratio(p) for p in free if (p["hosts"], p["ranks_per_host"]) == (a, b)])
     ]
@@ -192,7 +188,7 @@ def _pytorch(data: Any) -> _Shown:
     ]
     lines = ["", *_table("Call, ranks", *map(short_size, sizes), rows=rows)]
     rows = [
-        [f"`{run['command'].partition('.py ')[2]}`", f"{len(gains)}", f"{_mean(gains):.1f}", f"{min(gains):.2f}"]
+        [f"`{run['command'].partition('.py ')[2]}`", f"{len(gains)}", f"{mean(gains):.1f}", f"{min(gains):.2f}"]
         for run in data
         if run["command"] and (gains := [gain(p) for p in run["points"]])
     ]

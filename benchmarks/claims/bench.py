@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gc3 import _core, algorithms, errors, lang
+from gc3.report.style import short_size
+from gc3.runtime import measure
 from gc3.runtime.program import Program
 from gc3.sim import presets, settings
 from gc3.sim.alpha_beta import AlphaBeta
@@ -58,27 +60,12 @@ class Best:
 
     def __str__(self) -> str:
         """The size and the candidate."""
-        return f"at {sized(self.size)} by {self.variant}"
-
-
-def sized(size: int) -> str:
-    """Returns a size as text.
-
-    >>> sized(3 << 20), sized(1536)
-    ('3 MiB', '1.5 KiB')
-    """
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << power:
-            return f"{size / (1 << power):g} {unit}"
-    return f"{size} B"
+        return f"at {short_size(self.size)} by {self.variant}"
 
 
 def doubling(first: int, last: int) -> list[int]:
     """Returns first, 2 first, 4 first, ... up to last."""
-    sizes = [first]
-    while 2 * sizes[-1] <= last:
-        sizes.append(2 * sizes[-1])
-    return sizes
+    return list(measure.sizes(first, last, factor=2))
 
 
 class Bench:

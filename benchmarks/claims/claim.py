@@ -12,12 +12,14 @@ The rules are the same for all claims, and no parameter was chosen with a claim 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gc3.report.style import short_size
+
 if TYPE_CHECKING:
-    from claims.bench import Bench
+    from claims.bench import Bench, Variant
 
 _NEAR = 0.25
 _GAIN = 2.0
@@ -73,6 +75,24 @@ def speedup(expected: float, found: float, detail: str = "") -> Outcome:
     near = abs(found / expected - 1) <= _NEAR
     gain = (found - 1) / (expected - 1)
     return Outcome(f"{expected:g}x", f"{found:.2f}x", near and 1 / _GAIN <= gain <= _GAIN, detail)
+
+
+def greatest(expected: float, ratios: Mapping[int, float], detail: str = "at {}") -> Outcome:
+    """Returns the outcome of the greatest of some speed-ups, by size, which `detail` takes."""
+    best = max(ratios, key=ratios.__getitem__)
+    return speedup(expected, ratios[best], detail.format(short_size(best)))
+
+
+def over_nccl(
+    expected: float, machine: str, collective: str, candidates: Sequence[Variant], sizes: Sequence[int]
+) -> Callable[[Bench], Outcome]:
+    """Returns the check of the greatest speed-up over NCCL, of the fastest candidate of each size."""
+
+    def check(bench: Bench) -> Outcome:
+        best = bench.best_over_nccl(machine, collective, candidates, sizes)
+        return speedup(expected, best.speedup, str(best))
+
+    return check
 
 
 def ratio_of_one(found: float, within: float, detail: str = "") -> Outcome:

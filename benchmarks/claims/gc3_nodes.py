@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from claims import claim
-from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
-from claims.claim import Claim, Outcome
+from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, variants
+from claims.claim import Claim, Outcome, over_nccl
 from gc3 import collectives, lang
 from gc3.lang import algorithm, chunk
+from gc3.report.style import short_size
 from gc3.runtime.program import Program
 from gc3.sim import settings
 from gc3.sim.nccl import Nccl, rates
@@ -30,17 +31,6 @@ _NIC_LINE_RATE = 25e9
 
 def _hierarchical(protocols: tuple[str, ...]) -> list[Variant]:
     return variants("hierarchical_allreduce", protocols, (1, 2, 4, 8), N=2, G=_GPUS, parallel=(0, 1, 2))
-
-
-def _hierarchical_small(bench: Bench) -> Outcome:
-    best = bench.best_over_nccl("ndv4:N=2", "allreduce", _hierarchical(("LL", "LL128")), doubling(KIB, 4 * MIB))
-    return claim.speedup(1.4, best.speedup, str(best))
-
-
-def _hierarchical_large(bench: Bench) -> Outcome:
-    candidates = _hierarchical(("Simple",))
-    best = bench.best_over_nccl("ndv4:N=2", "allreduce", candidates, (2 * GIB, 4 * GIB))
-    return claim.speedup(1.11, best.speedup, str(best))
 
 
 def _composed_time(bench: Bench, size: int) -> float:
@@ -133,7 +123,7 @@ def _ndv2(bench: Bench) -> Outcome:
         "faster than NCCL",
         f"faster at {len(won)} of {len(sizes)} sizes, up to {ratios[best]:.2f}x",
         2 * len(won) > len(sizes),
-        f"1 KiB to 1 GiB, best at {sized(best)}",
+        f"1 KiB to 1 GiB, best at {short_size(best)}",
     )
 
 
@@ -189,16 +179,14 @@ def _two_step_handwritten(bench: Bench) -> Outcome:
     ratios = {
         s: _handwritten_time(bench, nodes, s) / bench.time(f"ndv4:N={nodes}", _two_step(nodes), s) for s in _LARGE
     }
-    best = max(ratios, key=lambda s: ratios[s])
-    return claim.speedup(1.35, ratios[best], f"at {sized(best)}, 256 GPUs")
+    return claim.greatest(1.35, ratios, "at {}, 256 GPUs")
 
 
 def _two_step_nccl(bench: Bench) -> Outcome:
     nodes = _NODES[-1]
     machine = f"ndv4:N={nodes}"
     ratios = {s: bench.nccl_time(machine, "alltoall", s) / bench.time(machine, _two_step(nodes), s) for s in _LARGE[1:]}
-    best = max(ratios, key=lambda s: ratios[s])
-    return claim.speedup(1.2, ratios[best], f"at {sized(best)}, 256 GPUs")
+    return claim.greatest(1.2, ratios, "at {}, 256 GPUs")
 
 
 def _handwritten_nccl(bench: Bench) -> Outcome:
@@ -226,11 +214,6 @@ def _next(instances: int) -> Variant:
 
 _NEXT = [_next(r) for r in (1, 2, 4, 8, 16)]
 _THREE = "ndv4:N=3"
-
-
-def _alltonext(bench: Bench) -> Outcome:
-    best = bench.best_over_nccl(_THREE, "alltonext", _NEXT, [GIB])
-    return claim.speedup(14.5, best.speedup, str(best))
 
 
 def _alltonext_nics(bench: Bench) -> Outcome:
@@ -327,16 +310,27 @@ def claims() -> list[Claim]:
             "on this machine, its error is taken as a factor of 2, so that the order is not decided.",
         ),
         Claim("000-6.4-nics", "A", "AllToNext uses all eight NICs of a node where a send uses one", _alltonext_nics),
-        Claim("000-6.4-speedup", "B", "3 nodes of 8 A100, 1 GB: AllToNext 14.5x NCCL's send and receive", _alltonext),
+        Claim(
+            "000-6.4-speedup",
+            "B",
+            "3 nodes of 8 A100, 1 GB: AllToNext 14.5x NCCL's send and receive",
+            over_nccl(14.5, _THREE, "alltonext", _NEXT, [GIB]),
+        ),
         Claim("000-6.4-crossover", "B", "AllToNext is slower below 512 KB", _alltonext_crossover),
         Claim(
             "002-7.2-small",
             "B",
             "Several nodes (2 here): hierarchical AllReduce up to 1.4x NCCL at small sizes",
-            _hierarchical_small,
+            over_nccl(1.4, "ndv4:N=2", "allreduce", _hierarchical(("LL", "LL128")), doubling(KIB, 4 * MIB)),
             _WHY_SMALL,
         ),
-        Claim("002-7.2-large", "B", "Above 1 GB it is up to 11 % faster than NCCL", _hierarchical_large, _WHY_LARGE),
+        Claim(
+            "002-7.2-large",
+            "B",
+            "Above 1 GB it is up to 11 % faster than NCCL",
+            over_nccl(1.11, "ndv4:N=2", "allreduce", _hierarchical(("Simple",)), (2 * GIB, 4 * GIB)),
+            _WHY_LARGE,
+        ),
         Claim(
             "002-7.2-composed",
             "B",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 
 from claims import claim
-from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, sized, variants
-from claims.claim import Claim, Outcome
+from claims.bench import GIB, KIB, MIB, Bench, Variant, doubling, sends, variants
+from claims.claim import Claim, Outcome, over_nccl
 from gc3 import datatypes
+from gc3.report.style import short_size
 from gc3.sim.nccl import programs, rates
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.platform import Platform
@@ -25,15 +27,11 @@ _LARGE_RINGS = [
     if v.instances * dict(v.parameters)["channels"] <= 24  # noqa: PLR2004  as many as NCCL has
 ]
 _PAIRS = variants("allpairs_allreduce", ("LL", "LL128"), (1, 2, 4, 8), R=8)
+_PAIRS_OF_16 = variants("allpairs_allreduce", ("LL", "LL128"), (1, 2, 4), R=16)
 
 
 def _ll128(channels: int, instances: int) -> Variant:
     return Variant("ring_allreduce", "LL128", instances, (("R", 8), ("channels", channels)))
-
-
-def _ring(bench: Bench) -> Outcome:
-    best = bench.best_over_nccl(_MACHINE, "allreduce", _RINGS, [*doubling(32 * KIB, 2 * MIB), 3 * MIB])
-    return claim.speedup(1.9, best.speedup, str(best))
 
 
 def _ring_beyond(bench: Bench) -> Outcome:
@@ -57,11 +55,6 @@ def _ring_parallel(bench: Bench) -> Outcome:
     )
 
 
-def _allpairs(bench: Bench) -> Outcome:
-    best = bench.best_over_nccl(_MACHINE, "allreduce", _PAIRS, doubling(KIB, MIB))
-    return claim.speedup(1.8, best.speedup, str(best))
-
-
 def _allpairs_steps(bench: Bench) -> Outcome:
     pairs = bench.alpha_beta("fully_connected:R=8", Variant("allpairs_allreduce", parameters=(("R", 8),)))
     ring = bench.alpha_beta("ring:R=8", Variant("ring_allreduce", parameters=(("R", 8),)))
@@ -77,35 +70,16 @@ def _allpairs_steps(bench: Bench) -> Outcome:
     )
 
 
-def _allpairs_dgx2(bench: Bench) -> Outcome:
-    candidates = variants("allpairs_allreduce", ("LL", "LL128"), (1, 2, 4), R=16)
-    best = bench.best_over_nccl("dgx2", "allreduce", candidates, doubling(KIB, 4 * MIB))
-    return claim.speedup(3.0, best.speedup, str(best))
-
-
-def _ring_v1(bench: Bench) -> Outcome:
-    best = bench.best_over_nccl(_MACHINE, "allreduce", [_ll128(8, 4)], doubling(128 * KIB, 32 * MIB))
-    return claim.speedup(1.48, best.speedup, str(best))
-
-
 def _ring_v1_range(bench: Bench) -> Outcome:
     sizes = doubling(128 * KIB, 32 * MIB)
     ratios = {s: bench.nccl_time(_MACHINE, "allreduce", s) / bench.time(_MACHINE, _ll128(8, 4), s) for s in sizes}
-    slower = [sized(s) for s, r in ratios.items() if r < 1]
+    slower = [short_size(s) for s, r in ratios.items() if r < 1]
     return Outcome(
         "faster than NCCL from 128 KiB to 32 MiB",
         f"slower at {', '.join(slower)}" if slower else "faster throughout",
         not slower,
         f"{len(sizes)} sizes",
     )
-
-
-def _many_threadblocks(bench: Bench) -> Outcome:
-    return _against(bench, "8 threadblocks x 4 faster than 1 x 32", _ll128(1, 32))
-
-
-def _fewer_channels(bench: Bench) -> Outcome:
-    return _against(bench, "32 channels faster than 24", _ll128(8, 3))
 
 
 def _against(bench: Bench, what: str, other: Variant) -> Outcome:
@@ -156,7 +130,10 @@ def _tile(bench: Bench) -> Outcome:
     timing = bench.platform(_MACHINE).parameters.protocol("Simple")
     found = timing.slot_bytes * timing.slots, timing.slices * timing.slots
     return Outcome(
-        "4 MiB, 4 slices", f"{sized(found[0])}, {found[1]} slices", found == (4 * MIB, 4), "of Simple, per connection"
+        "4 MiB, 4 slices",
+        f"{short_size(found[0])}, {found[1]} slices",
+        found == (4 * MIB, 4),
+        "of Simple, per connection",
     )
 
 
@@ -171,7 +148,7 @@ def claims() -> list[Claim]:
             "B",
             "8 A100: ring of 8 threadblocks x 4 instances, LL128, up to 48 % faster "
             "than NCCL 2.8.4 between 128 KB and 32 MB",
-            _ring_v1,
+            over_nccl(1.48, _MACHINE, "allreduce", [_ll128(8, 4)], doubling(128 * KIB, 32 * MIB)),
         ),
         Claim(
             "000-6.2-range", "B", "The same ring is faster than NCCL from 128 KB to 32 MB", _ring_v1_range, _WHY_RANGE
@@ -180,24 +157,37 @@ def claims() -> list[Claim]:
             "000-6.2-threadblocks",
             "B",
             "8 threadblocks per ring x 4 instances outperform 1 threadblock per ring x 32",
-            _many_threadblocks,
+            partial(_against, what="8 threadblocks x 4 faster than 1 x 32", other=_ll128(1, 32)),
             _WHY_THREADBLOCKS,
         ),
         Claim(
-            "000-6.2-channels", "B", "Forcing the schedule from 32 to 24 channels lowers performance", _fewer_channels
+            "000-6.2-channels",
+            "B",
+            "Forcing the schedule from 32 to 24 channels lowers performance",
+            partial(_against, what="32 channels faster than 24", other=_ll128(8, 3)),
         ),
         Claim("000-6.2-nccl-channels", "B", "Forcing NCCL from 24 to more channels lowers performance", _nccl_channels),
         Claim("000-6.2-plateau", "B", "Above 32 MB the LL128 ring levels out around 100 GB/s algbw", _ll128_plateau),
-        Claim("002-7.1.1-ring", "B", "8 A100: rings up to 1.9x NCCL's between 32 KB and 3 MB", _ring),
+        Claim(
+            "002-7.1.1-ring",
+            "B",
+            "8 A100: rings up to 1.9x NCCL's between 32 KB and 3 MB",
+            over_nccl(1.9, _MACHINE, "allreduce", _RINGS, [*doubling(32 * KIB, 2 * MIB), 3 * MIB]),
+        ),
         Claim("002-7.1.1-large", "B", "Above 32 MB the best rings match NCCL", _ring_beyond),
         Claim("002-7.1.1-schedule", "B", "Above 32 MB the best ring has 1 channel x 24 instances", _ring_parallel),
         Claim("002-7.1.2-steps", "A", "All Pairs takes 2 steps and a ring 2R-2, for the same volume", _allpairs_steps),
-        Claim("002-7.1.2-allpairs", "B", "8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB", _allpairs),
+        Claim(
+            "002-7.1.2-allpairs",
+            "B",
+            "8 A100: All Pairs up to 1.8x NCCL from 1 KB to 1 MB",
+            over_nccl(1.8, _MACHINE, "allreduce", _PAIRS, doubling(KIB, MIB)),
+        ),
         Claim(
             "003-allpairs-dgx2",
             "B",
             "16 V100 of a DGX-2: All Pairs up to 3.0x NCCL for small buffers",
-            _allpairs_dgx2,
+            over_nccl(3.0, "dgx2", "allreduce", _PAIRS_OF_16, doubling(KIB, 4 * MIB)),
             section="results (002 figure 7)",
         ),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,8 @@ def geometric_mean(numbers: Iterable[float]) -> float | None:
     >>> geometric_mean([2, 8])
     4.0
     """
-    logarithms = [math.log(number) for number in numbers]
-    return math.exp(math.fsum(logarithms) / len(logarithms)) if logarithms else None
+    found = list(numbers)
+    return statistics.geometric_mean(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
