@@ -9,7 +9,6 @@ and the CPUs do not wait.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gc3 import _core, datatypes, errors
@@ -24,29 +23,6 @@ if TYPE_CHECKING:
 
 
 _BARRIER = b"\0"  # an exchange of nothing would wait for nobody
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Prepares programs on one device. All ranks prepare the same programs in the same order."""
-
-    rank: int
-    size: int
-    device: int
-    timeout: float
-    exchange: Callable[[bytes], list[bytes]]
-    windows: _core.CudaWindows | None
-    proxy: _core.CudaProxy | None
-    made: list[_core.CudaRankEngine]
-
-    def prepare(self, program: _core.Program, slots: int = 0, slot_bytes: int = 0) -> _core.CudaRankEngine:
-        """Returns the engine of a program, connected to those of the other ranks."""
-        fifos = slots, slot_bytes, self.timeout
-        engine = _core.CudaRankEngine(runtime(), program, self.rank, self.device, *fifos, self.windows, self.proxy)
-        engine.connect(self.exchange(engine.handle()))
-        self.exchange(_BARRIER)  # no rank starts before all are connected
-        self.made.append(engine)
-        return engine
 
 
 class Devices:
@@ -86,8 +62,9 @@ class Devices:
         key = device, recipe.key
         engine = self._of_recipes.get(key)
         if engine is None:
-            maker = self._maker(device)
-            engine = self._of_recipes[key] = maker.prepare(recipe.make(), recipe.slots, recipe.slot_bytes)
+            reach = self._reached(device)
+            made = self._made(recipe.make(), device, reach, recipe.slots, recipe.slot_bytes)
+            engine = self._of_recipes[key] = made
         return engine
 
     def run(
@@ -171,21 +148,29 @@ class Devices:
             self._proxy = None
         self._reach.clear()  # windows last
 
-    def _maker(self, device: int) -> _Maker:
+    def _reached(self, device: int) -> Reach:
         if not self._reach:
             self._proxy = self._make_proxy()
         if device not in self._reach:
             several = self._proxy is not None
             self._reach[device] = agree(self._rank, self._size, device, self._exchange, several_hosts=several)
-        windows = self._reach[device].windows
-        return _Maker(
-            self._rank, self._size, device, self._timeout, self._exchange, windows, self._proxy, self._engines
-        )
+        return self._reach[device]
+
+    def _made(
+        self, program: _core.Program, device: int, reach: Reach, slots: int = 0, slot_bytes: int = 0
+    ) -> _core.CudaRankEngine:
+        """The engine of a program, connected to those of the others: all ranks make the same in the same order."""
+        how = slots, slot_bytes, self._timeout, reach.windows, self._proxy
+        engine = _core.CudaRankEngine(runtime(), program, self._rank, device, *how)
+        engine.connect(self._exchange(engine.handle()))
+        self._exchange(_BARRIER)  # no rank starts before all are connected
+        self._engines.append(engine)
+        return engine
 
     def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))
         if engine is None:
-            engine = self._of_programs[device, program] = self._maker(device).prepare(program.core)
+            engine = self._of_programs[device, program] = self._made(program.core, device, self._reached(device))
         return engine
 
 

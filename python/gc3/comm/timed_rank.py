@@ -14,7 +14,7 @@ import sys
 import traceback
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -83,13 +83,9 @@ def _serve(place: Path, rank: int, ranks: int) -> None:
             collective, size, warmup, iterations, _, mode = line.split()
             work = Work.read(mode)
             seconds = timed.seconds(program(work.file), work, collective, int(size), int(warmup), int(iterations))
-            _answer(answers, rank, seconds)
-
-
-def _answer(answers: TextIO, rank: int, seconds: list[float]) -> None:
-    if rank == 0:
-        answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")
-        answers.flush()
+            if rank == 0:
+                answers.write("0 " + " ".join(f"{s:.9g}" for s in seconds) + "\n")
+                answers.flush()
 
 
 class TimedRank:

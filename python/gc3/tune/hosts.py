@@ -21,8 +21,6 @@ from gc3.support.files import make_folder, replace_text
 from gc3.tune.timers import Timer
 
 if TYPE_CHECKING:
-    from gc3.runtime.program import Program
-
     # The program's image and how it runs; the collective, S in bytes, untimed and timed calls.
     Asked = tuple[bytes, Work, str, int, int, int]
 
@@ -122,11 +120,5 @@ def _timed(comm: Communicator) -> Callable[[bytes, Work, str, int, int, int], li
     """Returns what times programs that come as images, on this rank."""
     timed = TimedRank(comm)
 
-    @cache
-    def program(image: bytes) -> Program:
-        return of_image(image)
-
-    def seconds(image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int) -> list[float]:
-        return timed.seconds(program(image), work, collective, size, warmup, iterations)
-
-    return seconds
+    program = cache(of_image)
+    return lambda image, *asked: timed.seconds(program(image), *asked)
