@@ -190,9 +190,7 @@ def column_linear(group: Any = None) -> TensorProgram:
     Args:
         group: The process group; None: the default group.
     """
-    communicator(group)
-    programs = importlib.import_module("gc3.torch.programs")
-    return programs.of_group(programs.column_linear, group)
+    return _of_group("programs", "column_linear", group)
 
 
 def row_linear(group: Any = None) -> TensorProgram:
@@ -201,9 +199,7 @@ def row_linear(group: Any = None) -> TensorProgram:
     Args:
         group: The process group; None: the default group.
     """
-    communicator(group)
-    programs = importlib.import_module("gc3.torch.programs")
-    return programs.of_group(programs.row_linear, group)
+    return _of_group("programs", "row_linear", group)
 
 
 def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
@@ -213,9 +209,7 @@ def add_norm(group: Any = None, *, eps: float = 1e-6) -> TensorProgram:
         group: The process group; None: the default group.
         eps: Is added to the mean of the squares.
     """
-    communicator(group)
-    programs = importlib.import_module("gc3.torch.programs")
-    return programs.of_group(programs.add_norm, group, eps)
+    return _of_group("programs", "add_norm", group, eps)
 
 
 def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any = None) -> Experts:
@@ -236,8 +230,14 @@ def moe(expert: Callable[..., Any], weights: int, *, tiles: int = 1, group: Any 
     if not callable(expert):
         raise errors.error("BadArgument", f"expert={expert!r} is no function")
     weights, tiles = errors.whole(weights, "weights", 1), errors.whole(tiles, "tiles", 1)
-    programs, experts = (importlib.import_module(f"gc3.torch.{name}") for name in ("programs", "experts"))
-    return programs.of_group(experts.Experts, group, expert, weights, tiles)
+    return _of_group("experts", "Experts", group, expert, weights, tiles)
+
+
+def _of_group(module: str, name: str, group: Any, *given: Any) -> Any:
+    """What a function of a module makes for a group."""
+    communicator(group)
+    make = getattr(importlib.import_module(f"gc3.torch.{module}"), name)
+    return importlib.import_module("gc3.torch.programs").of_group(make, group, *given)
 
 
 def record(step: Callable[[], Any], path: str) -> None:

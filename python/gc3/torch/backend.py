@@ -111,16 +111,7 @@ class Described(Operations):
     def __init__(self, comm: Communicator, store: Any, timeout: float, module: Any) -> None:
         """To be called only by `_made`."""
         super().__init__(comm, store, timeout)
-        self._numbers = comm.rank, comm.size
         self._module = module
-
-    def rank(self) -> int:
-        """Returns this process's rank in the group."""
-        return self._numbers[0]
-
-    def size(self) -> int:
-        """Returns the number of ranks."""
-        return self._numbers[1]
 
     def split(self, store: Any, ranks: Sequence[int], options: Any) -> Any:
         """Returns the backend of a group of some of the ranks, of which this rank is one."""

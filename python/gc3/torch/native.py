@@ -124,7 +124,7 @@ def path() -> Path | None:
     made_for = [metadata.version("gc3"), str(sysconfig.get_config_var("SOABI")), *platform.libc_ver()]
     digest = hashlib.sha256("\n".join(made_for).encode())
     digest.update(_torch())
-    for source in _sources():
+    for source in sorted(SOURCES.iterdir()):
         digest.update(source.read_bytes())
     return folder / f"torch-{digest.hexdigest()[:_DIGITS]}.so"
 
@@ -190,7 +190,7 @@ def _compile(file: Path) -> str | None:
         return f"there is no {headers / 'Python.h'}: install the headers of Python"
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         made = Path(folder) / file.name
-        command = [compiler, *_arguments(headers), str(SOURCES / "backend.cc"), "-o", str(made), *_libraries()]
+        command = [compiler, *_arguments(headers, made)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_MOST_SECONDS)  # noqa: S603
         except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ def _compile(file: Path) -> str | None:
     return None
 
 
-def _arguments(headers: Path) -> list[str]:
+def _arguments(headers: Path, made: Path) -> list[str]:
     torch = sys.modules["torch"]
     root = Path(torch.__file__ or "").parent
     return [
@@ -211,16 +211,9 @@ def _arguments(headers: Path) -> list[str]:
         "-Wl,--exclude-libs,ALL",  # of the C++ library, where the compiler adds it to each module
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *("-isystem", str(root / "include"), "-isystem", str(headers), "-I", str(SOURCES)),
+        *(str(SOURCES / "backend.cc"), "-o", str(made)),
+        *(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"),
     ]
-
-
-def _libraries() -> list[str]:
-    root = Path(sys.modules["torch"].__file__ or "").parent
-    return [f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python"]
-
-
-def _sources() -> list[Path]:
-    return sorted(SOURCES.iterdir())
 
 
 def _torch() -> bytes:

@@ -54,6 +54,7 @@ class Operations:
         self._comm: Communicator | None = comm
         self._store = store
         self._timeout = timeout
+        self._numbers = comm.rank, comm.size
         self.group = ""  # the name of the process group
         self.calls = 0
         self._barriers = itertools.count()
@@ -68,11 +69,11 @@ class Operations:
 
     def rank(self) -> int:
         """Returns this process's rank in the group."""
-        raise NotImplementedError
+        return self._numbers[0]
 
     def size(self) -> int:
         """Returns the number of ranks."""
-        raise NotImplementedError
+        return self._numbers[1]
 
     def _call(self, name: str, run: Callable[[], None], options: Any, outputs: Tensors) -> Any:
         """Makes a call that is a function without arguments, and writes `outputs`."""
@@ -158,14 +159,11 @@ class Operations:
         tensor = only(tensors, "all_reduce")
         if tensor.layout == torch.sparse_coo:
             return self.allreduce_sparse(tensors, options)
-        return self._all_reduce([tensor], options)
+        return self.allreduce_coalesced(tensors, options)
 
     @refusing
     def allreduce_coalesced(self, tensors: list[torch.Tensor], options: Any) -> Any:
         """Reduces tensors in place on all ranks, those of a type in one call."""
-        return self._all_reduce(tensors, options)
-
-    def _all_reduce(self, tensors: list[torch.Tensor], options: Any) -> Any:
         target, op = Target(tensors), operation(options.reduceOp, tensors)
         each = [as_nccl(op, self.size(), flat(memory)) for memory in target.memory]
         return self._at_once("all_reduce", target, "all_reduce", [(a, how, a) for how, [a] in each], options)
@@ -217,17 +215,13 @@ class Operations:
             target, "all_gather", lambda: self.communicator.all_gather_v(given, counts, out=arrays), options
         )
 
-    @refusing
     def all_gather_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Copies all ranks' tensors, of one size, to one tensor on every rank."""
-        return self._all_gather([output], [given], options)
+        return self.all_gather_single_coalesced([output], [given], options)
 
     @refusing
     def all_gather_single_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         """Does `all_gather_single` with each pair of tensors, those of a type in one call."""
-        return self._all_gather(outputs, inputs, options)
-
-    def _all_gather(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         target, given = Target(outputs), [flat(contiguous(tensor)) for tensor in inputs]
         each = zip(given, map(flat, target.memory), strict=True)
         return self._at_once("all_gather_into_tensor", target, "all_gather", list(each), options)
@@ -270,19 +264,15 @@ class Operations:
 
         return self._into(target, "reduce_scatter", run, options)
 
-    @refusing
     def reduce_scatter_single(self, output: torch.Tensor, given: torch.Tensor, options: Any) -> Any:
         """Leaves part r of the reduction of all ranks' tensors on rank r."""
-        return self._reduce_scatter([output], [given], options)
+        return self.reduce_scatter_single_coalesced([output], [given], options)
 
     @refusing
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any
     ) -> Any:
         """Does `reduce_scatter_single` with each pair of tensors, those of a type in one call."""
-        return self._reduce_scatter(outputs, inputs, options)
-
-    def _reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], options: Any) -> Any:
         target, op = Target(outputs), operation(options.reduceOp, outputs)
         given = [flat(contiguous(tensor)) for tensor in inputs]
         pairs = zip(map(flat, target.memory), given, strict=True)
