@@ -81,6 +81,8 @@ def start(
             file,
             [str(argument) for argument in arguments],
             {
+                # What gc3.init() measures takes a third of a short rank's time; tests about it say so.
+                "GC3_PROBE": "0",
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(paths),
                 "RANK": str(rank),

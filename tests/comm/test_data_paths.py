@@ -32,7 +32,7 @@ def test_without_single_copies_messages_are_copied() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, " UTC, in us by shared memory and by reading: 8 KiB "),
+        ({"GC3_PROBE": "1"}, " UTC, in us by shared memory and by reading: 8 KiB "),
         ({"GC3_PROBE": "0"}, "messages are read from the sender's memory from "),
         ({"GC3_SINGLE_COPY": "0"}, COPIED),
     ],
@@ -44,7 +44,7 @@ def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, 
 
 
 def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"GC3_CACHE": str(tmp_path / "cache")}
+    settings = {"GC3_CACHE": str(tmp_path / "cache"), "GC3_PROBE": "1"}
     first = explained(2, settings)
     assert first[0] == first[1]
     if "not measured" in first[0]:
@@ -72,7 +72,7 @@ def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_that_cannot_be_written_is_said() -> None:
-    first, second = explained(2, {"GC3_CACHE": "/dev/null/cache"})
+    first, second = explained(2, {"GC3_CACHE": "/dev/null/cache", "GC3_PROBE": "1"})
     if "not measured" not in first:
         assert "(not kept: '/dev/null/cache': Not a directory)" in first
         assert "not kept" not in second
