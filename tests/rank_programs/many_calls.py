@@ -86,10 +86,10 @@ def call(i: int) -> None:
 
 def leak(i: int) -> None:
     if LEAK == "memory":
-        KEPT.append(np.ones(1000))
-    elif LEAK == "descriptors" and i % 500 == 0:
+        KEPT.append(np.ones(5000))
+    elif LEAK == "descriptors" and i % 100 == 0:
         os.dup(1)
-    elif LEAK == "shared memory" and i % 100 == 0:
+    elif LEAK == "shared memory" and i % 20 == 0:
         KEPT.append(comm.split(0))
 
 
