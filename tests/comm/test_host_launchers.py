@@ -94,7 +94,7 @@ def test_torchrun(tmp_path: Path) -> None:
     expect_four(hosts.command(2, 1, line, "--timeout", "100"), tmp_path)
 
 
-@pytest.mark.parametrize("nodes", ["node[0-1]", "node0,node1"])
+@pytest.mark.parametrize("nodes", ["node[0-1]", pytest.param("node0,node1", marks=pytest.mark.nightly)])
 def test_variables_of_srun(nodes: str, tmp_path: Path) -> None:
     # tests/hosts.py starts two ranks on each host, as srun does; the variables of others go.
     slurm = {

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hosts
+from gc3.cli.main import main
 from gc3.comm.selection import TRANSPORTS
 from ranks import LOAD, program
 
@@ -35,14 +37,14 @@ def on_hosts(
 
 
 @pytest.mark.python_only
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (3, 1)])
+@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.nightly)])
 def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> None:
     done = on_hosts(count, ranks, [program("on_hosts"), ranks, tmp_path])
     assert done.returncode == 0, done.stdout
     assert sorted(file.name for file in tmp_path.iterdir()) == [str(rank) for rank in range(count * ranks)]
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), pytest.param(3, 1, marks=pytest.mark.python_only)])
+@pytest.mark.parametrize(("count", "ranks"), [(3, 1), pytest.param(2, 2, marks=pytest.mark.nightly)])
 def test_programs_compute_while_their_messages_move(
     count: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +57,7 @@ def test_programs_compute_while_their_messages_move(
     ("fault", "host", "survivors"),
     [
         ("kill", 1, 2),
-        pytest.param("crash", 0, 2, marks=pytest.mark.python_only),
+        pytest.param("crash", 0, 2, marks=pytest.mark.nightly),  # cut, then kill
         pytest.param("cut", 1, 4, marks=pytest.mark.python_only),
         pytest.param("mute", 0, 4, marks=pytest.mark.python_only),
     ],
@@ -96,9 +98,6 @@ def test_a_stopped_host_is_late_and_named(monkeypatch: pytest.MonkeyPatch) -> No
             "another GC3_SECRET than this rank",
         ),
         ("GC3_RENDEZVOUS=node1:4000", "GC3-R008", "rank 0 runs here, on interface eth0 (10.77.0.1)"),
-        ("GC3_NETWORK=ib0", "GC3-R002", "GC3_NETWORK='ib0' fits no interface; there are lo (127.0.0.1)"),
-        ("GC3_NETWORK=10.0.0.0/99", "GC3-R002", "expected a network as 10.0.0.0/8"),
-        ("GC3_RENDEZVOUS=nowhere", "GC3-R002", "expected host:port"),
         (
             "WORLD_SIZE=5",
             "GC3-R008",
@@ -111,6 +110,21 @@ def test_hosts_that_do_not_meet_say_why(setting: str, code: str, said: str) -> N
     done = on_hosts(2, 1 if "5" not in setting else 2, [program("join")], shell=program_line)
     assert said in done.stdout, done.stdout
     assert f"{code} " in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.python_only
+def test_settings_of_hosts_that_are_wrong_are_refused() -> None:
+    """On one host: a rank notices before it looks for those of others."""
+    wrong = {
+        "GC3_NETWORK=ib0": "GC3_NETWORK='ib0' fits no interface; there are lo (127.0.0.1)",
+        "GC3_NETWORK=10.0.0.0/99": "expected a network as 10.0.0.0/8",
+        "GC3_RENDEZVOUS=nowhere": "expected host:port",
+    }
+    join = f"{shlex.quote(sys.executable)} {program('join')}"
+    done = on_hosts(1, 1, [], shell="; ".join(f"WORLD_SIZE=2 {setting} {join}" for setting in wrong))
+    assert all(said in done.stdout for said in wrong.values()), done.stdout
+    assert done.stdout.count("GC3-R002 ") == len(wrong)
     assert "Traceback" not in done.stdout
 
 
@@ -142,7 +156,7 @@ def test_every_survivor_of_a_random_fault_names_who_is_lost() -> None:
     [
         (2, 2),
         pytest.param(4, 1, marks=pytest.mark.nightly),
-        pytest.param(3, 2, marks=pytest.mark.python_only),
+        pytest.param(3, 2, marks=pytest.mark.nightly),
     ],
 )
 def test_the_library_gives_what_numpy_does(count: int, ranks: int) -> None:
@@ -207,6 +221,6 @@ def test_hosts_are_not_tuned_by_one_alone(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "all ranks of this job are on one host" in done.stdout
     assert "Traceback" not in done.stdout
-    done = on_hosts(1, 1, [], f"{tuning} --ranks 2")
-    assert done.returncode == 2, done.stdout
-    assert "leave out --ranks and --with" in done.stdout
+    refused = CliRunner().invoke(main, ["tune", "--engine", "hosts", "--ranks", "2"])
+    assert refused.exit_code == 2, refused.output
+    assert "leave out --ranks and --with" in refused.stderr
