@@ -101,7 +101,7 @@ def rounds(share: int, whole: int) -> pytest.MarkDecorator:
 
 
 @pytest.mark.python_only
-@rounds(10, 50)
+@rounds(4, 50)
 def test_two_launches_of_one_name_at_once_keep_to_themselves(rounds: int, tmp_path: Path) -> None:
     for round_ in range(rounds):
         folder = tmp_path / str(round_)
@@ -121,7 +121,7 @@ def test_two_launches_by_one_process_are_distinguished_or_refused(rounds: int, t
     for round_ in range(rounds):
         launches: list[Launch] = []
         folders: list[Path] = []
-        for number in range(10):
+        for number in range(6):
             folder = tmp_path / f"{round_}.{number}"
             folder.mkdir()
             order = starts[number % len(starts)]
@@ -143,7 +143,7 @@ def test_two_launches_by_one_process_are_distinguished_or_refused(rounds: int, t
 def test_a_rank_left_over_from_a_crash_joins_no_other_launch(rounds: int, tmp_path: Path) -> None:
     for round_ in range(rounds):
         waiting: list[tuple[Launch, Path]] = []
-        for number in range(10):
+        for number in range(6):
             folder = tmp_path / f"{round_}.{number}"
             folder.mkdir()
             variables = name()

@@ -244,9 +244,10 @@ def test_an_array_is_kept_until_its_message_has_left() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("single_copy", ["1", pytest.param("0", marks=pytest.mark.nightly)])
-def test_a_message_of_one_gibibyte(single_copy: str) -> None:
+@pytest.mark.parametrize("single_copy", ["1", "0"])
+@pytest.mark.parametrize("size", [1 << 26, pytest.param(1 << 30, marks=pytest.mark.nightly)])
+def test_a_large_message(size: int, single_copy: str) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if free < 4 << 30:
-        pytest.skip("less than 4 GiB of memory are free")
-    ranks.run(ranks.program("message_of_one_gibibyte"), 2, {"GC3_SINGLE_COPY": single_copy})
+    if free < 4 * size:
+        pytest.skip(f"less than {4 * size} bytes of memory are free")
+    ranks.run(ranks.program("large_message"), 2, {"GC3_SINGLE_COPY": single_copy}, [size])

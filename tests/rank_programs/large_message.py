@@ -1,4 +1,6 @@
-"""Rank 0 sends 1 GiB and a part of it to rank 1."""
+"""Rank 0 sends so many bytes, the argument, and a part of them to rank 1."""
+
+import sys
 
 import numpy as np
 from here import RANK
@@ -6,7 +8,7 @@ from here import RANK
 import gc3
 
 with gc3.init() as comm:
-    x = np.zeros((1 << 30) // 8, np.uint64)
+    x = np.zeros(int(sys.argv[1]) // 8, np.uint64)
     if RANK == 0:
         x[:] = np.arange(x.size)
         comm.send(x, 1)
