@@ -176,8 +176,8 @@ def _become(request: bytes, output: int) -> tuple[str, types.ModuleType]:
     sys.path[:1] = [str(Path(sys.argv[0]).parent), *filter(None, paths)]
     tempfile.tempdir = None
     random.seed()
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
     faulthandler.enable()
     main = types.ModuleType("__main__")
     main.__file__ = sys.argv[0]

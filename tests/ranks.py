@@ -68,7 +68,7 @@ def start(
     ranks: int,
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[object] = (),
-    imports: Sequence[str] = ("gc3.comm",),
+    imports: Sequence[str] = ("ready",),
 ) -> World:
     """Starts a program with arguments on the ranks of a new job. It can import the helpers beside this file.
 
@@ -103,7 +103,7 @@ def run(
     ranks: int,
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[object] = (),
-    imports: Sequence[str] = ("gc3.comm",),
+    imports: Sequence[str] = ("ready",),
 ) -> list[str]:
     """Like `start`; all ranks must succeed. Returns their outputs."""
     results = start(file, ranks, environment, arguments, imports).finish()
@@ -116,5 +116,5 @@ def call(fn: Callable[[gc3.Communicator], Any], ranks: int, table: str | None = 
     """What `gc3.spawn` does, for tests that are not about how it starts ranks, which here are forked."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "fn").write_bytes(pickled((sys.path, table, pickled(fn))))
-        run(program("called"), ranks, arguments=[folder], imports=("gc3.comm.objects", "pytest"))
+        run(program("called"), ranks, arguments=[folder], imports=("ready", "gc3.comm.objects", "pytest"))
         return [unpickled(Path(folder, str(rank)).read_bytes()) for rank in range(ranks)]

@@ -137,7 +137,7 @@ def test_by_srun() -> None:
     ],
 )
 def test_wrong_or_missing_variables(variables: dict[str, str], code: str, said: str) -> None:
-    ((status, text),) = World([forked.start(JOIN, [], environment(**variables), ["gc3.comm"])]).finish()
+    ((status, text),) = World([forked.start(JOIN, [], environment(**variables), ["ready"])]).finish()
     assert status == 0, text
     assert text.count("GC3-") == 1
     assert text.startswith(code)
