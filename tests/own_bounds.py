@@ -41,23 +41,27 @@ class Machine:
 def replay(machine: Machine, name: str, chunks: int, root: int, rounds: Sequence[int], steps: Any) -> None:
     """Checks that a schedule fits the machine and implements the collective; all values are sets of contributions."""
     assert len(rounds) == len(steps)
-    allowed = {pair for pairs, _ in machine.relation for pair in pairs}
+    loads: dict[tuple[int, int], list[int]] = {}  # of each pair, the sets that have it
+    for i, (pairs, _) in enumerate(machine.relation):
+        for pair in dict.fromkeys(pairs):
+            loads.setdefault(pair, []).append(i)
     before, after = _meaning(machine.ranks, name, chunks, root)
     combining = name in ("reduce", "reducescatter", "allreduce")
     held = {place: frozenset({place[1]}) for place in before}
     for count, sends in zip(rounds, steps, strict=True):
-        assert all((src, dst) in allowed for _, src, dst in sends)
+        assert all((src, dst) in loads for _, src, dst in sends)
         moved = [(chunk, dst, held[chunk, src]) for chunk, src, dst in sends]  # KeyError: the data has not arrived
         added = [(c, dst) in held and combining and len(v) < machine.ranks for c, dst, v in moved]
-        for i, (pairs, most) in enumerate(machine.relation):
-            over = [(*send, adds) for send, adds in zip(sends, added, strict=True) if send[1:] in pairs]
-            messages = {
-                (c, dst, adds) if adds and i in machine.received_once
-                else (c, src, adds) if not adds and i in machine.sent_once
-                else (c, src, dst, adds)
-                for c, src, dst, adds in over
-            }  # fmt: skip
-            assert len(messages) <= math.floor(most * count), (name, pairs, messages, most, count)
+        messages: list[set[tuple[int, ...]]] = [set() for _ in machine.relation]
+        for (c, src, dst), adds in zip(sends, added, strict=True):
+            for i in loads[src, dst]:
+                messages[i].add(
+                    (c, dst, adds) if adds and i in machine.received_once
+                    else (c, src, adds) if not adds and i in machine.sent_once
+                    else (c, src, dst, adds)
+                )  # fmt: skip
+        for (pairs, most), carried in zip(machine.relation, messages, strict=True):
+            assert len(carried) <= math.floor(most * count), (name, pairs, carried, most, count)
         for chunk, dst, value in moved:
             mine = held.get((chunk, dst), frozenset[int]())
             if combining and len(value) < machine.ranks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -87,12 +88,22 @@ def test_time_is_that_of_the_machine() -> None:
     assert found.least <= found.seconds
 
 
-def test_a_budget_of_threadblocks_is_kept() -> None:
+def test_a_budget_of_threadblocks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees are grown once for each cost of a peer, whatever lanes are tried."""
     on = topologies.load("ndv2:N=2")
     needed: list[int] = []
+    openings: list[float] = []
+    whole = Task.timed
+
+    def timed(task: Task, chunks: int, by: Callable[[Network, bool, int], Costs], opening: float) -> synth.Outcome:
+        openings.append(opening)
+        return whole(task, chunks, by, opening)
+
+    monkeypatch.setattr(Task, "timed", timed)
     with Solvers() as solvers:
         task = Task(Session(Network.of(on), solvers), "allreduce")
         for limit in (0, 8):
+            openings.clear()
             compiling = {"instances": 1, "protocol": "LL", "max_threadblocks": limit}
             outcome, _ = synth_timed.search(task, on, task.unit, 1 << 16, compiling)
             assert outcome.result is not None
@@ -101,6 +112,7 @@ def test_a_budget_of_threadblocks_is_kept() -> None:
             needed.append(program.info()["max_threadblocks_per_rank"])
             assert ("few peers" in outcome.how) == (limit == 8)
     assert needed[0] > 8 >= needed[1]
+    assert len(openings) == len(set(openings)) > 1
 
 
 def test_a_program_follows_the_schedule_that_is_faster() -> None:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import click
@@ -46,18 +45,20 @@ def search(
         return synth.Costs.of(topology, network, size / largest, back=back)
 
     by = plain if on is None else costs(on, compiling["protocol"], size)
-    for opening, lanes in product(_OPENING, (0, 1)):
-        try:
-            found = task.timed(count, by, opening)
-            made = None if found.result is None else replace(found.result, lanes=lanes)
-            if made is not None:
+    for opening in _OPENING:
+        found = task.timed(count, by, opening)
+        if found.result is None:
+            return found, None
+        for lanes in (0, 1):
+            made = replace(found.result, lanes=lanes)
+            try:
                 made.program(**compiling)
-        except errors.UserError as problem:
-            if (opening, lanes) == (_OPENING[-1], 1) or problem.diagnostics[0].name != "TooManyThreadblocks":
-                raise
-        else:
-            few = f", with few peers for at most {compiling['max_threadblocks']} threadblocks" if opening else ""
-            return replace(found, result=made, how=found.how + few), None
+            except errors.UserError as problem:
+                if (opening, lanes) == (_OPENING[-1], 1) or problem.diagnostics[0].name != "TooManyThreadblocks":
+                    raise
+            else:
+                few = f", with few peers for at most {compiling['max_threadblocks']} threadblocks" if opening else ""
+                return replace(found, result=made, how=found.how + few), None
     raise AssertionError("the last one is returned or raises")
 
 

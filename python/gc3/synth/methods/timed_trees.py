@@ -148,7 +148,8 @@ class _Grower:
     def __init__(self, network: Network, wanted: Demand, costs: Costs, opening: float, trade_off: float) -> None:
         self.trees: dict[int, list[int]] = {}
         self._network, self._wanted, self._costs = network, wanted, costs
-        self._opening = opening * max(map(costs.alone, range(len(network.edges))), default=0.0)
+        self._alone = [costs.alone(edge) for edge in range(len(network.edges))]
+        self._opening = opening * max(self._alone, default=0.0)
         self._trade_off = trade_off
         self._load = [0.0] * len(costs.seconds)
         self._used = [0] * len(network.edges)
@@ -175,17 +176,18 @@ class _Grower:
 
     def _price(self, edge: int) -> float:
         waiting = max((self._load[part] for part in self._costs.uses[edge]), default=0.0)
-        return self._costs.alone(edge) + waiting + (0.0 if self._used[edge] else self._opening)
+        return self._alone[edge] + waiting + (0.0 if self._used[edge] else self._opening)
 
     def _grown(self, source: int, left: set[int]) -> list[int]:
         """The tree that grows by the path to a target that is best with the trade-off, again and again."""
+        prices = [self._price(edge) for edge in range(len(self._alone))]
         arrival = {source: 0.0}  # in the tree
         tree: list[int] = []
         while left:
             begin = {rank: self._trade_off * seconds for rank, seconds in arrival.items()}
-            for edge in cheapest_path(self._network, begin, left, self._price) or ():
+            for edge in cheapest_path(self._network, begin, left, prices.__getitem__) or ():
                 src, dst = self._network.edges[edge]
-                arrival[dst] = arrival[src] + self._price(edge)
+                arrival[dst] = arrival[src] + prices[edge]
                 tree.append(edge)
                 left.discard(dst)
         return tree

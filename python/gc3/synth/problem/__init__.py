@@ -116,7 +116,9 @@ class _Reader:
         )
         if not before:
             raise self._bad(f"{where} begins on no rank")
-        self._add(sorted(set(before)), sorted(set(after)))
+        before, after = sorted(set(before)), sorted(set(after))
+        self._count(len(before) + len(after))
+        self._add(before, after)
 
     def group(self, where: str, _: int, given: Any) -> None:
         about = _object(given)
@@ -147,11 +149,11 @@ class _Reader:
         if len(row) != self.ranks or not all(type(n) is int and 0 <= n <= _MAX_PLACES for n in row):
             raise self._bad(f"{where} is not a row of {self.ranks} numbers of chunks")
         for target, count in enumerate(row):
+            self._count(2 * count)
             for _ in range(count):
                 self._add([source], [target])
 
     def _add(self, before: list[int], after: list[int]) -> None:
-        self._count(len(before) + len(after))
         terms = [(rank, self.inputs[rank]) for rank in before]
         for rank in before:
             self.inputs[rank] += 1
