@@ -51,8 +51,9 @@ constexpr Amount kScale = 64;  // of fractions
 
 constexpr std::int64_t kEffort = 30'000'000;  // to save steps: about a second
 constexpr std::int64_t kShare = 3;            // of it for each number of steps
-constexpr std::size_t kTried = 3;             // lengths of steps
-constexpr std::size_t kManyHops = 100'000;    // for which only the best lengths are tried
+constexpr std::int64_t kTries = 3'000;      // of each hop in a step: few hops that do not fit by then do not fit at all
+constexpr std::size_t kTried = 3;           // lengths of steps
+constexpr std::size_t kManyHops = 100'000;  // for which only the best lengths are tried
 
 // The smaller one goes first: a number from the order of preference, then the hop.
 using Waiting = std::pair<std::uint64_t, std::uint32_t>;
@@ -184,7 +185,10 @@ std::optional<Placed> place_hops(const std::vector<Hop>& hops, const std::vector
     const Rooms rooms(bandwidths, each);
     const std::uint64_t steps = fewest.steps(rooms);
     if (best && each.total(steps) >= least) continue;
-    auto found = place(work, rooms, steps, effort, deadline);
+    std::int64_t given = std::min(effort, kTries * static_cast<std::int64_t>(hops.size() * steps));
+    effort -= given;
+    auto found = place(work, rooms, steps, given, deadline);
+    effort += given;
     if (!found || (best && each.total(steps_of(*found)) >= least)) continue;
     least = each.total(steps_of(*found));
     best = Placed{{}, std::move(*found)};

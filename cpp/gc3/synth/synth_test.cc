@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <map>
 #include <random>
 #include <set>
@@ -292,6 +293,19 @@ TEST_CASE("hops between ports take as many steps as the fullest port has") {  //
   const auto placed = place_hops(hops, bounds_of, std::vector<Bandwidth>(2 * kPorts, {1, 1}), 0, true, kSeconds);
   REQUIRE(placed.has_value());
   CHECK(placed->rounds.size() == kSteps);
+}
+
+TEST_CASE("few hops that cannot save a step are not moved for long") {
+  // Any two of three hops share a bound of one chunk. Each bound has the load of two steps, and the hops take three.
+  const std::clock_t begun = std::clock();
+  for (std::uint32_t time = 0; time < 20; ++time) {
+    const auto placed = place_hops({{0, 0, {}}, {1, 0, {}}, {2, 0, {}}}, {{0, 1}, {1, 2}, {2, 0}},
+                                   std::vector<Bandwidth>(3, {1, 1}), 0, true, kSeconds);
+    REQUIRE(placed.has_value());
+    CHECK(placed->rounds.size() == 3);
+  }
+  // With the effort for many hops each takes a third of a second.
+  CHECK(std::clock() - begun < CLOCKS_PER_SEC);
 }
 
 TEST_CASE("steps of different lengths lose little of a fraction") {
