@@ -322,22 +322,22 @@ def automorphisms(network: Network, demand: Demand, fixed: int | None = None) ->
     """
     ranks = network.ranks
     first = 0 if fixed is None else fixed
-    kind: dict[tuple[int, int], object] = {
-        edge: tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in network.bounds_of[e]))
-        for e, edge in enumerate(network.edges)
-    }
+    number: dict[object, int] = {}  # compared often, for which fractions are slow
+    kind: dict[tuple[int, int], int] = {}
+    for edge, by in zip(network.edges, network.bounds_of, strict=True):
+        what = tuple(sorted((len(network.bounds[b][0]), network.bounds[b][1]) for b in by))
+        kind[edge] = number.setdefault(what, len(number))
     roles: list[list[tuple[bool, int, int]]] = [[] for _ in range(ranks)]
     for piece in () if demand.name in _SYMMETRIC else demand.pieces:
-        what = piece.count, len(piece.targets)
         for r in piece.targets | {piece.source}:
-            roles[r].append((r == piece.source, *what))
+            roles[r].append((r == piece.source, piece.count, len(piece.targets)))
     # What a rank has in common with its image: distances to others, kinds of edges, and what it sends and needs.
     profile = [
         (
             sorted(network.distance[r]),
             sorted(roles[r]),
-            sorted(str(kind[network.edges[e]]) for e in network.outgoing[r]),
-            sorted(str(kind[network.edges[e]]) for e in network.incoming[r]),
+            sorted(kind[network.edges[e]] for e in network.outgoing[r]),
+            sorted(kind[network.edges[e]] for e in network.incoming[r]),
         )
         for r in range(ranks)
     ]
