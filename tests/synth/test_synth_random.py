@@ -23,7 +23,7 @@ from own_bounds import ROOTED, Machine, least_ratio, replay
 pytestmark = pytest.mark.python_only
 
 COLLECTIVES = synth.NAMES
-MACHINES = 16  # times nine collectives, times two modes at least, three where there are rails: some 450 instances
+MACHINES = 8  # times nine collectives, times two modes at least, three where there are rails: some 220 instances
 PART = 2  # machines of one test
 WALL = 120.0  # seconds for one machine, far more than it needs
 CLOSE = 1e-6
