@@ -278,7 +278,9 @@ static void copy_data(void* to, const void* from, std::size_t bytes) {
 // After hold_next_copy(1), the next copy that is longer than flags reads nothing before hold_next_copy(0).
 static std::atomic<bool> next_is_held{false};
 static std::atomic<bool> is_holding{false};
-extern "C" __attribute__((visibility("default"))) void hold_next_copy(int hold) { is_holding = next_is_held = hold != 0; }
+extern "C" __attribute__((visibility("default"))) void hold_next_copy(int hold) {
+  is_holding = next_is_held = hold != 0;
+}
 static int copy(void* to, const void* from, std::size_t bytes, void* stream) {
   constexpr std::size_t kFlags = 16;
   if (bytes <= kFlags) {

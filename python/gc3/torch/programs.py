@@ -224,13 +224,18 @@ def _differentiate(ctx: Any, gradients: list[torch.Tensor | None]) -> tuple[list
     return [made.get(f"d_{name}") for name in of.inputs], None
 
 
+def _execute(inputs: list[torch.Tensor], key: str) -> list[torch.Tensor]:
+    return _known(key).run(inputs)
+
+
+def _trace(inputs: list[torch.Tensor], key: str) -> list[torch.Tensor]:
+    return _known(key).empty(inputs)
+
+
 _run: Any = torch.library.custom_op(
-    "gc3::program",
-    lambda inputs, key: _known(key).run(inputs),
-    mutates_args=(),
-    schema="(Tensor[] inputs, str key) -> Tensor[]",
+    "gc3::program", _execute, mutates_args=(), schema="(Tensor[] inputs, str key) -> Tensor[]"
 )
-_run.register_fake(lambda inputs, key: _known(key).empty(inputs))
+_run.register_fake(_trace)
 _run.register_autograd(_differentiate, setup_context=_save)
 # Every rank makes a call, also where one needs no result, or has the result of an equal call.
 torch.fx.node.has_side_effect(torch.ops.gc3.program.default)

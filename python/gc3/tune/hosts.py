@@ -118,7 +118,9 @@ def _keep(text: str) -> None:
 
 def _timed(comm: Communicator) -> Callable[[bytes, Work, str, int, int, int], list[float]]:
     """Returns what times programs that come as images, on this rank."""
-    timed = TimedRank(comm)
+    timed, program = TimedRank(comm), cache(of_image)
 
-    program = cache(of_image)
-    return lambda image, *asked: timed.seconds(program(image), *asked)
+    def seconds(image: bytes, work: Work, collective: str, size: int, warmup: int, iterations: int) -> list[float]:
+        return timed.seconds(program(image), work, collective, size, warmup, iterations)
+
+    return seconds
