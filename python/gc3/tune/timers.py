@@ -113,7 +113,7 @@ class RankTimer(Timer):
         try:
             return self._world.ask(replace(what, collective=name, mode=word)).seconds
         except WorldError:
-            self.renew()
+            self._end()
             raise
 
     def on_registered_memory(self) -> Timer:
@@ -122,13 +122,11 @@ class RankTimer(Timer):
 
     def renew(self) -> None:
         """Ends the ranks; they start on demand."""
-        if self._world is not None:
-            self._world.close()
-            self._world = None
+        self._end()
 
     def __exit__(self, *_: object) -> None:
         """Ends the ranks."""
-        self.renew()
+        self._end()
         self._folder.cleanup()
 
     def _file(self, spec: Spec, in_place: bool) -> Path:
@@ -141,6 +139,11 @@ class RankTimer(Timer):
                 DirectProgram(_core.lower(program.core)).verify()
             self._files[key] = path
         return self._files[key]
+
+    def _end(self) -> None:
+        if self._world is not None:
+            self._world.close()
+            self._world = None
 
 
 class _Registered(Timer):
