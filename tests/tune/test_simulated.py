@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from few_simulations import Few
-from gc3 import errors, sim
+from gc3 import errors, sim, topologies
 from gc3.cli.main import main
 from gc3.cli.tune import line
 from gc3.comm.selection import Table, parse, read_rows
@@ -23,7 +23,7 @@ from gc3.sim.nccl import Nccl
 from gc3.tune import Goal, Measured, Search, SimulatedTuner, ranges, simulated
 from gc3.tune.guided_search import MOST
 from gc3.tune.ranges import REFERENCE
-from gc3.tune.space import candidates
+from gc3.tune.space import candidates, left_out
 
 pytestmark = pytest.mark.python_only
 
@@ -166,6 +166,18 @@ def test_programs_of_all_of_many_ranks_are_left_out_where_that_takes_long(monkey
     assert {"ring_allreduce", "hierarchical_allreduce"} <= {spec.algorithm for spec, _ in long}
     assert looped <= {spec.algorithm for spec, _ in search.fastest(KIB)[0]}
     assert Search("broadcast", on, 16, in_place=True, most=10).fastest(64 * MIB)[0]  # no other programs are there
+
+
+def test_what_is_left_out_on_many_ranks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = topologies.load("dgx_h100:N=256")
+    assert left_out(["alltoall"], topologies.load("dgx_h100:N=2")) == ""
+    assert "2048 ranks" in left_out(["alltoall", "allgather"], many)
+    assert "pairwise_alltoall" in left_out(["alltoall", "allgather"], many)
+    assert "broadcast" not in left_out(["alltoall", "allgather"], many)
+    monkeypatch.setattr("gc3.cli.tune.left_out", lambda names, on: f"{names} of {on.name}")
+    monkeypatch.setattr("gc3.cli.tune.SimulatedTuner", Few)
+    result = gc3(*f"tune allgather --topology ndv5 -b 1KiB -e 1KiB -o {tmp_path / 't.json'}".split())
+    assert "('allgather',) of ndv5" in result.stderr, result.output
 
 
 def test_slots_are_simulated_as_a_row_has_them() -> None:

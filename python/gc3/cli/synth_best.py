@@ -24,6 +24,7 @@ from gc3.support import files
 from gc3.support.words import counted
 from gc3.tune import Best, Measured, simulated, table
 from gc3.tune.bound import LinkBound, link_bound
+from gc3.tune.space import left_out
 
 _BOUNDING = 20.0  # seconds for the bound of a collective
 
@@ -147,6 +148,8 @@ def best(given: _Given) -> int:
     in_switch.remark_on_copies(winner.best[0].protocol for winner in winners)
     chosen = [winner.best[0] for winner in winners if winner.best[0] == winner.default]
     in_switch.remark_on_choices(on, chosen, on.topology.rank_count)
+    if left := left_out([search.collective for search in searches], on.topology):
+        output.remark(left)
     return INTERRUPTED if interrupted else int(not rows)
 
 

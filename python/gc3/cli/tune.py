@@ -48,6 +48,7 @@ from gc3.tune import (
 )
 from gc3.tune import table as as_table
 from gc3.tune.ranges import REFERENCE, SIMULATED_CHANGE, kept_ranges
+from gc3.tune.space import left_out
 
 _KNOWN = tuple(collectives.BUILTIN)
 _SET_BY_TUNE = frozenset({"R", "N", "G", "root", "channels", "chunks", "parallel"})
@@ -227,9 +228,15 @@ def tune(given: _Given) -> int:
         click.echo(f"{counted(len(made), 'row')} in {file}" if written else f"nothing was found; {file} is as it was")
     if on is not None and tuner.found.points:
         in_switch.remark_on_choices(on, [each.spec for each in found if each.spec != REFERENCE], ranks[0])
-        worth = [(p.size, simulated.worth(on, p, p.best[0])) for p in tuner.found.points]
-        output.remark(f"predicted with {trust.preset(on, short=True)}; error: {trust.summary(worth)}; why: --json")
+        _remark_on_predictions(on, names, tuner.found.points)
     return INTERRUPTED if interrupted else 0
+
+
+def _remark_on_predictions(on: Platform, names: Sequence[str], points: Sequence[Measured]) -> None:
+    worth = [(p.size, simulated.worth(on, p, p.best[0])) for p in points]
+    output.remark(f"predicted with {trust.preset(on, short=True)}; error: {trust.summary(worth)}; why: --json")
+    if left := left_out(names, on.topology):
+        output.remark(left)
 
 
 def _be_alone(file: str, *, keeps: bool, goes_on: bool) -> None:

@@ -220,6 +220,18 @@ def affordable(algorithm: Algorithm, parameters: tuple[tuple[str, int | str], ..
     return ranks * of_a_rank <= _MOST_MESSAGES
 
 
+def left_out(names: Iterable[str], on: Topology) -> str:
+    """Returns which algorithms of these collectives are not tried on so many ranks, and why; or nothing."""
+    found: list[str] = []
+    for algorithm in map(load, catalogue()):
+        if algorithm.collective_name in names and (on.multicasts or not algorithm.in_switch):
+            forms = [affordable(algorithm, base, on.rank_count) for base in divisions(algorithm, on.rank_count)]
+            found += [algorithm.name] if forms and not any(forms) else []
+    if not found:
+        return ""
+    return f"left out, because each of {on.rank_count} ranks has steps of its own in them: {', '.join(found)}"
+
+
 def most_work(spec: Spec, beside: Iterable[Spec], ranks: int) -> float:
     """Returns the slice operations of a call above which a program is not worth simulating.
 
