@@ -107,8 +107,8 @@ def run(
 ) -> list[str]:
     """Like `start`; all ranks must succeed. Returns their outputs."""
     results = start(file, ranks, environment, arguments, imports).finish()
-    for rank, (status, text) in enumerate(results):
-        assert status == 0, f"rank {rank} of {ranks} ended with {status}:\n{text}"
+    ended = [f"rank {rank} of {ranks} ended with {status}:\n{text}" for rank, (status, text) in enumerate(results)]
+    assert all(status == 0 for status, _ in results), "\n".join(ended)
     return [text for _, text in results]
 
 

@@ -43,6 +43,16 @@ def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, 
         assert said in path or path.startswith(f"{COPIED}; waits spin 2000 times; not measured")
 
 
+def kept(settings: dict[str, str], last: list[str]) -> tuple[list[str], list[str]]:
+    """What the last job that measured says, and one that takes it; beside other load a job may measure anew."""
+    for _ in range(20):
+        again = explained(2, settings)
+        if "and kept" in again[0]:
+            return last, again
+        last = again
+    return last, again
+
+
 def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"GC3_CACHE": str(tmp_path / "cache"), "GC3_PROBE": "1"}
     first = explained(2, settings)
@@ -50,7 +60,7 @@ def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pyt
     if "not measured" in first[0]:
         pytest.skip("the system forbids reading another process's memory")
     assert "; measured " in first[0]
-    again = explained(2, settings)
+    first, again = kept(settings, first)
     assert again == [first[0].replace(" UTC, in", " UTC and kept, in")] * 2
     (file,) = (tmp_path / "cache").iterdir()
     assert file.stat().st_mode & 0o77 == 0
@@ -68,7 +78,7 @@ def test_measurements_are_kept_for_the_next_job(tmp_path: Path, monkeypatch: pyt
     assert "measured" in told[0]
     assert "and kept" not in told[0]
     assert "is damaged: line 2: read_moved is 5" in told[0]
-    assert "and kept" in explained(2, settings)[0]
+    assert "and kept" in kept(settings, told)[1][0]
 
 
 def test_a_folder_that_cannot_be_written_is_said() -> None:
