@@ -34,7 +34,7 @@ std::string program_of(pid_t process) {
 
 std::string control_group_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/cgroup");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return proc_text(file);
 }
 
 template <class Use>

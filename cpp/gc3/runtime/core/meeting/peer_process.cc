@@ -144,7 +144,13 @@ std::uint64_t ticks_since_boot() {
 std::optional<ProcessFacts> facts_of(pid_t process) {
   std::ifstream file(proc(process, "stat"));
   if (!file.is_open() && access("/proc/self/stat", R_OK) != 0) return facts_without_proc(process);
-  return facts_in({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
+  return facts_in(proc_text(file));
+}
+
+std::string proc_text(std::istream& file) {
+  std::string text;
+  std::getline(file, text, '\0');
+  return text;
 }
 
 // A pidfd cannot be written, so it is never ready for that; a directory always is.

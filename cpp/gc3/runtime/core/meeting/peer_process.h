@@ -7,7 +7,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <istream>
 #include <optional>
+#include <string>
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/core/sharing/file_descriptor.h"
@@ -25,6 +27,8 @@ struct ProcessFacts {
 std::uint64_t ticks_since_boot();
 // None if there is no such process, or this process cannot see it.
 std::optional<ProcessFacts> facts_of(pid_t process);
+// The text of a file of /proc. Nothing if its process has ended since it was opened, where iterators throw.
+std::string proc_text(std::istream& file);
 
 struct PeerProcess {
   pid_t process = 0;

@@ -2,14 +2,32 @@
 
 #include <doctest/doctest.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
+#include <fstream>
+#include <string>
 
 #include "gc3/runtime/core/meeting/test_meeting.h"
 
 namespace gc3::core {
 namespace {
+
+TEST_CASE("a process that ends while /proc is read has no text") {
+  const pid_t other = fork();
+  if (other == 0) {
+    pause();
+    _exit(0);
+  }
+  std::ifstream file("/proc/" + std::to_string(other) + "/stat");
+  REQUIRE(file.is_open());
+  REQUIRE(kill(other, SIGKILL) == 0);
+  REQUIRE(waitpid(other, nullptr, 0) == other);
+  CHECK(proc_text(file).empty());
+  CHECK(!facts_of(other));
+}
 
 TEST_CASE("a pidfd and /proc tell the same about a process's users") {
   const auto says = [](pid_t process, bool own) {
