@@ -291,18 +291,22 @@ Result<SingleCopy> try_single_copy(Group& group, const SingleCopyWish& wish, con
   const ProbeConditions conditions = ProbeConditions::here(group.job()->cores(), group.size());
   const bool first = group.rank() == 0;
   if (first) look_up(wish.probe, conditions, found);
-  bool measures = found.source == SingleCopy::Source::assumed && wish.probe.mode != Mode::assume;
+  const bool measures = found.source == SingleCopy::Source::assumed && wish.probe.mode != Mode::assume;
   const bool kept = found.source == SingleCopy::Source::kept;
   const bool keeps = !wish.probe.folder.empty();
-  GC3_ASSIGN(const auto wishes, group.exchange({wish.allowed ? 1U : 0U, kept ? 1U : 0U, keeps ? 1U : 0U}, interrupted));
+  GC3_ASSIGN(
+      const auto wishes,
+      group.exchange({wish.allowed ? 1U : 0U, measures ? 1U : 0U, keeps ? 1U : 0U, kept ? 1U : 0U}, interrupted));
   if (all_say(wishes, 0)) GC3_CHECK(try_access(group, found, interrupted));
-  if (found.reads && wishes[0][1] != 0) {
+  bool all_measure = wishes[0][1] != 0;
+  if (found.reads && wishes[0][3] != 0) {
     SingleCopy now;
     GC3_CHECK(measure(group, now, kBrief, interrupted));
-    measures = first && now.source == SingleCopy::Source::measured && has_changed(found.times, now.times);
+    const bool anew = first && now.source == SingleCopy::Source::measured && has_changed(found.times, now.times);
+    GC3_ASSIGN(const auto said, group.exchange({anew ? 1U : 0U}, interrupted));  // only rank 0 knows the kept times
+    all_measure = said[0][0] != 0;
   }
-  GC3_ASSIGN(const auto measuring, group.exchange({measures ? 1U : 0U}, interrupted));
-  if (found.reads && measuring[0][0] != 0) {
+  if (found.reads && all_measure) {
     GC3_CHECK(measure(group, found, wishes[0][2] != 0 ? kThorough : kBrief, interrupted));
     if (first && found.source == SingleCopy::Source::measured) {
       found.choose(core_each, check_ns());
