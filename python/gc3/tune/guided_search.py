@@ -38,7 +38,7 @@ from gc3.support.at_once import at_once
 from gc3.synth import OneRankResult
 from gc3.tune.bound import floors
 from gc3.tune.schedules import compiled
-from gc3.tune.space import FIFOS, Parameters, affordable, divisions, most_work, on_nodes, orders_of
+from gc3.tune.space import FIFOS, Parameters, affordable, divisions, most_work, on_nodes, orders_of, serves
 from gc3.tune.surrogate import LEAST, Features, Known, Surrogate
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ class Search:
             self._settings.append({} if isinstance(self._schedules[name], OneRankResult) else settings)
         for name in (*catalogue(), *own) if schedules is None else ():
             algorithm = load(name)
-            fits = algorithm.collective_name == collective and (on.topology.multicasts or not algorithm.in_switch)
-            if name not in own and not fits:
+            if name not in own and not serves(algorithm, (collective,), on.topology):
                 continue
             names = {parameter.name: parameter.default for parameter in algorithm.parameters}
             for parameters, order in product(self._all_parameters(algorithm), orders):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -220,11 +220,16 @@ def affordable(algorithm: Algorithm, parameters: tuple[tuple[str, int | str], ..
     return ranks * of_a_rank <= _MOST_MESSAGES
 
 
-def left_out(names: Iterable[str], on: Topology) -> str:
+def serves(algorithm: Algorithm, names: Container[str], on: Topology) -> bool:
+    """Returns whether an algorithm is for one of these collectives, and the machine's switches do what it needs."""
+    return algorithm.collective_name in names and (on.multicasts or not algorithm.in_switch)
+
+
+def left_out(names: Container[str], on: Topology) -> str:
     """Returns which algorithms of these collectives are not tried on so many ranks, and why; or nothing."""
     found: list[str] = []
     for algorithm in map(load, catalogue()):
-        if algorithm.collective_name in names and (on.multicasts or not algorithm.in_switch):
+        if serves(algorithm, names, on):
             forms = [affordable(algorithm, base, on.rank_count) for base in divisions(algorithm, on.rank_count)]
             found += [algorithm.name] if forms and not any(forms) else []
     if not found:
