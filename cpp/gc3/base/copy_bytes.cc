@@ -1,8 +1,48 @@
 #include "gc3/base/copy_bytes.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 
 namespace gc3 {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+#if defined(__x86_64__)
+using Pages = std::array<std::byte, 3 * kPage>;
+
+// The shortest of several times: something else may have the core in some.
+std::chrono::nanoseconds time_of(Pages& pages, std::size_t behind) {
+  constexpr int kTries = 8;
+  auto least = std::chrono::nanoseconds::max();
+  for (int i = 0; i < kTries; ++i) {
+    const void* from = pages.data();
+    void* to = pages.data() + kPage + behind;
+    std::size_t bytes = kPage;
+    const auto begin = std::chrono::steady_clock::now();
+    asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+    least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - begin);
+  }
+  return least;
+}
+
+bool measure() {
+  constexpr int kSeveral = 4;
+  constexpr std::size_t kLine = 64;
+  alignas(kPage) Pages pages{};
+  return time_of(pages, kLine / 2) > kSeveral * time_of(pages, kPage / 2);
+}
+#else
+bool measure() { return false; }  // without such an instruction
+#endif
+
+}  // namespace
+
+bool is_slow_behind() {
+  static const bool slow = measure();
+  return slow;
+}
 
 void copy_lagging(void* to, const void* from, std::size_t bytes) {
   using Vector [[gnu::vector_size(16)]] = std::uint8_t;

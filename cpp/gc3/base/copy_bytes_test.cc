@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace gc3 {
@@ -21,11 +22,17 @@ TEST_CASE("copies of any length between any places are whole, and nothing around
           reinterpret_cast<std::uintptr_t>(from.data()) - reinterpret_cast<std::uintptr_t>(to.data());
       const std::size_t at = (apart + behind) % kPage + 1;
       const std::uint8_t* const source = from.data() + 1;
-      CHECK(lags(reinterpret_cast<std::uintptr_t>(to.data() + at), reinterpret_cast<std::uintptr_t>(source)) ==
-            (behind > 0 && behind < 64));
-      copy_bytes(to.data() + at, source, bytes);
+      const bool is_between = behind > 0 && behind < 64;
+      CHECK(is_behind(reinterpret_cast<std::uintptr_t>(to.data() + at), reinterpret_cast<std::uintptr_t>(source)) ==
+            is_between);
+      CHECK(lags(to.data() + at, source) == (is_between && is_slow_behind()));
       std::vector<std::uint8_t> expected(to.size(), 99);
       for (std::size_t i = 0; i < bytes; ++i) expected[at + i] = source[i];
+      copy_bytes(to.data() + at, source, bytes);
+      CHECK(to == expected);
+      if (bytes < 2048) continue;
+      std::ranges::fill(to, std::uint8_t{99});
+      copy_lagging(to.data() + at, source, bytes);  // also on a processor that does not need it
       CHECK(to == expected);
     }
   }

@@ -171,9 +171,7 @@ class LendingBlock : public CpuBlock {
     const auto begin = reinterpret_cast<std::uintptr_t>(stage_.data());
     return stage_.data() + (reinterpret_cast<std::uintptr_t>(address(loan)) - begin) % kPage;
   }
-  static bool is_slow_to(const std::uint8_t* to, std::uint64_t loan) {
-    return lags(reinterpret_cast<std::uintptr_t>(to), reinterpret_cast<std::uintptr_t>(address(loan)));
-  }
+  static bool is_slow_to(const std::uint8_t* to, std::uint64_t loan) { return lags(to, address(loan)); }
 
   // Whether any of the caller's memory was lent, or anything borrowed, since the block was made.
   bool has_lent() const { return has_lent_; }
