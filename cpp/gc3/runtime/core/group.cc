@@ -97,6 +97,17 @@ std::vector<pid_t> Group::processes() const {
   return found;
 }
 
+std::chrono::nanoseconds Group::processor_time() const {
+  std::chrono::nanoseconds all{0};
+  for (const std::uint32_t r : ranks_here()) {
+    clockid_t clock = 0;
+    timespec used{};
+    if (clock_getcpuclockid(process(r), &clock) != 0 || clock_gettime(clock, &used) != 0) continue;
+    all += std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  }
+  return all;
+}
+
 std::vector<int> Group::pidfds() const {
   std::vector<int> found;
   for (const std::uint32_t member : members_) found.push_back(job_->pidfd(member));
@@ -250,7 +261,7 @@ Result<std::vector<Group::Payload>> Group::exchange(const Payload& own, const In
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
-  waiter.gather();
+  waiter.is_of_small_call();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];

@@ -108,6 +108,8 @@ class Group {
   pid_t process(std::uint32_t rank) const { return job_->process(members_[rank]); }
   // By rank.
   std::vector<pid_t> processes() const;
+  // Of all processes of this host's ranks so far; of one that has ended, none.
+  std::chrono::nanoseconds processor_time() const;
   std::vector<int> pidfds() const;  // -1 for this rank
 
   // See Waiter. A rank that has posted something must ring.

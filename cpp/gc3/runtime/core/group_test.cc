@@ -1,6 +1,7 @@
 #include "gc3/runtime/core/group.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -121,6 +123,60 @@ TEST_CASE("if ranks share a core though each could have one, one of them moves, 
     return group.exchange({}, {}).ok() && good;
   };
   run_ranks(2, body);
+}
+
+// Runs `body` beside a process that computes.
+bool beside_load(const std::function<bool()>& body) {
+  const pid_t busy = fork();
+  if (busy == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) asm volatile("");
+  }
+  const bool passed = body();
+  kill(busy, SIGKILL);
+  waitpid(busy, nullptr, 0);
+  return passed;
+}
+
+int long_yields() {
+  int found = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    sched_yield();
+    found += std::chrono::steady_clock::now() - before >= 2 * WaitPolicy::kLost;
+  }
+  return found;
+}
+
+TEST_CASE("small calls sleep beside a process that computes on the ranks' core") {
+  const Cores all = Cores::own();
+  all.share_of({0, all.count()}).keep_here();
+  // A system with short turns never gives the core away for so long.
+  const bool loses = beside_load([] { return long_yields() >= 5; });
+  const auto body = [](Group& group) {
+    bool seen = false;
+    for (int i = 0; i < 5000; ++i) {
+      seen = seen || group.wait_policy().describe().ends_with("so small calls sleep");
+      const auto told = group.exchange({seen ? 1U : 0U}, {});
+      if (!told.ok()) return false;
+      if (std::ranges::all_of(told.value(), [](const Group::Payload& other) { return other[0] == 1; })) return true;
+    }
+    return false;
+  };
+  if (loses) run_ranks(2, [&](Group& group) { return beside_load([&] { return body(group); }); });
+  all.keep_here();
+}
+
+TEST_CASE("the processor time of a group is that of all its processes") {
+  const auto group = alone();
+  const auto before = group->processor_time();
+  const auto end = before + std::chrono::milliseconds(20);
+  while (group->processor_time() < end) continue;
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto own = std::chrono::seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+  CHECK(own + std::chrono::milliseconds(10) >= end);
 }
 
 TEST_CASE("ranks of several sessions sleep in small calls on one half of the cores, and may run on all afterwards") {

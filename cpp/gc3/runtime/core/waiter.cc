@@ -23,12 +23,6 @@ constexpr int kPart = 8;
 constexpr microseconds kRareLooks{10'000};
 constexpr microseconds kRareChecks{100'000};
 
-std::chrono::steady_clock::duration timed_yield() {
-  const auto before = std::chrono::steady_clock::now();
-  sched_yield();
-  return std::chrono::steady_clock::now() - before;
-}
-
 }  // namespace
 
 Waiter::Next Waiter::go_on() {
@@ -46,7 +40,8 @@ Waiter::Next Waiter::go_on() {
     looked_after_ = Clock::now();
     since_ = WaitClock(looked_after_);
     late_.reset();
-    lost_ = elsewhere_ != nullptr && group_.wait_policy().has_lost_core();
+    lost_ = (elsewhere_ != nullptr || small_) && group_.wait_policy().has_lost_core();
+    doubts_ = small_ && !lost_ && group_.wait_policy().is_in_doubt();
     first_ = lost_ ? WaitPolicy::First::sleep : group_.wait_policy().first();
     if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(looked_after_);
     yields_ = first_ != WaitPolicy::First::sleep;
@@ -62,21 +57,38 @@ Waiter::Next Waiter::go_on() {
   if (!yields_) return Next::sleep;
   if (told_to_spin) {
     relax();
-  } else if (elsewhere_ != nullptr) {
-    yield();
-  } else if (pauses == 1 && group_.wait_policy().core_each()) {
-    group_.wait_policy().note_first_yield(timed_yield());
   } else {
-    sched_yield();
+    yield(pauses);
   }
   return Next::look;
 }
 
 // Yields the core. If another process has kept it for long, this wait sleeps afterwards.
-void Waiter::yield() {
-  if (!group_.wait_policy().note_yield(timed_yield())) return;
+void Waiter::yield(std::uint32_t pauses) {
+  WaitPolicy& policy = group_.wait_policy();
+  const bool elsewhere = check_ != nullptr || elsewhere_ != nullptr;
+  const bool first = pauses == 1 && !elsewhere && policy.core_each();
+  if (!elsewhere && !first && !small_) {
+    sched_yield();
+    return;
+  }
+  const auto used = doubts_ ? group_.processor_time() : std::chrono::nanoseconds::zero();
+  const Clock::time_point before = Clock::now();
+  sched_yield();
+  const Clock::duration took = Clock::now() - before;
+  if (first) policy.note_first_yield(took);
+  if (small_ ? !loses_core(took, used) : !elsewhere) return;
+  if (!policy.note_yield(took)) return;
   lost_ = true;
   yields_ = false;
+}
+
+// Whether a yield in a small call shows other load: no rank has had the core for most of it. `used`: the processor time
+// of the ranks before it, if this wait is in doubt.
+bool Waiter::loses_core(Clock::duration took, std::chrono::nanoseconds used) {
+  if (took < WaitPolicy::kLost) return false;
+  group_.wait_policy().doubt();
+  return doubts_ && 4 * (group_.processor_time() - used) < 3 * took;
 }
 
 bool Waiter::pause() {
@@ -117,7 +129,7 @@ bool Waiter::pause() {
       return true;
     }
   }
-  if (yields_) yield();
+  if (yields_) yield(pauses);
   return true;
 }
 
@@ -159,7 +171,7 @@ void Waiter::end() {
   WaitPolicy& policy = group_.wait_policy();
   if (looks_ > spins_ && !lost_) {
     if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, since_.waited());
-    if ((check_ != nullptr || elsewhere_ != nullptr) && yields_) policy.note_kept_core();
+    if ((check_ != nullptr || elsewhere_ != nullptr || small_) && yields_) policy.note_kept_core();
   }
   start();
 }

@@ -53,8 +53,12 @@ class Waiter {
   // Says that the caller has rung for all that it has posted, and posts nothing while it waits. Otherwise each sleep
   // rings, and with more ranks than bits of Bells that wakes ranks that await another one.
   void post_nothing() { posts_ = false; }
-  // Says that the ranks do little but wait, so that fewer cores are enough for them; see WaitPolicy::gathers.
-  void gather() { gathers_ = group_.wait_policy().gathers(); }
+  // Says that the call is small: the ranks do little but wait. So fewer cores are enough for them, see
+  // WaitPolicy::gathers, and other load shows, see WaitPolicy::has_lost_core.
+  void is_of_small_call() {
+    gathers_ = group_.wait_policy().gathers();
+    small_ = group_.wait_policy().looks_at_yields(true);
+  }
 
   // To be called after progress.
   void renew() {
@@ -105,7 +109,8 @@ class Waiter {
   }
   Next go_on();
   bool pause();
-  void yield();
+  void yield(std::uint32_t pauses);
+  bool loses_core(Clock::duration took, std::chrono::nanoseconds used_before);
   bool check_wait(Clock::time_point now);
   Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);
@@ -128,7 +133,9 @@ class Waiter {
   std::uint32_t looks_ = 0;
   WaitPolicy::First first_ = WaitPolicy::First::yield;
   bool posts_ = true;           // see post_nothing
-  bool gathers_ = false;        // see gather
+  bool gathers_ = false;        // see is_of_small_call
+  bool small_ = false;          // the same
+  bool doubts_ = false;         // see WaitPolicy::doubt
   std::optional<Cores> cores_;  // of the thread, if it has been confined to fewer for this wait
   bool armed_ = false;          // Bells::prepare was called, or Doorbell::announce
   std::uint32_t rung_ = 0;      // see Doorbell::sleep

@@ -25,7 +25,7 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
   NetworkWait network(network_, tasks_, live_, left);  // looks at nothing within a host
   core::Waiter waiter(group, interrupted, nullptr, spins_, kBetweenHosts ? &network : nullptr);
   if constexpr (!kBetweenHosts) waiter.post_nothing();
-  if (is_small_) waiter.gather();
+  if (is_small_) waiter.is_of_small_call();
   for (interp::Task& task : tasks_) {
     task.tile = 0;
     task.step = 0;

@@ -99,6 +99,12 @@ bool WaitPolicy::has_lost_core() {
   return true;
 }
 
+bool WaitPolicy::is_in_doubt() {
+  const std::uint32_t left = doubted_.load(std::memory_order_relaxed);
+  if (left != 0) doubted_.store(left - 1, std::memory_order_relaxed);
+  return left != 0;
+}
+
 bool WaitPolicy::note_yield(Duration took) {
   if (mode_ != WaitMode::automatic || took < kLost) return false;
   const std::uint32_t waits = next_sleeping_.load(std::memory_order_relaxed);
@@ -133,6 +139,7 @@ std::string WaitPolicy::describe() const {
   if (apart_) cores += ", in sessions that the system schedules as groups";
   if (!blocks_.load(std::memory_order_relaxed)) {
     if (takes_turns()) cores += ", but other processes take turns with the ranks";
+    if (sleeping_.load(std::memory_order_relaxed) != 0) cores += "; other load has the cores, so small calls sleep";
     return std::string(spins() ? "spins, then yields the core: " : "yields the core at once: ") + cores;
   }
   return "sleeps at once: " + cores + ", and waits took " + in_microseconds(yield_ns_.load(std::memory_order_relaxed)) +

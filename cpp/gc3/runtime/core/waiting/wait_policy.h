@@ -4,8 +4,9 @@
 // sessions and Linux schedules each session as a group (autogroup), a yield may have no effect, and with other load it
 // may give the core to that load for milliseconds. How much of that happens changes, so it is measured. If waits take
 // long although all ranks have made the call, some waits sleep at once. If these are much shorter, later ones do so as
-// well, and from time to time one yields as a trial. Within one session waits always yield: there a rank that sleeps
-// shortens its own waits, but a call of 8 ranks and 1 MiB on 2 cores took 1.4 times as long.
+// well, and from time to time one yields as a trial. Within one session that would mislead: there a rank that sleeps
+// shortens its own waits, but a call of 8 ranks on 2 cores took up to 3 times as long. So waits yield, but in small
+// calls beside other load, which a single yield can show: see has_lost_core.
 #pragma once
 
 #include <atomic>
@@ -75,12 +76,17 @@ class WaitPolicy {
   // other work, which the system moves to the cores that it finds less loaded.
   bool gathers() const { return mode_ == WaitMode::automatic && apart_ && !core_each_; }
 
-  // Waits for messages and for other hosts also look at single yields, because beside a process that computes each may
-  // take as long as the system lets it run. After such a yield so many waits sleep at once, then one yields as a trial.
-  // From any thread.
+  // Waits for messages, for other hosts, and of small calls within one session also look at single yields, because
+  // beside a process that computes each may take as long as the system lets it run. After such a yield so many waits
+  // sleep at once, then one yields as a trial. From any thread.
   bool has_lost_core();            // whether a wait that begins sleeps at once for that reason
   bool note_yield(Duration took);  // whether it took so long
   void note_kept_core();           // a wait has yielded, and no yield took so long
+  bool looks_at_yields(bool small) const { return small && !apart_ && mode_ == WaitMode::automatic; }
+  // In a small call a rank of the job that still computes or copies may have had a shared core for so long. After a
+  // yield of that length some waits find out how much processor time the ranks have had during each.
+  void doubt() { doubted_.store(kDoubted, std::memory_order_relaxed); }
+  bool is_in_doubt();  // whether a wait that begins does so
 
   // Whether another process takes turns with a rank on its core, though there is a core for each rank of this job on
   // this host: a rank of another job, or of another simulated host. It cannot run while this rank spins, so waits do
@@ -113,6 +119,7 @@ class WaitPolicy {
   static constexpr int kShorter = 4;  // times; with less, sleeping would cost more on a quiet machine than it saves
   static constexpr std::uint32_t kLeastBetween = 16;
   static constexpr std::uint32_t kMostBetween = 4096;
+  static constexpr std::uint32_t kDoubted = 8;
 
   void note_trial(Duration waited);
   void put_off();  // postpones the next trial or comparison
@@ -139,7 +146,8 @@ class WaitPolicy {
   // Of single yields. Relaxed: threads that change them at once lose a count, which does no harm.
   std::atomic<std::uint32_t> sleeping_ = 0;  // further waits that sleep at once
   std::atomic<std::uint32_t> next_sleeping_ = kLeastBetween;
-  std::atomic<std::uint32_t> turns_ = 0;  // further waits that do not spin
+  std::atomic<std::uint32_t> doubted_ = 0;  // further waits that find out who has the core
+  std::atomic<std::uint32_t> turns_ = 0;    // further waits that do not spin
 };
 
 }  // namespace gc3::core

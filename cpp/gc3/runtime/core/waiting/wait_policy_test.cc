@@ -140,6 +140,19 @@ int sleeping(WaitPolicy& policy, int waits, microseconds yield) {
   return slept;
 }
 
+TEST_CASE("waits of small calls look at yields within one session, and after a long one find out who has the core") {
+  CHECK(WaitPolicy(WaitMode::automatic, false, false).looks_at_yields(true));
+  CHECK_FALSE(WaitPolicy(WaitMode::automatic, false, false).looks_at_yields(false));
+  CHECK_FALSE(WaitPolicy(WaitMode::automatic, false, true).looks_at_yields(true));
+  CHECK_FALSE(WaitPolicy(WaitMode::yield, false, false).looks_at_yields(true));
+  WaitPolicy policy(WaitMode::automatic, false, false);
+  CHECK_FALSE(policy.is_in_doubt());
+  policy.doubt();
+  int doubts = 0;
+  while (policy.is_in_doubt()) ++doubts;
+  CHECK(doubts == 8);
+}
+
 TEST_CASE("waits for messages sleep while a yield gives the core away for long, and trials become rare") {
   WaitPolicy policy(WaitMode::automatic, true, false);
   CHECK(sleeping(policy, 1000, microseconds(10)) == 0);
@@ -150,6 +163,10 @@ TEST_CASE("waits for messages sleep while a yield gives the core away for long, 
   sleeping(policy, 5000, microseconds(10));
   CHECK(sleeping(policy, 1000, microseconds(10)) == 0);
   CHECK(sleeping(policy, 17, microseconds(4000)) == 16);
+  CHECK(!policy.note_yield(microseconds(999)));
+  CHECK(policy.note_yield(microseconds(1000)));
+  CHECK(policy.describe() ==
+        "spins, then yields the core: a core for each rank; other load has the cores, so small calls sleep");
 }
 
 TEST_CASE("waits do not spin while another process takes turns with the rank") {
