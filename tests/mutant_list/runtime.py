@@ -74,7 +74,7 @@ MUTANTS = (
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
-  waiter.gather();
+  waiter.is_of_small_call();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[number % 2];
@@ -88,7 +88,7 @@ MUTANTS = (
   std::vector<Payload> all(size());
   Waiter waiter(*this, interrupted);
   waiter.post_nothing();
-  waiter.gather();
+  waiter.is_of_small_call();
   bool same = true;
   for (std::uint32_t r = 0; r < size(); ++r) {
     const RankBlock::Turn& turn = block(r).turns[0];

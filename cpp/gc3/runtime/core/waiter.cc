@@ -68,7 +68,7 @@ void Waiter::yield(std::uint32_t pauses) {
   WaitPolicy& policy = group_.wait_policy();
   const bool elsewhere = check_ != nullptr || elsewhere_ != nullptr;
   const bool first = pauses == 1 && !elsewhere && policy.core_each();
-  if (!elsewhere && !first && !small_) {
+  if (!elsewhere && !first && !doubts_) {
     sched_yield();
     return;
   }
@@ -77,18 +77,11 @@ void Waiter::yield(std::uint32_t pauses) {
   sched_yield();
   const Clock::duration took = Clock::now() - before;
   if (first) policy.note_first_yield(took);
-  if (small_ ? !loses_core(took, used) : !elsewhere) return;
-  if (!policy.note_yield(took)) return;
+  // Another process, and no rank, has had the core for a good part of so long a yield.
+  const bool lost = doubts_ && took >= WaitPolicy::kLost && 4 * (group_.processor_time() - used) < 3 * took;
+  if ((!elsewhere && !lost) || !policy.note_yield(took)) return;
   lost_ = true;
   yields_ = false;
-}
-
-// Whether a yield in a small call shows other load: no rank has had the core for most of it. `used`: the processor time
-// of the ranks before it, if this wait is in doubt.
-bool Waiter::loses_core(Clock::duration took, std::chrono::nanoseconds used) {
-  if (took < WaitPolicy::kLost) return false;
-  group_.wait_policy().doubt();
-  return doubts_ && 4 * (group_.processor_time() - used) < 3 * took;
 }
 
 bool Waiter::pause() {
@@ -170,7 +163,9 @@ void Waiter::end() {
   cancel();
   WaitPolicy& policy = group_.wait_policy();
   if (looks_ > spins_ && !lost_) {
-    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, since_.waited());
+    const Clock::duration waited = since_.waited();
+    if (small_ && waited >= WaitPolicy::kLost) policy.doubt();
+    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, waited);
     if ((check_ != nullptr || elsewhere_ != nullptr || small_) && yields_) policy.note_kept_core();
   }
   start();

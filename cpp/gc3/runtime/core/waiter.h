@@ -110,7 +110,6 @@ class Waiter {
   Next go_on();
   bool pause();
   void yield(std::uint32_t pauses);
-  bool loses_core(Clock::duration took, std::chrono::nanoseconds used_before);
   bool check_wait(Clock::time_point now);
   Clock::duration longest_sleep() const;
   void sleep(std::uint32_t awaited);

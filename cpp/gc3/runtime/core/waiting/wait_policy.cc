@@ -109,6 +109,7 @@ bool WaitPolicy::note_yield(Duration took) {
   if (mode_ != WaitMode::automatic || took < kLost) return false;
   const std::uint32_t waits = next_sleeping_.load(std::memory_order_relaxed);
   sleeping_.store(waits, std::memory_order_relaxed);
+  doubt();  // of the trial
   next_sleeping_.store(std::min(2 * waits, kMostBetween), std::memory_order_relaxed);
   return true;
 }

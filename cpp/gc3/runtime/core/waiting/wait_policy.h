@@ -83,8 +83,8 @@ class WaitPolicy {
   bool note_yield(Duration took);  // whether it took so long
   void note_kept_core();           // a wait has yielded, and no yield took so long
   bool looks_at_yields(bool small) const { return small && !apart_ && mode_ == WaitMode::automatic; }
-  // In a small call a rank of the job that still computes or copies may have had a shared core for so long. After a
-  // yield of that length some waits find out how much processor time the ranks have had during each.
+  // In a small call a rank of the job that still computes or copies may have had a shared core for so long. So after a
+  // wait of that length some waits find out how much processor time the ranks have had during each yield.
   void doubt() { doubted_.store(kDoubted, std::memory_order_relaxed); }
   bool is_in_doubt();  // whether a wait that begins does so
 

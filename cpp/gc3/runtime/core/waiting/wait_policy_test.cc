@@ -165,6 +165,7 @@ TEST_CASE("waits for messages sleep while a yield gives the core away for long, 
   CHECK(sleeping(policy, 17, microseconds(4000)) == 16);
   CHECK(!policy.note_yield(microseconds(999)));
   CHECK(policy.note_yield(microseconds(1000)));
+  CHECK(policy.is_in_doubt());
   CHECK(policy.describe() ==
         "spins, then yields the core: a core for each rank; other load has the cores, so small calls sleep");
 }
