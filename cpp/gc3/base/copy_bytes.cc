@@ -7,9 +7,8 @@
 namespace gc3 {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 #if defined(__x86_64__)
+constexpr std::size_t kPage = 4096;
 using Pages = std::array<std::byte, 3 * kPage>;
 
 // The shortest of several times: something else may have the core in some.

@@ -163,7 +163,7 @@ void Waiter::end() {
   cancel();
   WaitPolicy& policy = group_.wait_policy();
   if (looks_ > spins_ && !lost_) {
-    const Clock::duration waited = since_.waited();
+    const Clock::duration waited = check_ == nullptr ? since_.waited() : Clock::duration::zero();
     if (small_ && waited >= WaitPolicy::kLost) policy.doubt();
     if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, waited);
     if ((check_ != nullptr || elsewhere_ != nullptr || small_) && yields_) policy.note_kept_core();

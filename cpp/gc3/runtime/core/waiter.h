@@ -57,7 +57,7 @@ class Waiter {
   // WaitPolicy::gathers, and other load shows, see WaitPolicy::has_lost_core.
   void is_of_small_call() {
     gathers_ = group_.wait_policy().gathers();
-    small_ = group_.wait_policy().looks_at_yields(true);
+    small_ = group_.wait_policy().looks_at_yields();
   }
 
   // To be called after progress.
@@ -133,7 +133,7 @@ class Waiter {
   WaitPolicy::First first_ = WaitPolicy::First::yield;
   bool posts_ = true;           // see post_nothing
   bool gathers_ = false;        // see is_of_small_call
-  bool small_ = false;          // the same
+  bool small_ = false;          // the same: yields may show other load
   bool doubts_ = false;         // see WaitPolicy::doubt
   std::optional<Cores> cores_;  // of the thread, if it has been confined to fewer for this wait
   bool armed_ = false;          // Bells::prepare was called, or Doorbell::announce

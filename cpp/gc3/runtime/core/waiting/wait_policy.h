@@ -82,7 +82,7 @@ class WaitPolicy {
   bool has_lost_core();            // whether a wait that begins sleeps at once for that reason
   bool note_yield(Duration took);  // whether it took so long
   void note_kept_core();           // a wait has yielded, and no yield took so long
-  bool looks_at_yields(bool small) const { return small && !apart_ && mode_ == WaitMode::automatic; }
+  bool looks_at_yields() const { return !apart_ && mode_ == WaitMode::automatic; }  // in small calls
   // In a small call a rank of the job that still computes or copies may have had a shared core for so long. So after a
   // wait of that length some waits find out how much processor time the ranks have had during each yield.
   void doubt() { doubted_.store(kDoubted, std::memory_order_relaxed); }

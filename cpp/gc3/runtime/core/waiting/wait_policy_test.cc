@@ -141,10 +141,10 @@ int sleeping(WaitPolicy& policy, int waits, microseconds yield) {
 }
 
 TEST_CASE("waits of small calls look at yields within one session, and after a long one find out who has the core") {
-  CHECK(WaitPolicy(WaitMode::automatic, false, false).looks_at_yields(true));
-  CHECK_FALSE(WaitPolicy(WaitMode::automatic, false, false).looks_at_yields(false));
-  CHECK_FALSE(WaitPolicy(WaitMode::automatic, false, true).looks_at_yields(true));
-  CHECK_FALSE(WaitPolicy(WaitMode::yield, false, false).looks_at_yields(true));
+  CHECK(WaitPolicy(WaitMode::automatic, false, false).looks_at_yields());
+  CHECK_FALSE(WaitPolicy(WaitMode::automatic, false, true).looks_at_yields());
+  CHECK_FALSE(WaitPolicy(WaitMode::yield, false, false).looks_at_yields());
+  CHECK_FALSE(WaitPolicy(WaitMode::block, false, false).looks_at_yields());
   WaitPolicy policy(WaitMode::automatic, false, false);
   CHECK_FALSE(policy.is_in_doubt());
   policy.doubt();
