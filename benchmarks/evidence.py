@@ -46,7 +46,6 @@ WHY = {
     "h100_2nodes_pairs": "NICs have the costs of a message that were fitted to other clusters, whose calls are slower",
     "h100_nodes_allreduce": "of forced rings between nodes only the least number of channels is known",
     "h200_1node_azure": "up to 64 KiB calls take longer than on the 8 H100 that were fitted; why is not known",
-    "mi300x_2nodes_oci": "RCCL has rings of its own for several nodes; those of NCCL's search are taken for them",
     "ndmv4_2nodes_alltoall": "two calls of NCCL 2.17, with the costs of NICs of 2.8",
     "ndv4_64nodes_alltoall": "of compiled programs nothing was fitted on several nodes: NICs have NCCL's costs",
     "v100_2nodes_dgx1_2roce": "the measured rate is that of rings through both NICs; NCCL's constants choose trees, "
@@ -240,6 +239,10 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
         p = e.point
         rows.setdefault((p.file, p.machine, p.library, p.fitted), []).append(e)
     inside = banded(found)
+
+    def held(*, nccl: bool) -> list[Predicted]:
+        return [e for e in found if not e.point.fitted and (e.way == trust.NCCL) == nccl]
+
     fitted = {e.generation for e in found if e.point.fitted}
     return {
         "sources": [
@@ -258,13 +261,14 @@ def tables(found: Sequence[Predicted]) -> dict[str, Any]:
         ],
         # Pairs are within a source, not within a library of it.
         "totals": {
-            name: _summary([e for e in found if wanted(e)], inside)
-            for name, wanted in (
-                ("in sample", lambda e: e.point.fitted),
-                ("held out, generations fitted", lambda e: not e.point.fitted and e.generation in fitted),
-                ("held out, generations not fitted", lambda e: not e.point.fitted and e.generation not in fitted),
-                ("held out, of use check", lambda e: not e.point.fitted and e.point.use == "check"),
-                ("all", lambda _: True),
+            name: _summary(some, inside)
+            for name, some in (
+                ("in sample", [e for e in found if e.point.fitted]),
+                ("held out, NCCL on generations fitted", [e for e in held(nccl=True) if e.generation in fitted]),
+                ("held out, NCCL on others", [e for e in held(nccl=True) if e.generation not in fitted]),
+                ("held out, compiled programs", held(nccl=False)),
+                ("held out, of use check", [e for e in found if not e.point.fitted and e.point.use == "check"]),
+                ("all", found),
             )
         },
         "fitted_generations": sorted(fitted),

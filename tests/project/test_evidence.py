@@ -89,16 +89,16 @@ def test_tables_tell_scopes_and_refusals() -> None:
     assert data["sources"][2]["why_refused"] == ["not known"]
     assert data["fitted_generations"] == ["ampere"]
     totals = data["totals"]
-    assert totals["held out, generations fitted"]["p90"] == pytest.approx(math.log(3), abs=1e-4)
-    assert totals["held out, generations not fitted"]["refused"] == 1
+    assert totals["held out, NCCL on generations fitted"]["p90"] == pytest.approx(math.log(3), abs=1e-4)
+    assert totals["held out, NCCL on others"]["refused"] == 1
     assert [(c["nodes"], c["in_sample"]) for c in data["classes"]] == [("2", False), ("more than 16", True)]
     assert set(evidence.WHY) <= {p.file for p in measured.points()}
     assert [row["why"] for row in data["sources"]] == [None, None, None]
     kept = json.loads(RESULTS.read_text())["sources"]
     far = {r["source"] for r in kept if not r["in_sample"] and r["points"] and (r["median"] > MEDIAN or r["p90"] > P90)}
     assert far <= evidence.WHY.keys()
-    late = replace(POINT, file="mi300x_2nodes_oci", machine="MI300X_8xRoCE400")
-    assert "RCCL" in evidence.tables([Predicted(late, "cdna3", "NCCL", 1e-4)])["sources"][0]["why"]
+    late = replace(POINT, file="h200_1node_azure", machine="H200_NVSwitch")
+    assert "why is not known" in evidence.tables([Predicted(late, "hopper", "NCCL", 1e-4)])["sources"][0]["why"]
 
 
 def test_networks_of_one_rate_bound_what_a_prediction_without_them_can_reach() -> None:

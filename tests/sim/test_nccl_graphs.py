@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import gc3
 from gc3 import sim, topologies
+from gc3.algorithms import load
 from gc3.cli.main import main
 from gc3.sim.nccl import Nccl, graphs, system
+from gc3.tune import nccl_rules
 
 pytestmark = pytest.mark.python_only
 
@@ -184,3 +189,59 @@ def test_damaged_logs_of_nccl_are_told_with_the_line(old: str, new: str, line: i
 def test_options_that_need_nccl() -> None:
     for line in ("--nccl-log x.log", "--mode nccl --baseline nccl.log"):
         gc3_sim(f"ring_allreduce -t ndv4 -b 1MiB -e 1MiB {line}", code=2)
+
+
+def test_rings_of_rccl_use_each_link_alike() -> None:
+    """The tables of RCCL 2.21.5 for 8 MI300X: 14 rings on one node, and on several 8 that begin at a NIC each."""
+    for nodes, each, running in ((1, 8, 56), (2, 8, 64)):
+        found = graphs.graph(topologies.load("mi300x", N=nodes))
+        uses = Counter(
+            hop for order in found.ring.orders for hop in pairwise((*order, order[0]) if nodes == 1 else order)
+        )
+        assert found.running == running
+        assert len(uses) == 56
+        assert set(uses.values()) == {each}
+        firsts, lasts = (Counter(end) for end in zip(*found.ring.cards, strict=True))
+        assert nodes == 1 or firsts == lasts == Counter(dict.fromkeys(range(8), 8))
+        assert "RCCL's rings, programs and constants are those of 2.21.5" in found.notes[0]
+
+
+def test_rccl_chooses_by_its_own_constants_and_programs() -> None:
+    inside, across = (Nccl(sim.platform(f"mi300x:N={nodes}"), "allreduce") for nodes in (1, 2))
+    assert [str(inside.choice(size)) for size in (64 * KIB, 256 * KIB, 16 * MIB, 16 * MIB + 4)] == [
+        "allpairs LL, 4 channels",
+        "allpairs LL, 8 channels",
+        "allpairs Simple, 8 channels",
+        "ring Simple, 56 channels",
+    ]
+    assert [str(across.choice(size)) for size in (KIB, MIB, 16 * MIB, GIB)] == [
+        "tree LL, 1 channel",
+        "tree LL, 64 channels",
+        "tree Simple, 64 channels",
+        "ring Simple, 64 channels",
+    ]
+    # The same program takes the same time, whoever starts it.
+    same = gc3.compile(load("allpairs_allreduce"), R=8, chunks=8, protocol="LL", instances=4)
+    assert inside(KIB).time_s == pytest.approx(sim.Simulation(same, inside.on).run(KIB).time_s)
+    assert inside.label == "RCCL 2.21.5"
+    assert inside(KIB).cause == "allpairs LL, 4 channels; a program of MSCCL, by its table of sizes"
+
+
+@pytest.mark.parametrize("machine", ["mi300x:without=5", "mi300x:N=2,without=1+9", "mi250"])
+def test_other_nodes_of_amd_have_what_nccl_would_find(machine: str) -> None:
+    found = graphs.graph(topologies.load(machine))
+    assert not found.rccl
+    assert "runs RCCL, whose rings and constants are its own: those of NCCL are used" in found.notes[0]
+
+
+def test_a_choice_by_rccls_programs_is_shown_and_left_to_it() -> None:
+    line = "ring_allreduce -t mi300x -b 1KiB -e 1KiB --mode nccl"
+    told = gc3_sim(line).splitlines()
+    assert told[-1] == (
+        "AllReduce: 1024 Bytes -> MSCCL's program of all pairs, proto LL, 4 instances  # a program of MSCCL, by its "
+        "table of sizes"
+    )
+    assert "RCCL version 2.21.5" in told
+    data = json.loads(gc3_sim(f"{line} --json"))
+    assert (data["choices"][0]["model_us"], data["version"], data["channels"]) == (None, "2.21.5", 56)
+    assert nccl_rules.best(Nccl(sim.platform("mi300x"), "allreduce"), KIB) is None

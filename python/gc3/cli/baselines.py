@@ -130,7 +130,11 @@ def show(
     graphs = list(log.lines(nccl.graph))
     choices = [
         {"size": size, "algorithm": c.algorithm, "protocol": c.protocol, "channels": c.channels}
-        | {"model_us": 1e6 * c.time_s, "line": log.choice(name, size, c.algorithm, c.protocol, c.channels)}
+        | {
+            "model_us": 1e6 * c.time_s or None,
+            "told": c.told,
+            "line": log.choice(name, size, c.algorithm, c.protocol, c.channels),
+        }
         for size, c in ((size, nccl.choice(size)) for size in asked)
         if c is not None
     ]
@@ -143,7 +147,7 @@ def show(
     for text in graphs:
         click.echo(text)
     for row in choices:
-        click.echo(f"{row['line']}  # its own model: {row['model_us']:.1f} us")
+        click.echo(f"{row['line']}  # {row['told']}")
     return 0
 
 

@@ -377,7 +377,7 @@ def _unknown(
     told |= {f"{gain.collective}: NCCL's time is {gain.nccl.rstrip('.')}.": None for gain in gains if not gain.nccl_s}
     for nccl in nccls:
         if not isinstance(nccl, errors.UserError):
-            told |= dict.fromkeys([f"NCCL is {nccl.version}.", *(f"NCCL: {note}." for note in nccl.notes)])
+            told |= dict.fromkeys([f"The library is {nccl.label}.", *(f"{nccl.label}: {note}." for note in nccl.notes)])
     if missing := [g for g in gains if not g.program]:
         told[f"{counted(len(missing), 'call')}: no program was found in time; ask for fewer --sizes."] = None
     told["Runtimes other than GC3 have FIFOs of their own: times are with those that a program names."] = None

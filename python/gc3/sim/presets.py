@@ -344,6 +344,13 @@ LAUNCHES: Mapping[str, Launch] = MappingProxyType(
             "AllReduce by NCCL, 1 to 16 MiB, median: without CUDA graphs on 8 H200 (Azure/AI-benchmarking-guide), with "
             "them on 8 H100 (Azure/msccl)",
         ),
+        "mi300x": Launch(
+            "graph",
+            "graph",
+            28.5e-6,
+            "whole calls by RCCL between 46 us on 8 MI300X in one process (rccl issue 1562) and 25 on 16 MI250X with "
+            "a process each (rccl pull request 929); the preset's launch takes 6.5 us",
+        ),
     }
 )
 

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from gc3 import errors
 from gc3.sim import Platform
 from gc3.sim.nccl import Nccl
+from gc3.sim.nccl.tables import ALGORITHMS
 from gc3.sim.nccl.tuning import COLLECTIVES, Choice, choices
 from gc3.tune.ranges import boundaries
 
@@ -42,7 +43,7 @@ def best(nccl: Nccl, size: int) -> Better | None:
     """
     own = nccl.choice(size)
     found = None if own is None else nccl.run_choice(own, size)
-    if own is None or found is None:
+    if own is None or found is None or own.algorithm not in ALGORITHMS:
         return None
     least, choice = _GAIN * found.time_s, None
     most = nccl.graph.running

@@ -10,7 +10,7 @@ from gc3.runtime.program import Program
 from gc3.sim.nccl import graphs, in_switch, programs, rates, sends, tuning
 from gc3.sim.nccl.rates import Rates
 from gc3.sim.nccl.system import completed, idle
-from gc3.sim.nccl.tables import TREE, constants, said
+from gc3.sim.nccl.tables import ALL_PAIRS, TREE, constants, said
 from gc3.sim.nccl.tuning import Choice
 from gc3.sim.parameters import Parameters
 from gc3.sim.platform import Platform
@@ -66,7 +66,7 @@ class Nccl:
     @property
     def label(self) -> str:
         """Its name in tables."""
-        return f"NCCL {self.version}"
+        return f"{'RCCL' if self.graph.rccl else 'NCCL'} {self.version}"
 
     def with_rates(self, own: Rates | None = None, on: Platform | None = None) -> Nccl:
         """Returns the same with other rates of NCCL, or on a machine that differs only in its rates."""
@@ -78,7 +78,7 @@ class Nccl:
     def notes(self) -> tuple[str, ...]:
         """What is not known of these GPUs and this version, what is taken instead, and which NICs are not used."""
         unused = idle(self.on.topology) if len(self.graph.nodes) > 1 else ()
-        return (*self.graph.notes, *said(self.version), *unused)
+        return (*self.graph.notes, *(() if self.graph.rccl else said(self.version)), *unused)
 
     def choice(self, size: int) -> Choice | None:
         """Returns NCCL's choice for S = `size` bytes; None for sends and receives, which have no choice."""
@@ -118,7 +118,7 @@ class Nccl:
     def __call__(self, size: int, *, disturbance: Disturbance = UNDISTURBED) -> Cell:
         """Returns the cell of a table."""
         choice, found = self.choice(size), self.run(size, disturbance)
-        how = "send and receive" if choice is None else f"{choice}; its own model: {1e6 * choice.time_s:.1f} us"
+        how = "send and receive" if choice is None else f"{choice}; {choice.told}"
         if found is not None:
             algbw, busbw = found.algbw, found.busbw
             return Cell(self.label, found.size, found.time_s, algbw, busbw, found.bound_s, found.bound_by, how, 1.0)
@@ -139,6 +139,8 @@ class Nccl:
 
     def _parameters(self, choice: Choice, size: int) -> Parameters:
         """The preset for a choice: of a tree with LL128, messages are as short as NCCL makes them."""
+        if choice.algorithm == ALL_PAIRS:
+            return replace(self.on.parameters, launch_s=self.rates.launch_s)
         found = rates.parameters(self.on, self.rates, choice.channels)
         # Of a ring's channels each has links of its own; RCCL on MI300X passes what programs send over all together.
         free = {name: replace(timing, egress_rate=0.0) for name, timing in found.protocols.items()}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gc3.sim.nccl import search
+from gc3.sim.nccl import rccl, search
 from gc3.sim.nccl.search import Found
 from gc3.sim.nccl.system import NVB, NVL, PXN, Nodes, System, completed, nodes, system
 from gc3.sim.nccl.tables import minor_of
@@ -66,6 +66,7 @@ class Graph:
     rings: tuple[tuple[int, ...], ...] = ()  # the ranks of each ring in use, if a log says so
     # choices of a log: collective, S in bytes, algorithm, protocol, and channels, 0 if it does not say
     chosen: tuple[tuple[str, int, str, str, int], ...] = ()
+    rccl: bool = False  # whether rings and choices are RCCL's own
 
     @property
     def channels(self) -> int:
@@ -92,7 +93,7 @@ class Graph:
 
         A path over NVLink to the GPU of a NIC is taken for one over PCIe switches, which a topology does not show.
         """
-        return found.type_inside <= NVB and (len(self.nodes) == 1 or found.type_across <= PXN)
+        return not self.rccl and found.type_inside <= NVB and (len(self.nodes) == 1 or found.type_across <= PXN)
 
     @property
     def nvlink(self) -> bool:
@@ -143,6 +144,11 @@ def graph(topology: Topology, version: str | None = None) -> Graph:
     members = nodes(topology)
     gpu, told = generation(topology)
     about = _GENERATIONS[gpu]
+    if gpu == _CDNA3 and rccl.has_tables(on := system(completed(topology, members), members, 1.0)):
+        told = (
+            f"RCCL's rings, programs and constants are those of {rccl.VERSION}, the rates of its kernels NCCL's on H100"
+        )
+        return Graph(_HOPPER, gpu, about.amd, members, *rccl.found(on), version=rccl.VERSION, notes=(told,), rccl=True)
     version = version or about.version
     minor = minor_of(version)
     nvlink = (1.05 if minor < 12 else 1.1 if minor < 18 else 1.0) if about.capability < 90 else 1.0  # noqa: PLR2004

@@ -14,7 +14,7 @@ from gc3.sim.nccl import search
 from gc3.sim.nccl.graphs import Graph, graph, orders
 from gc3.sim.nccl.search import Found
 from gc3.sim.nccl.system import CLASSES, NVB, Nodes, nodes
-from gc3.sim.nccl.tables import ALGORITHMS, PROTOCOLS
+from gc3.sim.nccl.tables import ALGORITHMS, ALL_PAIRS, PROTOCOLS
 from gc3.support.files import read_text
 from gc3.topologies.model import Topology
 
@@ -46,7 +46,7 @@ _KINDS = {name: kind for kind, name in enumerate(CLASSES)} | {
 
 def lines(found: Graph) -> Iterator[str]:
     """Yields what NCCL would log of its graphs."""
-    yield f"NCCL version {found.version}"
+    yield f"{'RCCL' if found.rccl else 'NCCL'} version {found.version}"
     for what in (found.ring, found.tree):
         kinds = f"{CLASSES[what.type_inside]}/{CLASSES[what.type_across]}"
         yield (
@@ -65,6 +65,8 @@ def lines(found: Graph) -> Iterator[str]:
 def choice(collective: str, size: int, algorithm: str, protocol: str, channels: int) -> str:
     """Returns the line of a choice."""
     name = f"{_FUNCTIONS.get(collective, collective.title())}: {size} Bytes"
+    if algorithm == ALL_PAIRS:
+        return f"{name} -> MSCCL's program of all pairs, proto {protocol.upper()}, {channels} instances"
     algo = algorithm.upper().replace("NVLS_TREE", "NVLSTREE")
     return f"{name} -> Algo {algo} proto {protocol.upper()} channel{{Lo..Hi}}={{0..{channels - 1}}}"
 

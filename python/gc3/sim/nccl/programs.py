@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gc3.algorithms import load
 from gc3.algorithms._ring import all_gather, reduce_scatter
 from gc3.algorithms.double_binary_tree_allreduce import parent
 from gc3.lang import Algorithm, algorithm, chunk, compile
 from gc3.runtime.program import Program
+from gc3.sim.nccl import rccl
 from gc3.sim.nccl.graphs import Graph, orders
-from gc3.sim.nccl.tables import TREE
+from gc3.sim.nccl.tables import ALL_PAIRS, TREE
 from gc3.sim.nccl.tuning import Choice
 from gc3.topologies.model import Topology
 
@@ -27,6 +29,9 @@ def operations(topology: Topology, collective: str, choice: Choice) -> int:
 
 def program(topology: Topology, graph: Graph, collective: str, choice: Choice) -> Program:
     """Returns the program of a choice."""
+    if choice.algorithm == ALL_PAIRS:
+        pairs, size = load("allpairs_allreduce"), topology.rank_count
+        return compile(pairs, protocol=choice.protocol, instances=choice.channels, R=size, chunks=rccl.CHUNKS)
     if choice.algorithm == TREE:
         source = _tree(topology, graph, choice.channels)
     else:

@@ -82,11 +82,8 @@ _VOLTA = replace(
 _BLACKWELL = replace(_HOPPER, evidence=Evidence("NCCL on H100, on the links of this machine"))
 _CDNA3 = replace(
     _BLACKWELL,
-    launch_s=35e-6,
-    evidence=Evidence(
-        "NCCL on H100, on the links of this machine; whole calls between 46 us on 8 MI300X in one process (rccl issue "
-        "1562) and 25 us on 16 MI250X with a process each (rccl pull request 929)"
-    ),
+    launch_s=6.5e-6,  # that of the preset
+    evidence=Evidence("NCCL on H100, on the links of this machine"),
 )
 
 RATES: Mapping[str, Rates] = MappingProxyType(

@@ -21,6 +21,7 @@ Row: TypeAlias = "tuple[float, float, float]"
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 TREE, RING, NVLS, NVLS_TREE = "tree", "ring", "nvls", "nvls_tree"
+ALL_PAIRS = "allpairs"  # a program that RCCL has for MSCCL
 IN_SWITCH = (NVLS, NVLS_TREE)
 ALGORITHMS = (TREE, RING, "collnet_direct", "collnet_chain", NVLS, NVLS_TREE)  # by their numbers
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gc3 import errors
+from gc3.sim.nccl import rccl
 from gc3.sim.nccl.graphs import Graph, graph
 from gc3.sim.nccl.search import TREE as PLAIN_TREE
 from gc3.sim.nccl.tables import (
+    ALL_PAIRS,
     IN_SWITCH,
     NVLS,
     NVLS_TREE,
@@ -37,15 +39,22 @@ _SLOW_RING = 12.0  # GB/s up to which rings have fewer threads: PCI_BW
 class Choice:
     """NCCL's choice for a call."""
 
-    algorithm: str  # "ring", "tree", "nvls" or "nvls_tree"
+    algorithm: str  # "ring", "tree", "nvls", "nvls_tree" or "allpairs"
     protocol: str  # "LL", "LL128" or "Simple"
     channels: int  # in use
-    time_s: float  # the time that NCCL's model predicts
+    time_s: float  # the time that NCCL's model predicts; 0: it was not asked
 
     @property
     def in_switch(self) -> bool:
         """Whether the switches of a node add up and multicast the data."""
         return self.algorithm in IN_SWITCH
+
+    @property
+    def told(self) -> str:
+        """What NCCL itself says of its time."""
+        return (
+            f"its own model: {1e6 * self.time_s:.1f} us" if self.time_s else "a program of MSCCL, by its table of sizes"
+        )
 
     def __str__(self) -> str:
         """A short description."""
@@ -113,6 +122,14 @@ def choices(found: Graph, collective: str, size: int) -> Iterator[Choice]:
     if call.ranks == 1:
         yield Choice(RING, "Simple", 1, 0.0)
         return
+    if found.rccl:
+        if program := rccl.program(collective, call.nodes, size):
+            yield Choice(ALL_PAIRS, *program, 0.0)
+            return
+        bus = found.channels * found.rate
+        for algorithm, protocol, us in rccl.times(bus, collective, call.steps, call.ranks, call.nodes, size):
+            yield Choice(algorithm, protocol, _channels(call, algorithm, protocol, size), us * 1e-6)
+        return
     yield from _in_switch(call, size)
     for algorithm in (RING, TREE) if collective == "allreduce" else (RING,):
         for p, protocol in enumerate(PROTOCOLS):
@@ -176,7 +193,7 @@ def _channels(call: _Call, algorithm: str, protocol: str, size: int) -> int:
     per_thread = _THRESHOLD[protocol]
     if algorithm == RING and protocol == "LL":
         per_thread *= call.ranks
-    threads = _MAX_THREADS[protocol]
+    threads = rccl.THREADS if call.graph.rccl else _MAX_THREADS[protocol]
     if (algorithm, protocol) == (RING, "Simple") and call.graph.channels * call.graph.ring.inside <= _SLOW_RING:
         threads = 256
     return max(1, min(call.graph.running, size // (threads * per_thread)))
