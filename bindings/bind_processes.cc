@@ -167,8 +167,8 @@ void bind_processes(nb::module_& m) {
       "read_launch", [] { return unwrap(read_launch(process_environment())); },
       "Reads the environment variables of torchrun, mpirun, srun or a script.");
   m.def(
-      "die_with_parent", [] { unwrap(core::die_with_parent()); },
-      "Makes the system kill this process when its parent process ends.");
+      "die_with_parent", [](pid_t parent) { unwrap(core::die_with_parent(parent)); }, "parent"_a,
+      "Makes the system kill this process when its parent process ends, at once if that is not `parent` any more.");
   using RankEngine = comm::Communicator::RankEngine;
   nb::class_<RankEngine>(m, "RankEngine", "What runs calls on one rank of a communicator.");
   nb::class_<direct::ProcessJob, RankEngine>(m, "DirectJob", "A one-sided program prepared for one rank.");

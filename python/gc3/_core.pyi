@@ -1563,8 +1563,10 @@ class Route:
 def read_launch() -> Launch:
     """Reads the environment variables of torchrun, mpirun, srun or a script."""
 
-def die_with_parent() -> None:
-    """Makes the system kill this process when its parent process ends."""
+def die_with_parent(parent: int) -> None:
+    """
+    Makes the system kill this process when its parent process ends, at once if that is not `parent` any more.
+    """
 
 class RankEngine:
     """What runs calls on one rank of a communicator."""

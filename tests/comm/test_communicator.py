@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import weakref
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -284,6 +285,18 @@ def test_rank_processes_of_a_tool_end_with_it(how: signal.Signals) -> None:
     assert tool.returncode == (130 if how == signal.SIGINT else -how)
     ranks.until(lambda: not any(Path(f"/proc/{p}").exists() and running(p) for p in found))
     assert not [p for p in found if Path(f"/proc/{p}").exists() and running(p)]
+
+
+@pytest.mark.python_only
+@pytest.mark.parametrize("module", ["gc3.comm.tool_worker", "gc3.comm.spawned"])
+def test_a_rank_whose_parent_ended_while_it_started_ends(module: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        pass
+    ours, theirs = Pipe()
+    with ours, theirs:
+        command = [sys.executable, "-m", module, str(theirs.fileno()), str(ended.pid)]
+        done = subprocess.run(command, pass_fds=[theirs.fileno()], timeout=ranks.LONGEST, check=False)
+    assert done.returncode == -signal.SIGKILL
 
 
 def running(process: int) -> bool:

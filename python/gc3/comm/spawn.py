@@ -128,7 +128,7 @@ class _Processes:
         with theirs, starting(f"the process of rank {task.rank}"):
             # In a separate session: only this process handles Ctrl-C, and ends the ranks.
             process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "gc3.comm.spawned", str(theirs.fileno())],
+                [sys.executable, "-m", "gc3.comm.spawned", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if self._prints else None,

@@ -42,8 +42,8 @@ def _failure(problem: BaseException) -> Outcome:
 
 
 def main() -> None:
-    """Serves the requests of the parent over the pipe that the command line names."""
-    _core.die_with_parent()
+    """Serves the requests of the parent over the pipe that the command line names before the parent's process."""
+    _core.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     pipe: Connection[Any, Any]
     with Connection(int(sys.argv[1])) as pipe:

@@ -108,7 +108,8 @@ class Ranks:
             for rank in range(program.ranks):
                 ours, theirs = Pipe()
                 with theirs:
-                    command = [sys.executable, "-m", "gc3.comm.tool_worker", str(theirs.fileno())]
+                    worker = [sys.executable, "-m", "gc3.comm.tool_worker"]
+                    command = [*worker, str(theirs.fileno()), str(os.getpid())]
                     # In a separate session: only this process handles Ctrl-C, and ends the ranks, also while they
                     # start.
                     with starting(f"the process of rank {rank}"):

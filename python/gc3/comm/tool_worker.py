@@ -68,8 +68,8 @@ class _Rank:
 
 
 def main() -> int:
-    """Serves the parent over the pipe that the command line names."""
-    _core.die_with_parent()
+    """Serves the parent over the pipe that the command line names before the parent's process."""
+    _core.die_with_parent(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, and ends this process
     with Connection(int(sys.argv[1])) as pipe:
         try:

@@ -321,8 +321,9 @@ void Job::pin(const Place& place) {
   if (own.count() >= static_cast<std::uint32_t>(sysconf(_SC_NPROCESSORS_ONLN))) own.share_of(place).keep_here();
 }
 
-Status die_with_parent() {
+Status die_with_parent(pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return refused("PR_SET_PDEATHSIG");
+  if (getppid() != parent) kill(getpid(), SIGKILL);
   return {};
 }
 

@@ -190,6 +190,7 @@ class Jobs {
 };
 
 // Makes the system kill this process when its parent ends, so that ranks never outlive the tool that started them.
-Status die_with_parent();
+// If `parent` has ended already, this process ends at once.
+Status die_with_parent(pid_t parent);
 
 }  // namespace gc3::core
