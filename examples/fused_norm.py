@@ -33,16 +33,19 @@ def add_norm(R: int) -> collectives.Collective:
     )
 
 
-@gc3.algorithm(add_norm, scratch=["total"])
+@gc3.algorithm(add_norm, scratch=["total", "normed"])
 def scatter_norm_gather(R: int) -> None:
-    """A ReduceScatter, the residual once, the norm, and an AllGather of what it has made."""
+    """A ReduceScatter, the residual once, the norm, and an AllGather of what it has made.
+
+    That is made in scratch, where all ranks of a host read it: from an output it would be copied for each of them.
+    """
     for own in range(R):
         total = chunk((own + 1) % R, "x", own).copy(own, "total", 0)
         for step in range(2, R + 1):
             total = total.reduce(chunk((own + step) % R, "x", own))
         total = total.reduce(chunk(own, "residual", 0))
-        y = norm(total, chunk(own, "gain", 0), out=(own, "y", own))
-        for step in range(1, R):
+        y = norm(total, chunk(own, "gain", 0), out=(own, "normed", 0))
+        for step in range(1, R + 1):
             y.copy((own + step) % R, "y", own)
 
 

@@ -349,14 +349,15 @@ def _add_norm(R: int) -> collectives.Collective:
     return collectives.custom("add_norm", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
-@algorithm(_add_norm)
+# What goes to all ranks is made in scratch, where those of a host read it: an output would be copied for each.
+@algorithm(_add_norm, scratch=["normed"])
 def _scatter_norm_gather(R: int) -> None:
     for own in range(R):
         total = chunk((own + 1) % R, "x", own).copy(own, "total", 0)
         for step in range(2, R + 1):
             total = total.reduce(chunk((own + step) % R, "x", own))
-        y = norm(total.reduce(chunk(own, "residual", 0)), chunk(own, "gain", 0), out=(own, "y", own))
-        for step in range(1, R):
+        y = norm(total.reduce(chunk(own, "residual", 0)), chunk(own, "gain", 0), out=(own, "normed", 0))
+        for step in range(1, R + 1):
             y.copy((own + step) % R, "y", own)
 
 
@@ -370,15 +371,16 @@ def _add_norm_back(R: int) -> collectives.Collective:
     return collectives.custom("add_norm_back", ranks=R, inputs=inputs, outputs=outputs, expect=expect)
 
 
-@algorithm(_add_norm_back, scratch=["sum"])
+@algorithm(_add_norm_back, scratch=["sum", "made"])
 def _scatter_norm_gather_back(R: int) -> None:
     for own in range(R):
         total = chunk((own + 1) % R, "d_y", own).copy(own, "sum", 0)
         for step in range(2, R + 1):
             total = total.reduce(chunk((own + step) % R, "d_y", own))
         operands = total, chunk(own, "total", 0), chunk(own, "gain", 0)
-        made, _ = norm_back(*operands, out=[(own, "d_residual", 0), (own, "d_gain", 0)])
-        for step in range(R):
+        made, _ = norm_back(*operands, out=[(own, "made", 0), (own, "d_gain", 0)])
+        made.copy(own, "d_residual", 0)
+        for step in range(1, R + 1):
             made.copy((own + step) % R, "d_x", own)
 
 
