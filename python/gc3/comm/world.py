@@ -108,12 +108,10 @@ class World:
 
     def close(self) -> None:
         """Ends the processes: by closing their FIFOs if they are idle, else by force."""
-        for file in self._commands:
-            os.close(file)
-        self._commands = []
-        if self._answer >= 0:
-            os.close(self._answer)
-            self._answer = -1
+        files, self._commands, self._answer = [*self._commands, self._answer], [], -1  # Ctrl-C may come again
+        for file in files:
+            if file >= 0:
+                os.close(file)
         if self._process is None:
             return
         for how in (None, signal.SIGTERM, signal.SIGKILL):
