@@ -215,6 +215,7 @@ def test_a_world_whose_end_is_interrupted_ends_when_asked_again(
         with pytest.raises(KeyboardInterrupt):
             world.close()
         world.close()
+    assert len(closed) >= 3  # none is left open either
 
 
 def test_ranks_of_loaded_conditions(monkeypatch: pytest.MonkeyPatch) -> None:

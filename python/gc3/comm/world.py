@@ -108,10 +108,10 @@ class World:
 
     def close(self) -> None:
         """Ends the processes: by closing their FIFOs if they are idle, else by force."""
-        files, self._commands, self._answer = [*self._commands, self._answer], [], -1  # Ctrl-C may come again
-        for file in files:
-            if file >= 0:
-                os.close(file)
+        answer, self._answer = self._answer, -1
+        self._commands += [answer] * (answer >= 0)
+        while self._commands:
+            os.close(self._commands.pop())  # forgotten first: Ctrl-C may come, and this be called again
         if self._process is None:
             return
         for how in (None, signal.SIGTERM, signal.SIGKILL):

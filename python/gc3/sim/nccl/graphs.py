@@ -144,15 +144,15 @@ def graph(topology: Topology, version: str | None = None) -> Graph:
     members = nodes(topology)
     gpu, told = generation(topology)
     about = _GENERATIONS[gpu]
-    if gpu == _CDNA3 and rccl.has_tables(on := system(completed(topology, members), members, 1.0)):
-        told = (
-            f"RCCL's rings, programs and constants are those of {rccl.VERSION}, the rates of its kernels NCCL's on H100"
-        )
-        return Graph(_HOPPER, gpu, about.amd, members, *rccl.found(on), version=rccl.VERSION, notes=(told,), rccl=True)
     version = version or about.version
     minor = minor_of(version)
     nvlink = (1.05 if minor < 12 else 1.1 if minor < 18 else 1.0) if about.capability < 90 else 1.0  # noqa: PLR2004
     on = system(completed(topology, members), members, nvlink)
+    if gpu == _CDNA3 and rccl.has_tables(on):
+        told = (
+            f"RCCL's rings, programs and constants are those of {rccl.VERSION}, the rates of its kernels NCCL's on H100"
+        )
+        return Graph(_HOPPER, gpu, about.amd, members, *rccl.found(on), version=rccl.VERSION, notes=(told,), rccl=True)
     most = 64 if minor >= _WIDE else 32
     ring = search.search(on, search.RING, about.capability, minor, 1, most // 2)
     tree = search.search(on, search.BALANCED_TREE, about.capability, minor, ring.channels, ring.channels)
