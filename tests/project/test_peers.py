@@ -196,9 +196,7 @@ def test_a_world_ends_its_ranks_in_other_sessions(tmp_path: Path) -> None:
     assert not with_argument(f"300) {tmp_path}")
 
 
-def test_a_world_whose_end_is_interrupted_ends_when_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_world_ends_again_if_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No descriptor is closed twice: that would fail, or close one of another file."""
     world = contest.World([[sys.executable, "-c", "input()"]], 2, tmp_path, timeout=1)
     close, closed = os.close, list[int]()
