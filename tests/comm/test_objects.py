@@ -70,15 +70,19 @@ def test_numbers_in_place_of_an_object_are_an_error_on_both_ranks(call: str) -> 
 
 def test_objects_from_rank_to_rank() -> None:
     def body(comm: gc3.Communicator) -> Any:
+        found: Any = None
         if comm.rank == 0:
             with pytest.raises(gc3.CommError, match="GC3-R003"):
                 comm.recv_object(2, tag=8, timeout=0.01)
-            return [comm.recv_object(2), *sorted(comm.recv_object(tag=7) for _ in range(2))]
-        if comm.rank == 2:
-            comm.send_object({"text": "é" * 100_000}, 0)
-        with pytest.raises(gc3.UserError, match="GC3-R023"):
-            comm.send_object(threading.Lock(), 0)
-        return comm.send_object(comm.rank, 0, tag=7)
+            found = [comm.recv_object(2), *sorted(comm.recv_object(tag=7) for _ in range(2))]
+        else:
+            if comm.rank == 2:
+                comm.send_object({"text": "é" * 100_000}, 0)
+            with pytest.raises(gc3.UserError, match="GC3-R023"):
+                comm.send_object(threading.Lock(), 0)
+            comm.send_object(comm.rank, 0, tag=7)
+        comm.barrier()
+        return found
 
     assert ranks.call(body, 3) == [[{"text": "é" * 100_000}, 1, 2], None, None]
 
@@ -94,6 +98,7 @@ def test_threads_of_one_tag_send_and_receive_whole_objects() -> None:
 
         with futures.ThreadPoolExecutor(4) as threads:
             found = sorted(number for moved in threads.map(move, range(4)) for number in moved)
+        comm.barrier()
         return found
 
     first, second = ranks.call(body, 2)
@@ -210,6 +215,18 @@ def test_an_object_that_cannot_be_read_is_an_error_that_names_its_rank() -> None
 def test_objects_of_another_user_are_not_read() -> None:
     root, _ = ranks.run(ranks.program("object_of_another_user"), 2)
     assert root.startswith("GC3-R022 a rank is of another user: rank 1 (process ")
+
+
+@pytest.mark.parametrize("call", ["broadcast", "all_gather", "gather", "scatter"])
+def test_a_rank_stays_in_a_call_until_the_others_have_seen_whose_it_is(call: str) -> None:
+    ranks.run(ranks.program("object_read_late"), 2, arguments=[call])
+
+
+def test_an_object_of_a_rank_that_has_ended_is_not_read() -> None:
+    """Whose data it was cannot be known any more; rank 0 says that, and not that it was of another user."""
+    root, _ = ranks.run(ranks.program("object_read_late"), 2, arguments=["send"])
+    assert root.startswith("GC3-R009 a rank is gone: rank 1 (process ")
+    assert "has ended, so that it is unknown whose it was" in root
 
 
 # spawn

@@ -14,7 +14,6 @@
 #include "gc3/base/mix64.h"
 #include "gc3/base/sha256.h"
 #include "gc3/ir/blocks.h"
-#include "gc3/runtime/core/meeting/peer_process.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/verify/classes.h"
 
@@ -115,14 +114,19 @@ Status Communicator::check_users() const {
   const std::shared_ptr<core::Job> job = job_.lock();
   GC3_CHECK(usable());
   const std::vector<pid_t>& processes = core_->processes();
-  for (std::uint32_t r = 0; r < processes.size(); ++r) {
-    if (r == rank() || processes[r] == 0 || core::is_own(processes[r])) continue;  // 0: on another host
-    return Diagnostic(ErrorCode::OtherUser,
-                      "rank " + std::to_string(r) + " (process " + std::to_string(processes[r]) + ")");
-  }
-  if (const std::optional<pid_t> other = job->outsider()) {
-    return Diagnostic(ErrorCode::OtherUser,
-                      "process " + std::to_string(*other) + ", which shares the memory of the ranks");
+  const auto name = [&](pid_t process) {
+    const auto rank = std::ranges::find(processes, process) - processes.begin();
+    const std::string what = "process " + std::to_string(process);
+    return rank < size() ? "rank " + std::to_string(rank) + " (" + what + ")"
+                         : what + ", which shares the memory of the ranks";
+  };
+  if (const std::optional<pid_t> other = job->outsider()) return Diagnostic(ErrorCode::OtherUser, name(*other));
+  // Looked for afterwards: one that lives now was seen above.
+  for (const pid_t process : core_->group().ended()) {
+    return Diagnostic(ErrorCode::RankLost,
+                      name(process) +
+                          " has ended, so that it is unknown whose it was; a rank must not end before the "
+                          "objects that it has sent, and those of others, are received");
   }
   return {};
 }

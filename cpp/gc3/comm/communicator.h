@@ -74,8 +74,8 @@ class Communicator {
   TransportKind transport() const { return core_->transport(); }
   // Fails if the communicator is closed, or this process is a fork of the one that made it.
   Status usable() const;
-  // Fails if the process of a rank is no longer of this user, because its data cannot be trusted then. Takes no lock:
-  // calls may be running.
+  // Fails if the process of a rank of this host is no longer of this user, because its data cannot be trusted then, or
+  // has ended, because whose it was cannot be known. Takes no lock: calls may be running.
   Status check_users() const;
 
   // The buffers that a collective needs on this rank.

@@ -151,7 +151,12 @@ class Communicator(OwnPrograms):
         objects.send(self, obj, to, tag, timeout)
 
     def recv_object(self, source: int | None = None, tag: int | None = None, timeout: float | None = None) -> Any:
-        """Returns the first object that rank `source`, or any, has sent with tag `tag`, or any, by `send_object`."""
+        """Returns the first object that rank `source`, or any, has sent with tag `tag`, or any, by `send_object`.
+
+        Raises:
+            gc3.UserError: The object cannot be made here.
+            gc3.CommError: As `recv`; or a rank is of another user, or has ended, so that whose it was is unknown.
+        """
         return objects.recv(self, source, tag, timeout)
 
     # Programs of the caller, and the choice among programs.

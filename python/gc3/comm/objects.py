@@ -77,7 +77,8 @@ def broadcast(comm: _core.Communicator, obj: Any, root: int) -> Any:
     own = [_Pickled(obj)] if comm.rank == root else []
     [length] = _agreed(comm.broadcast(_lengths(own, 1), root), own, [root])
     part = comm.broadcast(own[0].bytes if own else np.empty(length, np.uint8), root)
-    return obj if own else _read(comm, part, root)
+    _leave(comm, reads=not own)
+    return obj if own else _read(part, root)
 
 
 def all_gather(comm: _core.Communicator, obj: Any, root: int | None = None) -> list[Any] | None:
@@ -92,9 +93,11 @@ def all_gather(comm: _core.Communicator, obj: Any, root: int | None = None) -> l
         parts = None if together is None else np.split(together, comm.size)
     else:
         parts = [comm.broadcast(own.bytes if r == comm.rank else np.empty(lengths[r], np.uint8), r) for r in ranks]
-    if parts is None or root not in (None, comm.rank):
+    reads = parts is not None and root in (None, comm.rank)
+    _leave(comm, reads=reads)
+    if parts is None or not reads:
         return None
-    return [obj if r == comm.rank else _read(comm, parts[r][: lengths[r]], r) for r in ranks]
+    return [obj if r == comm.rank else _read(parts[r][: lengths[r]], r) for r in ranks]
 
 
 def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) -> Any:
@@ -112,7 +115,8 @@ def scatter(comm: _core.Communicator, objects: Sequence[Any] | None, root: int) 
         start = sum(lengths[: comm.rank])
         together = np.concatenate([o.bytes for o in own]) if own else np.empty(sum(lengths), np.uint8)
         part = comm.broadcast(together, root)[start : start + length]
-    return given[root] if own else _read(comm, part, root)
+    _leave(comm, reads=not own)
+    return given[root] if own else _read(part, root)
 
 
 def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float | None) -> None:
@@ -125,7 +129,8 @@ def send(comm: _core.Communicator, obj: Any, to: int, tag: int, timeout: float |
 def recv(comm: _core.Communicator, source: int | None, tag: int | None, timeout: float | None) -> Any:
     """Implements `Communicator.recv_object`."""
     got, part = _core.Joined.of(comm).recv_whole(source, tag, timeout)
-    return _read(comm, part, got.source)
+    _core.Joined.of(comm).check_users()
+    return _read(part, got.source)
 
 
 def _lengths(own: Sequence[_Pickled], number: int) -> Array:
@@ -156,9 +161,20 @@ def _padded(own: Sequence[_Pickled], length: int) -> Array:
     return padded
 
 
-def _read(comm: _core.Communicator, part: Array, owner: int) -> Any:
-    # Checked here, not before the call: a rank whose user has changed since could have written the data.
-    _core.Joined.of(comm).check_users()
+def _leave(comm: _core.Communicator, *, reads: bool) -> None:
+    """Ends a call of all ranks, once those that read objects have seen of what user the others are.
+
+    That is seen after the data has come: a rank whose user has changed since could have written it. A rank that has its
+    own objects could end, and its user is unknown then, so none leaves before all have looked.
+    """
+    try:
+        if reads:
+            _core.Joined.of(comm).check_users()
+    finally:
+        comm.barrier()
+
+
+def _read(part: Array, owner: int) -> Any:
     try:
         return unpickled(part.data)
     except Exception as problem:

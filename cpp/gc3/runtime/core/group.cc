@@ -91,6 +91,14 @@ bool Group::runs(std::uint32_t rank) const {
   return job_->dead({members_[rank]}).empty() && !job_->stopped(members_[rank]);
 }
 
+std::vector<pid_t> Group::ended() const {
+  std::vector<std::uint32_t> here;
+  for (const std::uint32_t r : ranks_here()) here.push_back(members_[r]);
+  std::vector<pid_t> found;
+  for (const std::uint32_t place : job_->dead(here)) found.push_back(job_->process(place));
+  return found;
+}
+
 std::vector<pid_t> Group::processes() const {
   std::vector<pid_t> found;
   for (const std::uint32_t member : members_) found.push_back(job_->process(member));

@@ -144,6 +144,8 @@ class Group {
 
   // Whether the process of a rank can run: it has not ended and has not been stopped.
   bool runs(std::uint32_t rank) const;
+  // The processes of this host's ranks that have ended.
+  std::vector<pid_t> ended() const;
 
   // Within a call: gives the payload of each rank to all ranks. It is also a barrier.
   Result<std::vector<Payload>> exchange(const Payload& own, const Interrupted& interrupted);
