@@ -121,6 +121,11 @@ OPERATIONS: list[tuple[Json, list[str]]] = [
         move("rppkt", [own(4, 1, "s")], [far(5, number=2), far(6, number=2)], **MEMORY),
         ["move pkt sc[4] -> 1:pkt sc[5] 1:pkt sc[6]"],
     ),
+    # Proxies copy packets that are there.
+    (
+        move("rppkt", [own(4, 2, "s")], [far(5, 2, number=2)], **PORT),
+        ["move pkt sc[4] x2", "sync", "move pkt sc[4] -> 1:pkt sc[5] x2 through 0"],
+    ),
     # The executor adds the own value last.
     (
         move("repkt", [own(0), own(4, 1, "s"), own(5, 1, "s")], [own(0, 1, "o")]),

@@ -148,6 +148,64 @@ def test_threads_that_put_through_their_own_channels_meet_before_and_after(kind:
     assert refusals(loop(NOP, copied), put, NOP) == ["ops[1]"]
 
 
+def packets_by_proxies(kind: str, meets: Json = NOP) -> Json:
+    """An AllGather by packets that proxies copy: `rppkt` waits for them, `ppkt` takes what is there."""
+
+    def gather(rank: int) -> tuple[Json, ...]:
+        return (
+            move("cpkt", [own()], [own(rank, 1, "s")]),
+            *([] if kind == "rppkt" else [meets]),
+            move(kind, [own(rank, 1, "s")], [far(rank, number=2)], **PORT),
+            move("copy", [own()], [own(rank, 1, "o")]),
+            move("upkt", [own(1 - rank, 1, "s")], [own(1 - rank, 1, "o")]),
+        )
+
+    mine = plan(*gather(0), others=gather(1), collective="allgather", use_double_scratch_buffer=True)
+    for gpu in mine["gpus"]:
+        gpu.update(input_chunks=1, output_chunks=2, scratch_chunks=2)
+        gpu["channels"].pop(2)
+        gpu["threadblocks"][0]["channels"].pop(2)
+        for channels in gpu["channels"][2:]:
+            channels["buffer_type"] = "s"
+    return mine
+
+
+def test_packets_through_port_channels_are_proven_and_run() -> None:
+    read = mscclpp.read(packets_by_proxies("rppkt"))
+    assert read.refusals == ()
+    assert _core.verify(read.program).ok
+    program = DirectProgram(read.program)
+    case = Case(program.collective, 100, "int32", "sum")
+    inputs, outputs = case.inputs(), case.poisoned_outputs()
+    program.run(inputs, outputs=outputs, count=case.count, dtype="int32", workers=2)
+    assert case.compare(inputs, outputs).ok
+    # The executor is right as long as no other plan has run.
+    by_threads = mscclpp.read(packets_by_proxies("ppkt"))
+    assert [why.split(": ")[1] for why in by_threads.refusals] == [
+        "the executor takes packets for port channels from the buffers of the first plan that it has run"
+    ] * 2
+    assert steps(by_threads)[2] == "move pkt sc[0] -> 1:pkt sc[0] through 0"
+    assert _core.verify(by_threads.program).ok
+    unordered = _core.verify(mscclpp.read(packets_by_proxies("ppkt", {"name": "flush", **PORT})).program)
+    assert not unordered.ok
+    assert "move pkt sc[0] -> 1:pkt sc[0] through 0" in str(unordered.diagnostics[0])
+
+
+def test_threads_that_only_tell_proxies_of_packets_need_not_meet_again() -> None:
+    def refusals(*ops: Json) -> list[str]:
+        mine = plan(*ops)
+        mine["gpus"][0]["channels"][1]["connected_to"] = [1, 1]
+        mine["gpus"][0]["threadblocks"][0]["channels"][1]["channel_ids"] = [0, 1]
+        return [why.split(":")[0].removeprefix("$.gpus[0].threadblocks[0].") for why in mscclpp.read(mine).refusals]
+
+    far_packets = [far(5, number=2), far(6, number=2)]
+    both = move("rppkt", [own(4, 1, "s")], far_packets, channel_type="port", channel_ids=[0, 1])
+    copied = move("copy", [own()], [own(0, 1, "o")])
+    assert refusals(copied, both, copied) == refusals(both, both) == []
+    assert refusals(both, copied, {**SIGNAL, "channel_type": "port"}) == ["ops[0]"]
+    assert refusals(both, NOP, {**SIGNAL, "channel_type": "port"}) == []
+
+
 @pytest.mark.parametrize("kind", ["pws", "pwsf"])
 def test_a_plan_through_port_channels_is_proven_if_it_flushes(kind: str) -> None:
     def gather(rank: int) -> tuple[Json, ...]:

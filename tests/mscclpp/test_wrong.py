@@ -73,16 +73,19 @@ def test_what_an_operation_in_a_pipeline_would_do_otherwise_is_refused() -> None
         "ops[0].ops[0].name: packets in a pipeline: the executor moves the same ones in each iteration"
     ]
     copied = loop(move("copy", [own()], [own(0, 1, "s")]))
-    assert refused(copied) == []
-    assert len(refused(copied, reuse_resources=True)) == 1
+    assert refused(copied) == refused(copied, reuse_resources=True, max_message_size=2**25) == []
+    assert refused(copied, reuse_resources=True) == [
+        "ops[0].ops[0].dst_buff[0]: with reuse_resources a pipeline takes its scratch again above 33554432 bytes: "
+        "set max_message_size to that"
+    ]
     assert len(refused(loop(move("rre", [own(), far()], [own()], **MEMORY), unit=1000))) == 1
 
 
 def test_sizes_that_the_executor_cannot_count_are_refused() -> None:
     stored = move("copy", [own()], [own(0, 1, "s")])
     above = "with reuse_resources scratch chunks overlap above"
-    for protocol, most in (("LL", 2**24), ("Simple", 2**25)):  # of 8 scratch chunks, of an input of 4
-        reused = {"reuse_resources": True, "protocol": protocol}
+    for double, most in ((True, 2**24), (False, 2**25)):  # of 8 scratch chunks, of an input of 4
+        reused = {"reuse_resources": True, "use_double_scratch_buffer": double}
         assert refused(stored, **reused, max_message_size=most) == []
         for size in ({"max_message_size": most + 1}, {}):
             why = f"ops[0].dst_buff[0]: {above} {most} bytes: set max_message_size to that"
@@ -177,7 +180,7 @@ WRONG: list[tuple[Json, str]] = [
     (move("put", [own()], [far(number=3)], **MEMORY), "ops[0].dst_buff[0].buffer_id: number 3 of 3 buffers"),
     (move("put", [own()], [far(), far()], **MEMORY), "ops[0].dst_buff: 2 targets of 1 sources"),
     (move("put", [own()], [far()], channel_type="port", channel_ids=[0, 0]), "ops[0].channel_ids: 2 channels of 1"),
-    (move("ppkt", [own()], [far(number=2)], **PORT), "ops[0].channel_type: ppkt through port channels"),
+    (move("ppkt", [own()], [far(number=2)], **PORT), "ops[0].src_buff[0]: packets in buffer i; they are in scratch"),
     (move("cpkt", [own()], [own(0, 1, "o")]), "ops[0].dst_buff[0]: packets in buffer o; they are in scratch only"),
     (move("re", [own()], [own()], tbg_info={"tb_id": 2, "tbg_size": 2}), "ops[0].tbg_info.tb_id: part 2 of 2"),
     (

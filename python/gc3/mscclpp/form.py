@@ -120,7 +120,8 @@ MOVES: Mapping[str, tuple[str, str]] = {
     "gstorepkt": ("p", "n"),
 }
 PAIRED = ("put", "pws", "pwsf", "get", "ppkt")  # each source goes to the target at its position
-PUTS = ("put", "pws", "pwsf")  # of which proxies do those through port channels
+PACKET_PUTS = ("ppkt", "rppkt")
+PUTS = ("put", "pws", "pwsf", *PACKET_PUTS)  # of which proxies do those through port channels
 REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt", "glre", "glres")
 
 # Limits of the arrays of execution_common.hpp.

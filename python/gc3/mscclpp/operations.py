@@ -190,9 +190,11 @@ class Operations(Machine):
         return Range(to, owners, buffer, packet, index, size)
 
     def _move(self, op: dict[str, Any], tile: Tile | None, *, first: bool) -> None:
+        port = op.get("channel_type") == "port" and op["name"] in form.PUTS
+        # A proxy copies what there is, so what it sends as packets are packets.
+        all_kinds = ("p*", "q*") if port and op["name"] == "ppkt" else form.MOVES[op["name"]]
         sources, targets = (
-            self._ranges(op, field, kinds)
-            for field, kinds in zip(("src_buff", "dst_buff"), form.MOVES[op["name"]], strict=True)
+            self._ranges(op, field, kinds) for field, kinds in zip(("src_buff", "dst_buff"), all_kinds, strict=True)
         )
         paired = op["name"] in form.PAIRED
         if paired and len(sources) != len(targets):
@@ -202,12 +204,14 @@ class Operations(Machine):
                 size = sources[i if paired else 0].size
                 if each.size != size:
                     self.wrong(f"{each.size} chunks; the others have {size}", f"{field}[{i}].size")
-        port = op.get("channel_type") == "port" and op["name"] in form.PUTS
         if first:
             for field, why in refusals.of_move(self.plan, op, sources, targets, port=port, tiled=tile is not None):
                 self.refuse(why, field)
         if paired:
             self._pairs(op, tile, sources, targets, port=port)
+            return
+        if port:
+            self._pass_on(op, tile, sources, targets)
             return
         if len(sources) > 1 and sources[1].packet:
             sources = [*sources[1:], sources[0]]  # the order in which they are added
@@ -242,6 +246,13 @@ class Operations(Machine):
             if op["name"] == "pwsf" and port:
                 self._step(f"flush {number}")
 
+    def _pass_on(self, op: dict[str, Any], tile: Tile | None, sources: list[Range], targets: list[Range]) -> None:
+        """Packets that all threads wait for before they meet, and proxies then copy."""
+        self._write(op, tile, sources, [], "")
+        self._step("sync")
+        for target, channel in zip(targets, self._through(op, targets, port=True), strict=True):
+            self._write(op, tile, sources, [target], channel)
+
     def _through(self, op: dict[str, Any], targets: list[Range], *, port: bool) -> list[str]:
         """Returns the port channels of the puts of an operation."""
         if not port:
@@ -271,4 +282,5 @@ class Operations(Machine):
             return f"{each.to}{kind}{_NAMES[each.buffer]}[{each.first * self.parts + offset}]"
 
         times = f" x{count}" if count != 1 else ""
-        self._step(f"move {' + '.join(map(place, sources))} -> {' '.join(map(place, targets))}{times}{through}")
+        into = f" -> {' '.join(map(place, targets))}" if targets else ""
+        self._step(f"move {' + '.join(map(place, sources))}{into}{times}{through}")

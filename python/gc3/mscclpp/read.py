@@ -85,7 +85,6 @@ class _Reader(Operations):
     def __init__(self, plan: dict[str, Any], tiles: int, collective: str | None, file: str) -> None:
         super().__init__(plan, tiles, file)
         self.asked = collective
-        self.reuse: bool = plan.get("reuse_resources", False)
         self.loop: dict[str, int] = {}  # of the first pipeline: its iter_context
         self.unit: Fraction | None = None  # bytes of a chunk of the plan that one tile takes
 
@@ -215,9 +214,6 @@ class _Reader(Operations):
         size = Fraction(op["src_buff"][0]["size"], op.get("tbg_info", {}).get("tbg_size", 1))
         if size != chunks:
             self.wrong(f"{size} chunks in a pipeline over {chunks}: the executor moves others than these", "src_buff")
-        ranges = (*op["src_buff"], *op.get("dst_buff", ()))
-        if self.reuse and any("type" not in each or each["type"] == "s" for each in ranges):
-            self.refuse("with reuse_resources a pipeline takes its scratch again after a number of tiles")
         why = refusals.of_bytes(op["name"], unit) if moves else ""
         if why:
             self.refuse(f"{why} in a tile", "name")

@@ -39,7 +39,7 @@ def of_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def most_bytes(plan: dict[str, Any], rank: int) -> int:
     """Returns the size of a message up to which chunks of reused scratch are as far apart as they are long."""
-    chunks = plan["gpus"][rank]["scratch_chunks"] * (2 if plan["protocol"] == "LL" else 1)
+    chunks = plan["gpus"][rank]["scratch_chunks"] * (2 if plan.get("use_double_scratch_buffer") else 1)
     return form.REUSED_SCRATCH * _message_chunks(plan, rank) // chunks if chunks else form.ANY_SIZE
 
 
@@ -73,6 +73,9 @@ def of_move(
         yield "reduce_op", f"{op['reduce_op']!r}: the executor always adds"
     if why := of_bytes(name, plan.get("buffer_alignment", form.VECTOR)):
         yield "name", f"{why}, which is buffer_alignment"
+    if port and name == "ppkt":
+        why = "the executor takes packets for port channels from the buffers of the first plan that it has run"
+        yield "channel_type", why
     if name in form.PAIRED and not port:
         yield from _of_pairs(plan, name, list(zip(sources, targets, strict=True)))
 
@@ -147,7 +150,10 @@ def _unfenced(ops: Sequence[dict[str, Any]]) -> Iterator[str]:
     In the executor the thread i puts through the channel i; in a one-sided program the first thread does it all.
     """
     for i, op in enumerate(ops):
-        around = [_meets(ops[i - 1], -1) if i else True, _meets(ops[i + 1], 0) if i + 1 < len(ops) else True]
+        around = [
+            op["name"] == "rppkt" or (_meets(ops[i - 1], -1) if i else True),  # in it, before the threads put
+            (_meets(ops[i + 1], 0) if i + 1 < len(ops) else True) or _only_puts(op, ops[i + 1 :]),
+        ]
         if _by_threads(op) and not all(around):
             yield f"ops[{i}]"
         inner = op.get("ops", ())
@@ -156,6 +162,14 @@ def _unfenced(ops: Sequence[dict[str, Any]]) -> Iterator[str]:
             after = around[1] and _meets(inner[0], 0) if k + 1 == len(inner) else _meets(inner[k + 1], 0)
             if _by_threads(each) and not (before and after):
                 yield f"ops[{i}].ops[{k}]"
+
+
+def _only_puts(op: dict[str, Any], later: Sequence[dict[str, Any]]) -> bool:
+    """Whether an operation only tells proxies something, and other threads tell them nothing after it."""
+    # rppkt begins with a meeting.
+    return op["name"] in form.PACKET_PUTS and not any(
+        each["name"] == "pipeline" or (each.get("channel_type") == "port" and each["name"] != "rppkt") for each in later
+    )
 
 
 def _by_threads(op: dict[str, Any]) -> bool:
@@ -173,10 +187,11 @@ def _of_range(plan: dict[str, Any], each: Range, *, tiled: bool) -> str:
     if each.buffer != "s":
         kept = plan.get("reuse_resources") and each.to
         return "with reuse_resources the other ranks' buffer is that of the first call" if kept else ""
-    if plan.get("reuse_resources") and not tiled:
+    if plan.get("reuse_resources"):
         most = min(most_bytes(plan, rank) for rank in each.owners)
         if plan.get("max_message_size", form.ANY_SIZE) > most:
-            return f"with reuse_resources scratch chunks overlap above {most} bytes: set max_message_size to that"
+            what = "a pipeline takes its scratch again" if tiled else "scratch chunks overlap"
+            return f"with reuse_resources {what} above {most} bytes: set max_message_size to that"
     if not each.packet:
         double = plan.get("use_double_scratch_buffer") and each.to
         return "plain access to another rank's scratch misses its second half" if double else ""

@@ -71,9 +71,10 @@ struct Step {
   std::uint32_t count = 0;    // of a move: chunks
   std::uint32_t first = 0;    // of a move in Program::operands, otherwise in Program::objects
   std::uint32_t sources = 0;  // number of sources of a move; of the objects otherwise
-  std::uint32_t targets = 0;  // of a move; they stand after its sources
+  // Of a move; they stand after its sources. A move of packets without targets only waits for them.
+  std::uint32_t targets = 0;
   // Of a move: the port channel whose proxy moves the data later, when the first thread has told it; kNone: the threads
-  // do.
+  // do. A proxy does not wait for packets: it copies what is there.
   std::uint32_t channel = kNone;
   bool operator==(const Step&) const = default;
 };
@@ -188,7 +189,8 @@ bool check_structure(const Program& program, Findings& findings);
 //       7 release 0
 //
 // An operand is [RANK:|gGROUP:][pkt ]BUFFER[CHUNK]; without a rank it is the rank's own. A move waits for packets among
-// its sources. `through 1`: an asynchronous move of port channel 1.
+// its sources, and without targets does no more. `through 1`: an asynchronous move of port channel 1, which waits for
+// nothing.
 std::string to_text(const Program& program);
 // One step as it stands in the text form.
 std::string to_text(const Program& program, std::uint32_t rank, const Step& step);

@@ -159,7 +159,9 @@ class DirectStructure {
   }
 
   void move(std::uint32_t rank, const Step& s, const std::string& name) {
-    if (s.count == 0 || s.sources == 0 || s.targets == 0 || s.relaxed) {
+    const bool only_waits = s.targets == 0 && s.channel == kNone &&
+                            std::ranges::all_of(p_.sources(s), [](const Operand& o) { return is_packet(o.access); });
+    if (s.count == 0 || s.sources == 0 || (s.targets == 0 && !only_waits) || s.relaxed) {
       malformed(name + " moves nothing");
       return;
     }
@@ -172,9 +174,10 @@ class DirectStructure {
     }
     const Operand& from = p_.sources(s)[0];
     const Operand& to = p_.targets(s)[0];
-    if (s.sources != 1 || s.targets != 1 || from.access != Access::plain || to.access != Access::plain ||
+    if (s.sources != 1 || s.targets != 1 || from.access != to.access || is_multicast(from.access) ||
         from.owner != rank || to.owner != p_.channels[s.channel].to) {
-      malformed(name + " is asynchronous, so it moves one plain operand of its rank to one of the channel's receiver");
+      malformed(name + " is asynchronous, so it moves one operand of its rank to one of the channel's receiver, " +
+                "both plain or both packets");
     }
   }
 

@@ -304,6 +304,26 @@ inline Program packet_two_shot(std::uint32_t n) {
   }
   return b.finish();
 }
+// Each rank's chunk goes once around, by the proxies, which copy packets that a thread has stored or waited for.
+inline Program port_packet_ring(std::uint32_t n) {
+  DirectBuilder b("port packet ring", builtin(model::CollectiveKind::allgather, n, 1));
+  b.program().halves = 2;
+  const std::uint32_t ports = b.all_channels(true);
+  for (std::uint32_t r = 0; r < n; ++r) {
+    const std::uint32_t next = (r + 1) % n;
+    b.rank(2 * n);
+    b.tb();
+    b.move({in(r, 0)}, {pkt(r, r), out(r, r)});
+    for (std::uint32_t k = 0; k + 1 < n; ++k) {
+      const std::uint32_t chunk = (r + n - k) % n;
+      if (k > 0) b.move({pkt(r, chunk)}, {});
+      b.step(Op::sync);
+      b.move({pkt(r, chunk)}, {pkt(next, chunk)}, 1, b.between(ports, r, next));
+    }
+    for (std::uint32_t k = 1; k < n; ++k) b.move({pkt(r, (r + k) % n)}, {out(r, (r + k) % n)});
+  }
+  return b.finish();
+}
 
 // Rank r lets the switch add chunk r of all and store it to all.
 inline Program multicast_all_reduce(std::uint32_t n) {
@@ -369,6 +389,7 @@ inline std::vector<Program> all_programs(std::uint32_t ranks) {
           packet_all_gather(ranks),
           packet_one_shot(ranks),
           packet_two_shot(ranks),
+          port_packet_ring(ranks),
           multicast_all_reduce(ranks),
           passed_on(ranks)};
 }

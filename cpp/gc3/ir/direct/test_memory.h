@@ -48,7 +48,9 @@ class WeakMemory {
     std::uint32_t thread;
     std::uint32_t time;
     std::uint64_t value;
+    std::uint64_t covers = 0;  // of a packet: the stores before it
   };
+  static constexpr std::uint64_t kItself = std::uint64_t{1} << 63U;  // beyond the stores of a cell
   struct Cell {
     std::vector<Store> stores;
     std::vector<Load> loads;
@@ -99,6 +101,12 @@ class WeakMemory {
       hidden |= s.covers;
       first = false;
     }
+    // Whoever comes after a thread that has taken a packet finds nothing older there.
+    for (const Load& l : cell.loads) {
+      if (l.covers == 0 || now_[t].seen[l.thread] < l.time) continue;
+      hidden |= l.covers & ~kItself;
+      first = false;
+    }
     std::vector<const Store*> found;
     for (std::size_t i = 0; i < cell.stores.size(); ++i) {
       if ((hidden >> i & 1U) == 0) found.push_back(&cell.stores[i]);
@@ -128,14 +136,14 @@ class WeakMemory {
         fail(name(t) + " may overwrite " + name(place) + " before " + name(l.thread) + " has loaded it");
       }
     }
-    for (std::size_t i = 0; i < cell.stores.size() && i < 64; ++i) {
+    for (std::size_t i = 0; i < cell.stores.size() && i < 63; ++i) {
       if (known(t, cell.stores[i])) {
         made.covers |= std::uint64_t{1} << i | cell.stores[i].covers;
       } else if (strict_) {
         fail(name(t) + " and " + name(cell.stores[i].thread) + " may store to " + name(place) + " in any order");
       }
     }
-    if (cell.stores.size() == 64) fail("too many stores for this test");
+    if (cell.stores.size() == 63) fail("too many stores for this test");
     cell.stores.push_back(made);
   }
   // What a plain load finds.
@@ -165,11 +173,27 @@ class WeakMemory {
           fail(name(t) + " may take one of several packets in " + name(place));
       }
       value = taken.value;
-      cell.loads.push_back({t, tick(t), bits(taken)});
+      cell.loads.push_back({t, tick(t), bits(taken), taken.covers | kItself});
       // The store ran before; what else its thread has stored is not visible.
       join(now_[t].ran, packets_[{taken.thread, taken.time}]);
     }
     return true;
+  }
+  // What a proxy finds, which does not wait for packets.
+  std::uint64_t copied(std::uint32_t t, const std::array<Place, 2>& places, std::uint64_t flag) {
+    std::uint64_t value = 0;
+    for (const Place& place : places) {
+      Cell& cell = memory_[place];
+      bool first = false;
+      const auto found = candidates(t, cell, first);
+      const auto other = [&](const Store* s) { return s->flag != flag || s->value != found.back()->value; };
+      if (first || found.empty() || std::ranges::any_of(found, other)) {
+        fail(name(t) + " may copy what is in " + name(place) + " before the packet has come");
+      }
+      if (!found.empty()) value = found.back()->value;
+      cell.loads.push_back({t, tick(t), found.empty() ? garbage(place) : bits(*found.back())});
+    }
+    return value;
   }
   void send(std::uint32_t t, const std::array<Place, 2>& places, std::uint64_t value, std::uint64_t flag) {
     for (const Place& place : places) {

@@ -202,7 +202,7 @@ class Mutator {
   }
   bool drop_operand() {
     if (!choose(moves)) return false;
-    auto& operands = below(2) == 0 ? chosen().sources : chosen().targets;
+    auto& operands = chosen().targets.empty() || below(2) == 0 ? chosen().sources : chosen().targets;
     operands.erase(operands.begin() + static_cast<std::ptrdiff_t>(below(operands.size())));
     return true;
   }

@@ -99,6 +99,7 @@ class DirectWeaver final : WeakMemory {
   struct Entry {  // of a proxy
     const Step* step;
     bool signal;
+    std::uint64_t call;
     Clocks posted;
   };
   struct Signals {
@@ -285,6 +286,8 @@ class DirectWeaver final : WeakMemory {
         } else {
           store(t, place(o.owner, o.buffer, o.chunk + chunk, half, call), thread.sum);
         }
+      } else if (is_packet(o.access) && t >= proxies_) {
+        thread.sum = copied(t, packet(o.owner, o.chunk + chunk, half, call), call + 1);
       } else if (is_packet(o.access)) {
         std::uint64_t value = 0;
         if (!take(t, packet(o.owner, o.chunk + chunk, half, call), call + 1, value)) return Did::waits;
@@ -300,7 +303,7 @@ class DirectWeaver final : WeakMemory {
 
   void post(std::uint32_t t, std::uint32_t channel, const Step& s, bool signal) {
     tick(t);
-    channels_[channel].queue.push_back({&s, signal, now_[t]});
+    channels_[channel].queue.push_back({&s, signal, begun(threads_[t].rank) - 1, now_[t]});
   }
   // The proxy has seen what the thread had seen that posted. It executes a move by accesses, too.
   bool proxy(std::uint32_t t) {
@@ -311,7 +314,7 @@ class DirectWeaver final : WeakMemory {
     if (next.signal) {
       tick(t);
       sent(channel, now_[t], false);
-    } else if (transfer(t, *next.step, 0, [](std::uint32_t) { return true; }) == Did::part) {
+    } else if (transfer(t, *next.step, next.call, [](std::uint32_t) { return true; }) == Did::part) {
       return true;
     }
     thread.at = 0;

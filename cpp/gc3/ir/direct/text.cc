@@ -30,7 +30,7 @@ void print_direct_step(Printer& out, const Program& p, std::uint32_t rank, const
     print_operand(out, rank, o);
     before = " + ";
   }
-  out(" ->");
+  if (s.targets != 0) out(" ->");
   for (const Operand& o : p.targets(s)) {
     out(" ");
     print_operand(out, rank, o);

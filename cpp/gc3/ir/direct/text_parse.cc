@@ -143,11 +143,13 @@ class DirectParser : private TextReader {
       GC3_CHECK(parse_operand());
       ++step.sources;
     } while (line_.accept("+"));
-    GC3_CHECK(line_.expect("->"));
-    do {
-      GC3_CHECK(parse_operand());
-      ++step.targets;
-    } while (!ends_move());
+    if (!ends_move()) {
+      GC3_CHECK(line_.expect("->"));
+      do {
+        GC3_CHECK(parse_operand());
+        ++step.targets;
+      } while (!ends_move());
+    }
     GC3_CHECK(parse_count(line_, step.count));
     if (line_.accept("through")) GC3_CHECK(parse_number(line_, step.channel, "the number of a channel"));
     return {};

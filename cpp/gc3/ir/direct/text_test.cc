@@ -36,7 +36,8 @@ rank 0 scratch 4
 rank 1 scratch 4
   tb 0
     0 barrier 0
-    1 move pkt sc[2] -> g0:pkt sc[0] 0:in[1]
+    1 move pkt sc[2] x2
+    2 move pkt sc[2] -> g0:pkt sc[0] 0:in[1]
 )";
 
 Operand random_operand(Random& random, std::uint32_t ranks, std::uint32_t groups) {
@@ -53,7 +54,7 @@ Step random_step(Random& random, Program& p) {
   s.op = static_cast<Op>(random.below(kOps.size()));
   s.sources = 1 + random.below(3);
   if (s.op == Op::move) {
-    s.targets = 1 + random.below(3);
+    s.targets = random.below(4);
     s.first = static_cast<std::uint32_t>(p.operands.size());
     s.count = random.below(4);
     if (random.below(3) == 0) s.channel = random.below(9);
@@ -125,7 +126,7 @@ TEST_CASE("direct text: errors name the line and what was expected") {
     return std::to_string(result.error().where.line) + ": " + result.error().message;
   };
   CHECK(flaw("direct", "program") == "1: expected 'direct', found 'program'");
-  CHECK(flaw("ranks 2", "ranks 3") == "27: the collective has 3 ranks, the text describes 2");
+  CHECK(flaw("ranks 2", "ranks 3") == "28: the collective has 3 ranks, the text describes 2");
   CHECK(flaw("halves", "half") == "3: expected 'halves', found 'half'");
   CHECK(flaw("shared scratch", "shared") == "3: expected 'scratch', found the end of the line");
   CHECK(flaw("channel 1", "channel 2") == "5: expected channel 1, found '2'");

@@ -189,13 +189,13 @@ bool Machine::run_posted(const Rank& rank, std::uint32_t number) {
   for (const std::uint32_t c : rank.ports) {
     if (posted_[c].empty()) continue;
     const Posted next = posted_[c].front();
-    posted_[c].pop_front();
     Position position;
     if (next.signal) {
       signal(c);
-    } else {
-      mover_->move(*next.step, counters_.calls(number), position);  // not of packets
+    } else if (mover_->move(*next.step, counters_.calls(number), position) != Moved::all) {
+      continue;  // a packet has not come: nobody has proven the program
     }
+    posted_[c].pop_front();
     moved = true;
   }
   return moved;

@@ -229,9 +229,10 @@ class Run {
     Time through = std::max(told, proxies_[s.channel]) + proxy_;
     const Time start = through;
     const std::uint64_t bytes = s.count * chunk_bytes_;
+    const std::uint64_t carried = is_packet(p_.operands[s.first].access) ? 2 * bytes : bytes;
     std::uint32_t slowest = kNone;
     for (std::uint32_t k = s.first; k != s.first + s.sources + s.targets; ++k) {
-      occupy(wired_.ways[k], start, bytes, through, slowest);
+      occupy(wired_.ways[k], start, carried, through, slowest);
     }
     proxies_[s.channel] = through;
     deliver(s, start, through + wired_.hops[s.channel], b.record);

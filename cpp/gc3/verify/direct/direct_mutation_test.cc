@@ -14,7 +14,7 @@
 namespace gc3::verify::direct {
 namespace {
 
-// `each`: mutants of each program and number of ranks; 26 times as many in all.
+// `each`: mutants of each program and number of ranks; 28 times as many in all.
 void judge(std::uint32_t each) {
   // Under a sanitizer few: the executor, which is slow there, is right if it is right without.
   constexpr std::uint32_t kSchedules = testing::kSanitized ? 4 : 30;
@@ -43,7 +43,7 @@ void judge(std::uint32_t each) {
 }
 
 TEST_CASE("no damaged program is proven that an executor finds wrong") { judge(12); }
-TEST_CASE("nightly: no damaged program of 5,200 is proven that an executor finds wrong" * doctest::skip()) {
+TEST_CASE("nightly: no damaged program of 5,600 is proven that an executor finds wrong" * doctest::skip()) {
   judge(200);
 }
 

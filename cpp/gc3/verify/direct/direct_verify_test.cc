@@ -83,6 +83,22 @@ TEST_CASE("each part of a proof is needed") {
     }
     check_refused(p, ErrorCode::DataRace, "asynchronous");
   }
+  SUBCASE("a proxy that copies packets before they have come") {
+    Program p = port_packet_ring(3);
+    Program q = p;
+    for (ir::direct::Step& s : q.steps) {
+      if (s.op == Op::move && s.targets == 0) q.operands[s.first].chunk = 0;  // that of rank 0, which is there
+    }
+    check_refused(q, ErrorCode::DataRace, "packets[");
+    q = p;  // the last wait of rank 0 comes after the sync
+    const std::size_t sync = steps_with(p, Op::sync)[1];
+    REQUIRE(p.steps[sync - 1].targets == 0);
+    std::swap(q.steps[sync], q.steps[sync - 1]);
+    check_refused(q, ErrorCode::DataRace, "which does not wait for packets");
+    q = p;
+    q.halves = 1;
+    check_refused(q, ErrorCode::DataRace, "packets[");
+  }
   SUBCASE("a threadblock that passes work on too early") {
     Program p = passed_on(2);
     for (ir::direct::Semaphore& s : p.semaphores) s.initial *= 2;

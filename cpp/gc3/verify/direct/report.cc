@@ -44,7 +44,9 @@ void Execution::report_races(Findings& findings) {
     Diagnostic found(ErrorCode::DataRace, name_of(pair.place) + ": " + describe(pair.earlier, pair.stored) + " and " +
                                               describe(pair.later, pair.stores) +
                                               ", and no order between them is defined");
-    if (race.done) {
+    if (!pair.stored && !pair.stores) {
+      found.note("the second is a proxy's, which does not wait for packets as the first does");
+    } else if (race.done) {
       found.note("the first is done before the second begins, but relaxed signals and packets make nothing visible");
     } else if (order_.made(pair.earlier).proxy) {
       found.note("the first is asynchronous: only a flush or a later signal of its channel comes after it");

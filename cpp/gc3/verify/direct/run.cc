@@ -265,8 +265,8 @@ bool Execution::packets_there(const Block& block, const Step& step) const {
 
 bool Execution::move(Block& block, const Step& step) {
   for (; block.chunk < step.count; ++block.chunk) {
-    if (!packets_there(block, step)) return false;
     Event event = kNone;
+    if (step.channel == kNone && !packets_there(block, step)) return false;
     if (step.channel != kNone) {
       event = proxy_event(block, step.channel, 0, thread_event(block, 0));
     } else {
@@ -303,6 +303,8 @@ Execution::Value Execution::load(Event event, std::uint32_t rank, const Operand&
                                  std::uint32_t call) {
   if (is_packet(o.access)) {
     Packet& from = packet(rank, chunk, call);
+    if (order_.made(event).proxy && !expect_arrived(event, from, number_of_packet(rank, chunk)))
+      return Values::kSpoiled;
     from.readers.push_back(event);
     return from.value;
   }
@@ -342,6 +344,31 @@ void Execution::store(Event event, std::uint32_t rank, const Operand& o, std::ui
   }
   to.writer = event;
   to.value = value;
+}
+
+// A proxy waits for no packets. What it copies is the packet of this call if it comes after who wrote it, or after a
+// thread that has taken it: two loads of one place do not see an older store after a newer one.
+bool Execution::expect_arrived(Event proxy, const Packet& packet, std::uint32_t number) {
+  const Made& m = order_.made(proxy);
+  if (packet.writer == kNone) {
+    if (packet_races_.size() < 100 && order_.first_of_steps({proxy, proxy, 0, false, false, false})) {
+      packet_races_.push_back(
+          {ErrorCode::DataRace, name_of(number) + ": " + describe(proxy, false) + " and may do so before it has come"});
+    }
+    return false;
+  }
+  const auto taken = [&](auto&& by) {
+    const auto found =
+        std::ranges::find_if(packet.readers, [&](Event e) { return !order_.made(e).proxy && by(order_.made(e)); });
+    return found == packet.readers.end() ? kNone : *found;
+  };
+  Event before = taken([&](const Made& by) { return by.tb == m.tb; });
+  if (before == kNone && order_.made(packet.writer).rank != m.rank) {
+    before = taken([&](const Made& by) { return by.rank == m.rank; });
+  }
+  const bool stored = before == kNone;
+  order_.expect({stored ? packet.writer : before, proxy, number, stored, false, false});
+  return true;
 }
 
 void Execution::read(Event event, std::uint32_t place) {

@@ -103,6 +103,7 @@ class Execution {
   void store(Event event, std::uint32_t rank, const Operand& o, std::uint32_t chunk, std::uint32_t call, Value value);
   void read(Event event, std::uint32_t place);
   void expect_stored(Event event, std::uint32_t place);
+  bool expect_arrived(Event proxy, const Packet& packet, std::uint32_t number);
   // What the rank's caller has put into a place, when it is first looked at: few places of a large buffer may be.
   void make_input(std::uint32_t rank, std::uint32_t place, std::uint32_t call);
   void write(Event event, std::uint32_t place, bool by_caller);
