@@ -55,7 +55,8 @@ std::shared_ptr<T> ending_without_gil(std::unique_ptr<T> made) {
           }};
 }
 
-std::shared_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+template <class Program>
+std::shared_ptr<cuda::Engine> make_cuda_engine(const std::shared_ptr<Runtime>& runtime, const Program& program,
                                                const std::vector<int>& devices, std::uint32_t slots,
                                                std::uint64_t slot_bytes, double timeout) {
   return ending_without_gil(
@@ -170,8 +171,10 @@ void bind_cuda(nb::module_& m) {
       m, "CudaEngine",
       "Runs a program on CUDA devices of this process; buffers of the "
       "host are copied.")
-      .def(nb::new_(&make_cuda_engine), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0, "slot_bytes"_a = 0,
-           "timeout"_a = 30.0)
+      .def(nb::new_(&make_cuda_engine<ir::Program>), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0,
+           "slot_bytes"_a = 0, "timeout"_a = 30.0)
+      .def(nb::new_(&make_cuda_engine<ir::direct::Program>), "runtime"_a, "program"_a, "devices"_a, "slots"_a = 0,
+           "slot_bytes"_a = 0, "timeout"_a = 30.0, "Of a proven one-sided program.")
       .def_prop_ro("devices", &cuda::Engine::devices)
       .def_prop_ro("slots", [](const cuda::Engine& engine) { return engine.geometry().slots; })
       .def_prop_ro("slot_bytes", [](const cuda::Engine& engine) { return engine.geometry().slot_bytes; })

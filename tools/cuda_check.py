@@ -43,7 +43,7 @@ HEADERS = ROOT / "tools" / "cuda_headers.cc"
 OUT = ROOT / "build" / "cuda"
 CHECKED = ROOT / "tools" / "cuda_checked.txt"
 READ = (
-    "cpp/gc3/ir/opcodes.def",
+    "cpp/gc3/ir/**/*.def",
     "cpp/gc3/model/*.def",
     "cpp/gc3/runtime/cuda/**/*.h",
     "cpp/gc3/runtime/cuda/device/*",
@@ -57,7 +57,7 @@ ENGINE_TESTS = ROOT / "build" / "release" / "gc3_runtime_cuda_test"
 
 THREADS = processors.GC3.threads
 TYPES = 17
-PROTOCOLS = 3
+KINDS = 4  # of programs: three protocols, and one-sided ones
 MULTIPROCESSORS = PROCESSORS["h100"].multiprocessors
 RESIDENT = PROCESSORS["h100"].threadblocks(processors.GC3)  # that must fit
 
@@ -103,7 +103,7 @@ def problems(kernels: Sequence[Kernel], has: Multiprocessor) -> list[str]:
     """Returns the problems of the kernels of an architecture."""
     found: list[str] = []
     waiting = [k for k in kernels if k.name.startswith("gc3_run_")]
-    if len(waiting) != TYPES * PROTOCOLS or len(kernels) != TYPES * (PROTOCOLS + 2) + 1:
+    if len(waiting) != TYPES * KINDS or len(kernels) != TYPES * (KINDS + 2) + 1:
         found.append(f"{len(waiting)} kernels that run programs of {len(kernels)} in all")
     for kernel in kernels:
         if kernel.stack or kernel.spilled:

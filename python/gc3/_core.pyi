@@ -2072,7 +2072,12 @@ class CudaEngine(Engine):
     Runs a program on CUDA devices of this process; buffers of the host are copied.
     """
 
+    @overload
     def __init__(self, runtime: CudaRuntime, program: Program, devices: Sequence[int], slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None: ...
+
+    @overload
+    def __init__(self, runtime: CudaRuntime, program: DirectProgram, devices: Sequence[int], slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0) -> None:
+        """Of a proven one-sided program."""
 
     @property
     def devices(self) -> list[int]: ...

@@ -152,7 +152,7 @@ def test_a_plan_that_is_right_for_some_numbers_of_tiles_is_wrong(tmp_path: Path)
         (["show", str(PLAN), "-r", "2"], "rank 2 of 2 ranks"),
         (["verify", str(PLAN), "--slots", "2"], "--slots does not apply"),
         (["verify", str(PLAN), "--target", "msccl"], "--target does not apply"),
-        (["run", str(PLAN), "--engine", "processes"], "run on --engine threads, not on processes"),
+        (["run", str(PLAN), "--engine", "processes"], "run on --engine threads or cuda"),
         (["run", str(PLAN), "--engine", "threads:slots=3"], "slots does not apply"),
         (["run", f"{PLAN}:prove=no"], "a one-sided program is proven before it runs"),
         (["compile", "ring_allreduce:R=3,memory=direct", "-t", "ndv4"], "--topology does not apply"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from gc3.algorithms import catalogue
 from gc3.cli.main import main
 from gc3.cuda.arrays import find
 from gc3.runtime.checking import Case
+from mscclpp_plans import SHIPPED
 
 BY_NAME = catalogue()
 RING = ("run", "ring_allreduce:R=4", "--engine", "cuda")
@@ -55,6 +57,39 @@ def test_the_library_is_exact(name: str) -> None:
             inputs = case.inputs()
             outputs = engine.run(inputs, outputs=case.poisoned_outputs(), count=count, dtype=dtype)
             assert case.compare(inputs, outputs).ok, (size, protocol, in_place, count, dtype)
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("name", ["ring_allreduce", "allpairs_allreduce", "direct_allgather", "direct_alltoall"])
+def test_one_sided_programs_are_exact(name: str, in_place: bool) -> None:
+    program = gc3.compile(BY_NAME[name], R=3, in_place=in_place, memory="direct")
+    engine = cuda.Engine(program)
+    for count, dtype in ((1009, "int32"), (3, "bfloat16"), (0, "uint8"), (1009, "int32")):
+        case = Case(program.collective, count, dtype)
+        inputs = case.inputs()
+        outputs = engine.run(inputs, outputs=case.poisoned_outputs(), count=count, dtype=dtype)
+        assert case.compare(inputs, outputs).ok, (count, dtype)
+    assert engine.copies == ""
+
+
+@fake_driver.needs_library
+@pytest.mark.skipif(not SHIPPED.exists(), reason="the public plans are not here")
+def test_plans_run_on_devices_also_through_switches_and_proxies() -> None:
+    for name in ("allgather_nvls_zero_copy_pkt_4", "allreduce_pkt_2", "alltoall_pipeline_2"):
+        line = ("run", str(SHIPPED / f"{name}.json"), "--engine", "cuda:devices=0+1", "--size", "64KiB")
+        done = fake_driver.gc3(*line, settings="devices=2 warps=2")
+        assert done.returncode == 0, done.stderr
+        assert "all equal to NumPy's" in done.stdout
+
+
+@fake_driver.needs_library
+def test_one_sided_programs_need_counters_that_all_devices_can_add_to() -> None:
+    line = ("run", "ring_allreduce:R=3,memory=direct", "--engine", "cuda:devices=0+1")
+    apart = fake_driver.gc3(*line, settings="devices=2 nvlink=0")
+    assert apart.returncode == 1
+    assert "GC3-R019" in apart.stderr
+    assert "one-sided programs need NVLink between device 0 (Fake H200) and device 1" in apart.stderr
 
 
 @pytest.mark.usefixtures("driver")
@@ -311,12 +346,12 @@ def test_two_engines_on_two_streams_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.usefixtures("driver")
-@pytest.mark.parametrize("protocol", ["Simple", "LL", "LL128"])
-def test_a_call_in_a_graph_is_replayed_a_thousand_times(protocol: str) -> None:
+@pytest.mark.parametrize("how", [*({"protocol": p} for p in ("Simple", "LL", "LL128")), {"memory": "direct"}], ids=str)
+def test_a_call_in_a_graph_is_replayed_a_thousand_times(how: dict[str, Any]) -> None:
     driver = fake_arrays.Driver()
     stream, graph, executable = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     driver("cuStreamCreate", ctypes.byref(stream), 1)
-    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, protocol=protocol, in_place=True))
+    engine = cuda.Engine(gc3.compile(BY_NAME["ring_allreduce"], R=3, in_place=True, **how))
     arrays = [InterfaceArray(np.full(33, rank + 1, np.uint64), stream=stream.value) for rank in range(3)]
     engine.enqueue(arrays, arrays)  # as docs/cuda.md says: once before the capture
     engine.synchronize()

@@ -176,21 +176,17 @@ GC3_FAKE(cuModuleGetFunction, void** function, void* handle, const char* name) {
   static std::mutex mutex;
   static std::map<std::string, Function> functions;
   const auto* module = static_cast<const Module*>(handle);
-  const std::string asked(name);
-  Function::Does does = Function::Does::run;
-  if (asked == "gc3_divide_" + module->type) {
-    does = Function::Does::divide;
-  } else if (asked == "gc3_scale_" + module->type) {
-    does = Function::Does::scale;
-  } else if (asked == "gc3_guard") {
-    does = Function::Does::guard;
-  } else if (asked != "gc3_run_" + module->protocol + "_" + module->type) {
-    return kNotFound;
-  }
+  using Does = Function::Does;
+  const std::map<std::string, Does> known = {{"gc3_divide_" + module->type, Does::divide},
+                                             {"gc3_scale_" + module->type, Does::scale},
+                                             {"gc3_guard", Does::guard},
+                                             {"gc3_run_" + module->protocol + "_" + module->type, Does::run}};
+  const auto does = known.find(name);
+  if (does == known.end()) return kNotFound;
   const std::lock_guard lock(mutex);
   static std::map<std::string, Module> modules;
   const Module& kept = modules.insert({module->protocol + module->type + module->hand, *module}).first->second;
-  *function = &functions.insert({name + module->protocol + module->hand, Function{&kept, does}}).first->second;
+  *function = &functions.insert({name + module->protocol + module->hand, Function{&kept, does->second}}).first->second;
   return kSuccess;
 }
 GC3_FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int, std::size_t) {
@@ -198,21 +194,24 @@ GC3_FAKE(cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks, void*, int, s
   return kSuccess;
 }
 
+template <class Argument>
+static std::shared_ptr<const Argument> copied(void** arguments) {
+  return std::make_shared<Argument>(*static_cast<Argument*>(arguments[0]));
+}
 static int launch(void* handle, Grid grid, void* stream, void** arguments) {
-  const Function function = *static_cast<Function*>(handle);
-  if (function.does == Function::Does::divide) {
-    const auto division = *static_cast<gc3::cuda::Division*>(arguments[0]);
-    stream_of(stream).add([=] { divide(function.module->type, division, grid); });
-  } else if (function.does == Function::Does::scale) {
-    const auto scaling = std::make_shared<gc3::cuda::Scaling>(*static_cast<gc3::cuda::Scaling*>(arguments[0]));
-    stream_of(stream).add([=] { scale(function.module->type, *scaling, grid); });
-  } else if (function.does == Function::Does::guard) {
-    const auto watched = *static_cast<gc3::cuda::Guard*>(arguments[0]);
-    stream_of(stream).add([=] { guard(watched); });
+  const auto [module, does] = *static_cast<Function*>(handle);
+  const auto warps = static_cast<std::uint32_t>(Settings::get().warps);
+  const auto add = [&](auto work) { stream_of(stream).add(work); };
+  if (does == Function::Does::divide) {
+    add([=, of = copied<gc3::cuda::Division>(arguments)] { divide(module->type, *of, grid); });
+  } else if (does == Function::Does::scale) {
+    add([=, of = copied<gc3::cuda::Scaling>(arguments)] { scale(module->type, *of, grid); });
+  } else if (does == Function::Does::guard) {
+    add([of = copied<gc3::cuda::Guard>(arguments)] { guard(*of); });
+  } else if (module->protocol == "OneSided") {
+    add([=, of = copied<gc3::cuda::OneSidedLaunch>(arguments)] { run_one_sided(module->type, *of, grid.x, warps); });
   } else {
-    const auto copy = std::make_shared<gc3::cuda::Launch>(*static_cast<gc3::cuda::Launch*>(arguments[0]));
-    stream_of(stream).add(
-        [=] { run(*function.module, *copy, grid.x, static_cast<std::uint32_t>(Settings::get().warps)); });
+    add([=, of = copied<gc3::cuda::Launch>(arguments)] { run(*module, *of, grid.x, warps); });
   }
   return kSuccess;
 }

@@ -21,6 +21,8 @@ struct Module {
   std::string hand;  // schedule of a kernel of benchmarks/cuda/hand.h; empty: the interpreter
 };
 void run(const Module& module, const cuda::Launch& launch, std::uint32_t blocks, std::uint32_t warps);
+void run_one_sided(const std::string& type, const cuda::OneSidedLaunch& launch, std::uint32_t blocks,
+                   std::uint32_t warps);
 void divide(const std::string& type, const cuda::Division& division, Grid grid);
 void scale(const std::string& type, const cuda::Scaling& scaling, Grid grid);
 void guard(const cuda::Guard& watched);

@@ -191,8 +191,8 @@ def check_options(engine: Engine) -> None:
     given = engine.options
     named = {"slots": given.slots, "slot_bytes": given.slot_bytes, "seed": given.seed is not None}
     useless = [key for key, value in named.items() if value]
-    if engine.name != "threads":
-        raise click.UsageError(f"one-sided programs run on --engine threads, not on {engine.name}")
+    if engine.name == "processes":
+        raise click.UsageError("one-sided programs run on --engine threads or cuda; on processes by comm.run(program)")
     if useless:
         raise click.UsageError(f"{useless[0]} does not apply to a one-sided program")
 

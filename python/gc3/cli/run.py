@@ -57,7 +57,7 @@ def run(
     tune` for this engine, or else the default table, has for calls of this size on so many ranks: allreduce:R=4.
 
     Or it is an execution plan of MSCCL++ (PLAN.json), the text of another one-sided program, or an algorithm with
-    memory=direct, on the engine of threads: with as many tiles of its pipelines as the size needs, unless
+    memory=direct, on the engines of threads and cuda: with as many tiles of its pipelines as the size needs, unless
     PLAN.json:tiles=N says another number.
 
     Unless --no-check is given, the data consists of small whole numbers whose sums are exact in every type. So the

@@ -9,6 +9,7 @@ from gc3 import _core, datatypes, errors
 from gc3.cuda.arrays import DeviceArray, address, find
 from gc3.cuda.driver import runtime
 from gc3.runtime.buffers import Span, aliased, bind, check_apart, operation
+from gc3.runtime.direct import DirectProgram
 from gc3.runtime.options import DEFAULT_OPTIONS, EngineOptions
 from gc3.runtime.program import Program
 from gc3.support import knobs
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 class Engine:
     """Runs one program on devices of this process. If there are more ranks than devices, ranks share a device."""
 
-    def __init__(self, program: Program, options: EngineOptions = DEFAULT_OPTIONS) -> None:
+    def __init__(self, program: Program | DirectProgram, options: EngineOptions = DEFAULT_OPTIONS) -> None:
         """Prepares the program on the devices.
 
         Args:
-            program: The program.
+            program: The program; a one-sided one is proven first.
             options: slots, slot_bytes, timeout and devices. Each device gets an equal range of ranks: of 8 ranks on
                 devices 0 and 1, the first 4 are on device 0.
 
@@ -34,7 +35,10 @@ class Engine:
             gc3.UserError: There is no driver or no such device, a device has too little memory for the program, or the
                 program is from a file and cannot be proven.
         """
-        program.check_proven(options.slots)
+        if isinstance(program, DirectProgram):
+            program.verify()
+        else:
+            program.check_proven(options.slots)
         set_up = knobs.read()
         self.program = program
         self._core = _core.CudaEngine(

@@ -45,20 +45,20 @@ Device::~Device() {
   driver()->release_context(handle_);
 }
 
-Result<Kernels> Device::kernels(model::Protocol protocol, model::DataType type) {
+Result<Kernels> Device::kernels(std::optional<model::Protocol> protocol, model::DataType type) {
   const std::lock_guard lock(mutex_);
   const auto known = kernels_.find({protocol, type});
   if (known != kernels_.end()) return known->second;
   GC3_ASSIGN(const std::string image, compiler_->compile(protocol, type, major_, minor_));
   const Current current(*this);
   const CaptureRelaxed relaxed(driver());
-  const std::string what = "kernel for " + std::string(model::name_of(protocol)) + " " +
-                           std::string(model::name_of(type)) + " on " + describe();
+  const std::string kind(protocol ? model::name_of(*protocol) : kOneSided);
+  const std::string what = "kernel for " + kind + " " + std::string(model::name_of(type)) + " on " + describe();
   CUmodule module = nullptr;
   GC3_CHECK(driver().check(driver()->load_module(&module, image.data()), what));
   modules_.push_back(module);
   const std::string of_type(model::name_of(type));
-  const std::string run = "gc3_run_" + std::string(model::name_of(protocol)) + "_" + of_type;
+  const std::string run = "gc3_run_" + kind + "_" + of_type;
   Kernels kernels;
   GC3_CHECK(driver().check(driver()->get_function(&kernels.run, module, run.c_str()), what));
   GC3_CHECK(driver().check(driver()->get_function(&kernels.divide, module, ("gc3_divide_" + of_type).c_str()), what));
@@ -86,14 +86,27 @@ Status Device::reach(const Device& peer) {
   return driver().check(enabled, "peer access from " + describe() + " to " + peer.describe());
 }
 
-Status Device::check_lines(model::Protocol protocol, int peer) const {
-  if (protocol != model::Protocol::LL128 || peer == ordinal_) return {};
+// NVLink has native atomics, and PCIe has not.
+Result<bool> Device::has_atomics(int peer) const {
+  if (peer == ordinal_) return true;
   int handle = 0;
   int atomics = 0;
   GC3_CHECK(driver().check(driver()->device_get(&handle, peer), "device " + std::to_string(peer)));
-  // NVLink has native atomics, and PCIe has not.
   GC3_CHECK(driver().check(driver()->peer_attribute(&atomics, kPeerNativeAtomics, handle_, handle), "peer access"));
-  if (atomics != 0) return {};
+  return atomics != 0;
+}
+
+Status Device::check_atomics(int peer) const {
+  GC3_ASSIGN(const bool has, has_atomics(peer));
+  if (has) return {};
+  return Diagnostic(ErrorCode::BadDevice, "one-sided programs need NVLink between " + describe() + " and device " +
+                                              std::to_string(peer) + ": compile without memory=direct");
+}
+
+Status Device::check_lines(model::Protocol protocol, int peer) const {
+  if (protocol != model::Protocol::LL128) return {};
+  GC3_ASSIGN(const bool has, has_atomics(peer));
+  if (has) return {};
   return Diagnostic(ErrorCode::BadDevice, "LL128 needs NVLink between " + describe() + " and device " +
                                               std::to_string(peer) + ": use Simple or LL");
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,12 +35,14 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Compiled on first use.
-  Result<Kernels> kernels(model::Protocol protocol, model::DataType type);
+  // Compiled on first use. Without a protocol: of one-sided programs.
+  Result<Kernels> kernels(std::optional<model::Protocol> protocol, model::DataType type);
   // Enables access to the memory of `peer` for kernels of this device.
   Status reach(const Device& peer);
   // Refuses LL128 between this device and another one if the path between them may split its lines.
   Status check_lines(model::Protocol protocol, int peer) const;
+  // Refuses one-sided programs between this device and another one whose counters it cannot add to.
+  Status check_atomics(int peer) const;
 
   const Driver& driver() const { return *driver_; }
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }
@@ -51,6 +54,7 @@ class Device {
   std::string describe() const { return "device " + std::to_string(ordinal_) + " (" + name_ + ")"; }
 
  private:
+  Result<bool> has_atomics(int peer) const;
   Device(std::shared_ptr<const Driver> driver, std::shared_ptr<Nvrtc> compiler)
       : driver_(std::move(driver)), compiler_(std::move(compiler)) {}
 
@@ -65,7 +69,7 @@ class Device {
   std::string name_;
   CUcontext context_ = nullptr;
   std::mutex mutex_;  // of the following members
-  std::map<std::pair<model::Protocol, model::DataType>, Kernels> kernels_;
+  std::map<std::pair<std::optional<model::Protocol>, model::DataType>, Kernels> kernels_;
   std::vector<CUmodule> modules_;
 };
 
@@ -124,6 +128,13 @@ class Memory {
   bool pinned_ = false;
   bool lent_ = false;
 };
+
+template <class T>
+Result<Memory> uploaded(const std::shared_ptr<Device>& device, const std::vector<T>& values, const char* purpose) {
+  GC3_ASSIGN(Memory memory, Memory::on(device, values.size() * sizeof(T), purpose));
+  GC3_CHECK(memory.write(values.data(), 0, values.size() * sizeof(T)));
+  return memory;
+}
 
 inline CUdeviceptr address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 

@@ -11,10 +11,10 @@
 
 namespace gc3::cuda {
 
-Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
-                                               const std::vector<int>& devices, const Options& options) {
+Result<std::unique_ptr<Engine>> Engine::create(const std::shared_ptr<Runtime>& runtime, std::unique_ptr<Launcher> made,
+                                               const std::vector<int>& devices) {
   std::unique_ptr<Engine> engine(new Engine);
-  GC3_ASSIGN(engine->launcher_, Launcher::create(program, options));
+  engine->launcher_ = std::move(made);
   Launcher& launcher = *engine->launcher_;
   const auto ranks = static_cast<std::uint32_t>(launcher.plan().ranks.size());
   if (devices.empty() || devices.size() > ranks) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -22,7 +23,16 @@ class Engine final : public interp::Engine<interp::Call> {
  public:
   // Ranks are assigned to `devices` in equal runs: of 8 ranks on {0, 1}, the first 4 run on device 0.
   static Result<std::unique_ptr<Engine>> create(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
-                                                const std::vector<int>& devices, const Options& options);
+                                                const std::vector<int>& devices, const Options& options) {
+    GC3_ASSIGN(std::unique_ptr<Launcher> launcher, Launcher::create(program, options));
+    return create(runtime, std::move(launcher), devices);
+  }
+  static Result<std::unique_ptr<Engine>> create(const std::shared_ptr<Runtime>& runtime,
+                                                const ir::direct::Program& program, const std::vector<int>& devices,
+                                                const Options& options) {
+    GC3_ASSIGN(std::unique_ptr<Launcher> launcher, Launcher::create(program, options));
+    return create(runtime, std::move(launcher), devices);
+  }
 
   // Puts a call on buffers of the devices on `streams`, one per device in the order of devices(), and returns.
   Status enqueue(const interp::Call& call, const std::vector<CUstream>& streams);
@@ -43,6 +53,8 @@ class Engine final : public interp::Engine<interp::Call> {
 
  private:
   Engine() = default;
+  static Result<std::unique_ptr<Engine>> create(const std::shared_ptr<Runtime>& runtime, std::unique_ptr<Launcher> made,
+                                                const std::vector<int>& devices);
   Result<std::vector<double>> times(const interp::Call& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const Interrupted& interrupted) override;
   // `work(on the copies)`, after `warmup` runs.

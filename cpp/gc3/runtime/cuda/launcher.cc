@@ -11,10 +11,23 @@
 
 namespace gc3::cuda {
 
+Status Launcher::check_options(const Options& options) {
+  if (options.timeout_s > 0 && std::isfinite(options.timeout_s)) return {};
+  return Diagnostic(ErrorCode::BadOption, "a timeout is a positive number of seconds");
+}
+
+Result<std::unique_ptr<Launcher>> Launcher::create(const ir::direct::Program& program, const Options& options) {
+  GC3_CHECK(check_options(options));
+  GC3_ASSIGN(std::unique_ptr<OneSided> one_sided, OneSided::create(program));
+  std::unique_ptr<Launcher> made(new Launcher(one_sided->plan()));
+  made->timeout_s_ = options.timeout_s;
+  made->layout_.bytes.resize(made->plan_.ranks.size());
+  made->one_sided_ = std::move(one_sided);
+  return made;
+}
+
 Result<std::unique_ptr<Launcher>> Launcher::create(const ir::Program& program, const Options& options) {
-  if (!(options.timeout_s > 0) || !std::isfinite(options.timeout_s)) {
-    return Diagnostic(ErrorCode::BadOption, "a timeout is a positive number of seconds");
-  }
+  GC3_CHECK(check_options(options));
   GC3_ASSIGN(interp::Plan plan, interp::Plan::create(program));
   std::unique_ptr<Launcher> made(new Launcher(std::move(plan)));
   made->timeout_s_ = options.timeout_s;
@@ -49,7 +62,7 @@ Launcher::~Launcher() {
 
 Status Launcher::add(const std::shared_ptr<Device>& device, std::vector<std::uint32_t> ranks, std::uint8_t* arenas) {
   if (parts_.empty()) {
-    GC3_ASSIGN(watch_, Watch::create(device, plan_.threadblocks.size()));
+    GC3_ASSIGN(watch_, Watch::create(device, one_sided_ ? one_sided_->threadblocks() : plan_.threadblocks.size()));
   }
   ranks_ += ranks.size();
   GC3_ASSIGN(std::unique_ptr<LocalRanks> part, LocalRanks::create(plan_, layout_, device, std::move(ranks), arenas));
@@ -65,6 +78,7 @@ Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bo
                        std::map<std::uint32_t, PinnedFifo> pinned) {
   layout_.pinned = std::move(pinned);
   for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
+  if (one_sided_) return one_sided_->start(parts_);
   if (order_.empty()) return {};
   if (!copies) {
     why_not_ = "not every device lets streams wait for values";
@@ -136,13 +150,16 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     GC3_CHECK(driver.check(driver->is_capturing(streams[p], &capturing[p]), "the stream"));
     copies = copies && capturing[p] == 0;
   }
-  GC3_ASSIGN(interp::Run run,
-             make_run(plan_, copies ? layout_.copies->geometry : geometry_, call.count, model::size_of(call.type)));
-  run.tag = tag;
+  GC3_ASSIGN(const interp::Run run, run_of(call, tag, copies));
   std::vector<Kernels> kernels;
   for (const auto& part : parts_) {  // all parts are known to fit before anything is launched
-    GC3_ASSIGN(const Kernels found, part->device().kernels(plan_.protocol, call.type));
-    if (!copies) GC3_CHECK(part->check_resident(found));
+    const std::optional<model::Protocol> protocol = one_sided_ ? std::nullopt : std::optional(plan_.protocol);
+    GC3_ASSIGN(const Kernels found, part->device().kernels(protocol, call.type));
+    if (one_sided_) {
+      GC3_CHECK(one_sided_->check_resident(*part, kernels.size(), found));
+    } else if (!copies) {
+      GC3_CHECK(part->check_resident(found));
+    }
     if (parts_.size() > 1) GC3_CHECK(part->reserve(call, run));
     kernels.push_back(found);
   }
@@ -172,22 +189,31 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     if (capturing[p] == 0 && launched_[p] && last_stream_[p] != ids[p]) {
       GC3_CHECK(driver.check(driver->wait_event(streams[p], done_[p].get(), 0), "the order of two streams"));
     }
-    if (copies) continue;
+    if (copies || one_sided_) continue;
     const Status status = parts_[p]->enqueue(call, run, kernels[p], watch_, timeout_ns(), streams[p]);
     if (!status.ok()) return failed(status);
     GC3_CHECK(mark(p));
   }
-  if (!copies) return {};
-  const Status status = launch_copies(call, run, kernels, streams);
-  for (std::size_t p = 0; p < parts_.size(); ++p) {  // the lanes may have work even if something has failed
+  if (!copies && !one_sided_) return {};
+  const Status status = copies ? launch_copies(call, run, kernels, streams)
+                               : one_sided_->enqueue(call, run, parts_, kernels, watch_, timeout_ns(), streams);
+  for (std::size_t p = 0; p < parts_.size(); ++p) {  // some of it may have been launched even if something has failed
     const Current current(parts_[p]->device());
     GC3_CHECK(mark(p));
   }
   return status.ok() ? status : failed(status);
 }
 
+Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag, bool copies) const {
+  if (one_sided_) return one_sided_->run_of(plan_, call);
+  const interp::FifoGeometry& fifos = copies ? layout_.copies->geometry : geometry_;
+  GC3_ASSIGN(interp::Run run, make_run(plan_, fifos, call.count, model::size_of(call.type)));
+  run.tag = tag;
+  return run;
+}
+
 Status Launcher::reserve(const interp::Call& call) {
-  GC3_ASSIGN(const interp::Run run, make_run(plan_, geometry_, call.count, model::size_of(call.type)));
+  GC3_ASSIGN(const interp::Run run, run_of(call, 0, false));
   for (const auto& part : parts_) GC3_CHECK(part->reserve(call, run));
   return {};
 }
@@ -249,6 +275,7 @@ Status Launcher::start_afresh() {
   GC3_CHECK(wait_for_end());
   if (ranks_ != plan_.collective.ranks()) return {};
   for (const auto& part : parts_) GC3_CHECK(part->reset());
+  if (one_sided_) GC3_CHECK(one_sided_->reset());
   unguarded_ = false;
   watch_.reset();
   return {};
@@ -259,6 +286,10 @@ Diagnostic Launcher::explain(Stop why) const {
   std::ostringstream text;
   text << "a threadblock has waited for " << timeout_s_ << " s on the device";
   Diagnostic problem(ErrorCode::Timeout, text.str());
+  if (one_sided_) {
+    one_sided_->report(watch_, problem);
+    return problem;
+  }
   std::vector<interp::Task> tasks(plan_.threadblocks.size());
   for (std::uint32_t i = 0; i < tasks.size(); ++i) {
     const Stand& stand = watch_.stands()[i];

@@ -12,6 +12,7 @@
 #include "gc3/ir/program.h"
 #include "gc3/runtime/cuda/arena_layout.h"
 #include "gc3/runtime/cuda/local_ranks.h"
+#include "gc3/runtime/cuda/one_sided.h"
 #include "gc3/runtime/interp/plan.h"
 
 namespace gc3::cuda {
@@ -28,6 +29,7 @@ struct Options {
 class Launcher {
  public:
   static Result<std::unique_ptr<Launcher>> create(const ir::Program& program, const Options& options);
+  static Result<std::unique_ptr<Launcher>> create(const ir::direct::Program& program, const Options& options);
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
@@ -71,7 +73,9 @@ class Launcher {
   };
 
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
+  static Status check_options(const Options& options);
   Status plan_copies(const Options& options);
+  Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag, bool copies) const;
   Status launch_copies(const interp::Call& call, const interp::Run& run, const std::vector<Kernels>& kernels,
                        const std::vector<CUstream>& streams);
   // Adds steps to the lanes, from the `submitted`-th on, as many as may be added without a guard.
@@ -95,8 +99,9 @@ class Launcher {
   std::size_t ranks_ = 0;  // of all parts
   bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
-  std::vector<LaneStep> order_;        // of all ranks, for lanes; see copy_lanes.h
-  std::vector<Submitted> lane_steps_;  // those of the parts; empty: kernels move all messages
+  std::unique_ptr<OneSided> one_sided_;  // null: the program has messages
+  std::vector<LaneStep> order_;          // of all ranks, for lanes; see copy_lanes.h
+  std::vector<Submitted> lane_steps_;    // those of the parts; empty: kernels move all messages
   std::string why_not_;
   bool unguarded_ = false;  // some lanes have no guard, because the driver has failed
 };

@@ -29,18 +29,10 @@ Fold fold_of(model::ReduceOp op) {
 }
 
 // As many warps as make one trip each for the largest message, or all.
-unsigned threads_for(const interp::Plan& plan, const interp::Run& run) {
+unsigned threads_for(std::uint64_t bytes) {
   constexpr std::uint64_t kBytesOfWarp = Lines<interp::LL128, 2>::kTrip * kVec;  // the shortest trip
-  const std::uint64_t bytes = run.tile_elems * run.elem_bytes * plan.max_count;
   const std::uint64_t warps = std::min<std::uint64_t>((bytes + kBytesOfWarp - 1) / kBytesOfWarp, kThreads / 32);
   return std::max(static_cast<unsigned>(warps * 32), kLeastThreads);
-}
-
-template <class T>
-Result<Memory> uploaded(const std::shared_ptr<Device>& device, const std::vector<T>& values, const char* purpose) {
-  GC3_ASSIGN(Memory memory, Memory::on(device, values.size() * sizeof(T), purpose));
-  GC3_CHECK(memory.write(values.data(), 0, values.size() * sizeof(T)));
-  return memory;
 }
 
 }  // namespace
@@ -149,15 +141,15 @@ Status LocalRanks::connect(const std::vector<std::uint8_t*>& arenas, bool system
   return {};
 }
 
-Status LocalRanks::check_resident(const Kernels& kernels) const {
+Status LocalRanks::check_resident(const Kernels& kernels, std::size_t blocks) const {
   const auto per = static_cast<std::size_t>(kernels.blocks_per_multiprocessor);
   const auto multiprocessors = static_cast<std::size_t>(device_->multiprocessors());
-  if (threadblocks_.size() <= per * multiprocessors) return {};
+  if (blocks <= per * multiprocessors) return {};
   return Diagnostic(ErrorCode::NotResident,
                     device_->describe() + " holds " + std::to_string(per * multiprocessors) + " threadblocks of " +
                         std::to_string(kThreads) + " threads at once (" + std::to_string(multiprocessors) +
                         " multiprocessors, " + std::to_string(per) + " on each); its " + std::to_string(ranks_.size()) +
-                        " ranks have " + std::to_string(threadblocks_.size()));
+                        " ranks have " + std::to_string(blocks));
 }
 
 Result<std::uint8_t*> LocalRanks::workspace(std::uint64_t bytes) {
@@ -246,12 +238,17 @@ Status LocalRanks::enqueue(const interp::Call& call, const interp::Run& run, con
   const Current current(*device_);
   Prepared made;
   GC3_CHECK(prepare(call, run, kernels, watch, timeout_ns, stream, made));
-  void* arguments[] = {&made.launch};
-  GC3_CHECK(device_->driver().check(
-      device_->driver()->launch_cooperative(kernels.run, static_cast<unsigned>(threadblocks_.size()), 1, 1,
-                                            threads_for(plan_, run), 1, 1, 0, stream, arguments),
-      "launch of " + std::to_string(threadblocks_.size()) + " threadblocks on " + device_->describe()));
+  const std::uint64_t bytes = run.tile_elems * run.elem_bytes * plan_.max_count;
+  GC3_CHECK(this->launch(kernels.run, threadblocks_.size(), bytes, stream, &made.launch));
   return finish(call, made, kernels, stream);
+}
+
+Status LocalRanks::launch(CUfunction kernel, std::size_t blocks, std::uint64_t bytes, CUstream stream,
+                          void* argument) const {
+  void* arguments[] = {argument};
+  return device_->driver().check(device_->driver()->launch_cooperative(kernel, static_cast<unsigned>(blocks), 1, 1,
+                                                                       threads_for(bytes), 1, 1, 0, stream, arguments),
+                                 "launch of " + std::to_string(blocks) + " threadblocks on " + device_->describe());
 }
 
 Status LocalRanks::prepare(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,

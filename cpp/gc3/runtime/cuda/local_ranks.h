@@ -51,8 +51,11 @@ class LocalRanks {
   // Sets the arenas of all ranks, by their addresses on this device. `system`: some are on other devices.
   Status connect(const std::vector<std::uint8_t*>& arenas, bool system);
 
-  // Fails if the device cannot hold all threadblocks at once.
-  Status check_resident(const Kernels& kernels) const;
+  const std::vector<std::uint32_t>& ranks() const { return ranks_; }
+
+  // Fails if the device cannot hold all threadblocks at once; of a one-sided program `blocks`.
+  Status check_resident(const Kernels& kernels) const { return check_resident(kernels, threadblocks_.size()); }
+  Status check_resident(const Kernels& kernels, std::size_t blocks) const;
   // Allocates the memory that a call needs in addition to its buffers. With several devices it must be called for all
   // of them before any launch. An allocation may wait until mapped devices are idle, and a launched rank that waits for
   // one that is not launched yet would never be.
@@ -73,6 +76,8 @@ class LocalRanks {
   Status prepare(const interp::Call& call, const interp::Run& run, const Kernels& kernels, const Watch& watch,
                  std::uint64_t timeout_ns, CUstream stream, Prepared& made);
   Status finish(const interp::Call& call, const Prepared& made, const Kernels& kernels, CUstream stream) const;
+  // Launches a kernel that waits for others. `bytes`: of the largest message, which a block moves at once.
+  Status launch(CUfunction kernel, std::size_t blocks, std::uint64_t bytes, CUstream stream, void* argument) const;
   // After `connect`, if copy engines move the messages.
   Status add_lanes(const std::vector<std::uint8_t*>& arenas);
   CopyLanes* lanes() const { return lanes_.get(); }

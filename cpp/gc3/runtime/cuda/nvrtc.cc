@@ -77,7 +77,8 @@ Result<Nvrtc::Table> Nvrtc::open() const {
   return Diagnostic(ErrorCode::NoKernelCompiler, "tried " + tried);
 }
 
-Result<std::string> Nvrtc::compile(model::Protocol protocol, model::DataType type, int major, int minor) {
+Result<std::string> Nvrtc::compile(std::optional<model::Protocol> protocol, model::DataType type, int major,
+                                   int minor) {
   GC3_ASSIGN(const Table table, open());
   std::vector<const char*> texts = {kStdint};
   std::vector<const char*> names = {"stdint.h"};
@@ -95,9 +96,11 @@ Result<std::string> Nvrtc::compile(model::Protocol protocol, model::DataType typ
   const int made =
       table.create(&program, main.c_str(), "kernels.cu", static_cast<int>(texts.size()), texts.data(), names.data());
   if (made != 0) return Diagnostic(ErrorCode::Internal, std::string("NVRTC: ") + table.error(made));
-  std::vector<std::string> options = {
-      "--std=c++20", "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),
-      "-DGC3_PROTOCOL=" + std::string(model::name_of(protocol)), "-DGC3_TYPE=" + std::string(model::name_of(type))};
+  std::vector<std::string> options = {"--std=c++20",
+                                      "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),
+                                      "-DGC3_PROTOCOL=" + std::string(protocol ? model::name_of(*protocol) : kOneSided),
+                                      "-DGC3_TYPE=" + std::string(model::name_of(type))};
+  if (!protocol) options.emplace_back("-DGC3_ONE_SIDED");
   options.insert(options.end(), others_.options.begin(), others_.options.end());
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());

@@ -24,6 +24,9 @@ struct OtherKernels {
   std::vector<std::string> options;
 };
 
+// In the names of their kernels the place of a protocol.
+inline constexpr std::string_view kOneSided = "OneSided";
+
 class Nvrtc {
  public:
   // The first of `libraries` that exists and whose major version is not above `newest`: a driver of CUDA 12 does not
@@ -31,8 +34,9 @@ class Nvrtc {
   Nvrtc(std::vector<std::string> libraries, int newest, OtherKernels others = {})
       : libraries_(std::move(libraries)), newest_(newest), others_(std::move(others)) {}
 
-  // The kernels of a protocol and a type as a cubin for compute capability `major`.`minor`.
-  Result<std::string> compile(model::Protocol protocol, model::DataType type, int major, int minor);
+  // The kernels of a protocol and a type as a cubin for compute capability `major`.`minor`. Without a protocol: those
+  // of one-sided programs.
+  Result<std::string> compile(std::optional<model::Protocol> protocol, model::DataType type, int major, int minor);
 
  private:
   struct Table;

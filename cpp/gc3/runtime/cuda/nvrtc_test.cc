@@ -4,7 +4,9 @@
 
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "gc3/base/knobs.h"
 
@@ -30,12 +32,15 @@ TEST_CASE("the source that the build has embedded includes nothing else") {
 TEST_CASE("NVRTC compiles the source" * doctest::skip(read_knobs().value().nvrtc.empty())) {
   Nvrtc compiler({read_knobs().value().nvrtc}, 13);
   for (const auto& [major, minor] : {std::pair{8, 0}, std::pair{9, 0}, std::pair{10, 0}}) {
-    for (const auto protocol : {model::Protocol::Simple, model::Protocol::LL, model::Protocol::LL128}) {
-      const auto image = compiler.compile(protocol, model::DataType::bfloat16, major, minor);
+    const auto check = [&, capability = std::pair(major, minor)](std::optional<model::Protocol> protocol) {
+      const auto image = compiler.compile(protocol, model::DataType::bfloat16, capability.first, capability.second);
       REQUIRE_MESSAGE(image.ok(), image.error().str());
       CHECK(image.value().starts_with("\177ELF"));
-      CHECK(image.value().find("gc3_run_" + std::string(model::name_of(protocol)) + "_bfloat16") != std::string::npos);
-    }
+      const std::string kind(protocol ? model::name_of(*protocol) : kOneSided);
+      CHECK(image.value().find("gc3_run_" + kind + "_bfloat16") != std::string::npos);
+    };
+    for (const auto protocol : {model::Protocol::Simple, model::Protocol::LL, model::Protocol::LL128}) check(protocol);
+    check({});
   }
 }
 

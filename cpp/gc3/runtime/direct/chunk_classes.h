@@ -1,7 +1,7 @@
 // The chunk positions that a program's data passes through, see runtime/interp/chunk_classes.h.
 #pragma once
 
-#include "gc3/runtime/direct/layout.h"
+#include "gc3/runtime/interp/one_sided.h"
 
 namespace gc3::direct {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gc3/runtime/direct/layout.h"
+#include "gc3/runtime/interp/one_sided.h"
 
 namespace gc3::direct {
 

@@ -62,6 +62,32 @@ class CudaPlatform {
       asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
     }
   }
+  // Adds with acquire and release, and returns what was there.
+  __device__ __forceinline__ static uint64_t add(uint64_t* at, uint64_t value, bool system) {
+    uint64_t before;
+    if (system) {
+      asm volatile("atom.add.acq_rel.sys.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
+    } else {
+      asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(value) : "memory");
+    }
+    return before;
+  }
+  // With acquire; false: it is not `expected`.
+  __device__ __forceinline__ static bool exchange(uint64_t* at, uint64_t expected, uint64_t value, bool system) {
+    uint64_t before;
+    if (system) {
+      asm volatile("atom.cas.acquire.sys.global.b64 %0, [%1], %2, %3;"
+                   : "=l"(before)
+                   : "l"(at), "l"(expected), "l"(value)
+                   : "memory");
+    } else {
+      asm volatile("atom.cas.acquire.gpu.global.b64 %0, [%1], %2, %3;"
+                   : "=l"(before)
+                   : "l"(at), "l"(expected), "l"(value)
+                   : "memory");
+    }
+    return before == expected;
+  }
   // Of a counter that says what was read: not before it, and without a wait for what was written.
   __device__ __forceinline__ static void store_read(uint64_t* at, uint64_t value, bool system) {
     if (system) {

@@ -1,10 +1,12 @@
-// The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_divide_TYPE is the last step of avg,
-// gc3_scale_TYPE the first of premulsum, gc3_guard watches launches of copies.
+// The kernels: gc3_run_PROTOCOL_TYPE executes a launch, gc3_run_OneSided_TYPE one of a one-sided program,
+// gc3_divide_TYPE is the last step of avg, gc3_scale_TYPE the first of premulsum, gc3_guard watches launches of copies.
 //
 // With GC3_PROTOCOL and GC3_TYPE defined, only the kernels of that protocol and type, which a program needs; else all.
+// With GC3_ONE_SIDED, those of one-sided programs.
 #include "gc3/runtime/cuda/device/cuda_platform.h"
 #include "gc3/runtime/cuda/device/guard.h"
 #include "gc3/runtime/cuda/device/kernel.h"
+#include "gc3/runtime/cuda/device/one_sided.h"
 
 // The function that a block executes; benchmarks replace it.
 #if !defined(GC3_RUN_THREADBLOCK)
@@ -16,6 +18,13 @@
       gc3_run_##protocol##_##type(const __grid_constant__ gc3::cuda::Launch launch) {                    \
     gc3::cuda::CudaPlatform platform;                                                                    \
     GC3_RUN_THREADBLOCK(gc3::interp::protocol, gc3::cuda::type##_element)(platform, launch, blockIdx.x); \
+  }
+
+#define GC3_ONE_SIDED_KERNEL(type)                                                                       \
+  extern "C" __global__ void __launch_bounds__(gc3::cuda::kThreads, gc3::cuda::kBlocksPerMultiprocessor) \
+      gc3_run_OneSided_##type(const __grid_constant__ gc3::cuda::OneSidedLaunch launch) {                \
+    gc3::cuda::CudaPlatform platform;                                                                    \
+    gc3::cuda::run_one_sided<gc3::cuda::type##_element>(platform, launch, blockIdx.x);                   \
   }
 
 // The grid has one row per rank.
@@ -42,9 +51,14 @@ extern "C" __global__ void __launch_bounds__(1) gc3_guard(const __grid_constant_
 
 #if defined(GC3_TYPE)
 #define GC3_RUN_KERNEL_OF(protocol, type) GC3_RUN_KERNEL(protocol, type)
+#define GC3_ONE_SIDED_KERNEL_OF(type) GC3_ONE_SIDED_KERNEL(type)
 #define GC3_DIVIDE_KERNEL_OF(type) GC3_DIVIDE_KERNEL(type)
 #define GC3_SCALE_KERNEL_OF(type) GC3_SCALE_KERNEL(type)
+#if defined(GC3_ONE_SIDED)
+GC3_ONE_SIDED_KERNEL_OF(GC3_TYPE)
+#else
 GC3_RUN_KERNEL_OF(GC3_PROTOCOL, GC3_TYPE)
+#endif
 GC3_DIVIDE_KERNEL_OF(GC3_TYPE)
 GC3_SCALE_KERNEL_OF(GC3_TYPE)
 #else
@@ -52,6 +66,7 @@ GC3_SCALE_KERNEL_OF(GC3_TYPE)
   GC3_RUN_KERNEL(Simple, name)                     \
   GC3_RUN_KERNEL(LL, name)                         \
   GC3_RUN_KERNEL(LL128, name)                      \
+  GC3_ONE_SIDED_KERNEL(name)                       \
   GC3_DIVIDE_KERNEL(name)                          \
   GC3_SCALE_KERNEL(name)
 #include "gc3/model/types.def"

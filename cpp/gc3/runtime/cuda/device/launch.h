@@ -87,6 +87,58 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096);
 
+// A one-sided program, see ir/direct/program.h. In device memory.
+enum class OneSidedOp : uint32_t {
+#define GC3_DIRECT_OP(name, objects, doc) name,
+#include "gc3/ir/direct/ops.def"
+#undef GC3_DIRECT_OP
+};
+struct OneSidedPlace {
+  uint32_t rank = 0;
+  uint32_t chunk = 0;
+  uint32_t buffer = 0;  // 0 input, 1 output, 2 scratch
+  uint32_t packet = 0;
+};
+struct OneSidedStep {
+  uint32_t op = 0;       // OneSidedOp
+  uint32_t packets = 0;  // some place of a move is of packets
+  uint32_t count = 0;
+  uint32_t first = 0;    // of a move in the places, else in the objects
+  uint32_t sources = 0;  // of a move; else the number of objects
+  uint32_t targets = 0;
+  uint32_t through = 0;  // an asynchronous move
+};
+struct OneSidedThreadblock {
+  uint32_t first_step = 0;
+  uint32_t step_count = 0;
+  uint32_t stand = 0;  // index into OneSidedLaunch::stands
+};
+
+struct OneSidedLaunch {
+  const OneSidedStep* steps;
+  const OneSidedPlace* places;
+  const uint32_t* objects;
+  const uint32_t* initial;                  // by semaphore: what it has at first
+  const uint32_t* parties;                  // by barrier: the threadblocks that come to it
+  const OneSidedThreadblock* threadblocks;  // one per block of the grid
+  uint64_t* calls;                          // that each of them has finished
+  const uint64_t* scratch_chunks;           // by rank, of one half
+  interp::Counter* counters;                // on one device: as direct::Counters
+  Halt* halt;
+  Stand* stands;
+  Control* control;
+  uint64_t timeout_ns;
+  uint64_t chunk_bytes;
+  uint64_t stride;  // of chunks in scratch
+  uint32_t semaphores_at;
+  uint32_t barriers_at;
+  uint32_t halves;
+  uint32_t fold;    // Fold
+  uint32_t system;  // some ranks are on other devices
+  Buffers buffers[kMaxRanks];
+};
+static_assert(sizeof(OneSidedLaunch) <= 4096);
+
 // The last step of avg: each element of the outputs is divided by the number of inputs in its sum.
 struct Division {
   struct Rank {

@@ -77,6 +77,12 @@ class HostPlatform {
   static void store_release(std::uint64_t* at, std::uint64_t value, bool) {
     atomic(*at).store(value, std::memory_order_release);
   }
+  static std::uint64_t add(std::uint64_t* at, std::uint64_t value, bool) {
+    return atomic(*at).fetch_add(value, std::memory_order_acq_rel);
+  }
+  static bool exchange(std::uint64_t* at, std::uint64_t expected, std::uint64_t value, bool) {
+    return atomic(*at).compare_exchange_strong(expected, value, std::memory_order_acquire);
+  }
   static void store_read(std::uint64_t* at, std::uint64_t value, bool system) { store_release(at, value, system); }
   static void fence(bool) {}
 

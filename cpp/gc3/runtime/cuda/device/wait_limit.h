@@ -11,8 +11,8 @@ class WaitLimit {
  public:
   // After a check without progress. True: stop, because a stop was requested or this wait has lasted too long; the
   // others are notified.
-  template <class Platform>
-  GC3_HOST_DEVICE bool over(Platform& platform, const Launch& launch) {
+  template <class Platform, class AnyLaunch>
+  GC3_HOST_DEVICE bool over(Platform& platform, const AnyLaunch& launch) {
     platform.relax();
     if (++looks_ % kLooks != 0) return false;
     if (platform.load_stop(&launch.control->stop) != 0) return true;

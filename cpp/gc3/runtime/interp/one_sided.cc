@@ -1,4 +1,4 @@
-#include "gc3/runtime/direct/layout.h"
+#include "gc3/runtime/interp/one_sided.h"
 
 #include <algorithm>
 #include <string>

@@ -1,0 +1,260 @@
+// The work of a threadblock of a one-sided program in one launch. Its steps are those of ir/direct/program.h.
+//
+// The threads themselves execute asynchronous moves, between two barriers: a schedule that a proxy may choose, too.
+#pragma once
+
+#include <stdint.h>
+
+#include "gc3/runtime/cuda/device/elements.h"
+#include "gc3/runtime/cuda/device/shared.h"
+#include "gc3/runtime/cuda/device/wait_limit.h"
+
+namespace gc3::cuda {
+
+template <class Platform, class Element>
+class OneSidedBlock {
+ public:
+  using Stored = typename Element::Stored;
+
+  // `call`: from 1 on.
+  GC3_HOST_DEVICE OneSidedBlock(Platform& platform, const OneSidedLaunch& launch, uint64_t call)
+      : platform_(platform), launch_(launch), call_(call) {}
+
+  // False, on all threads alike: the launch was stopped.
+  GC3_HOST_DEVICE bool execute(const OneSidedStep& step) {
+    switch (static_cast<OneSidedOp>(step.op)) {
+      case OneSidedOp::move:
+        return move(step);
+      case OneSidedOp::signal:
+        each_object(step, [&](uint32_t k) { return give(&launch_.counters[2 * k].value); });
+        return true;
+      case OneSidedOp::release:
+        each_object(step, [&](uint32_t k) { return give(&launch_.counters[launch_.semaphores_at + k].value); });
+        return true;
+      case OneSidedOp::wait:
+        return !platform_.sync_or(!each_object(step, [&](uint32_t k) { return take_signal(k); }));
+      case OneSidedOp::acquire:
+        return !platform_.sync_or(!each_object(step, [&](uint32_t k) { return take_token(k); }));
+      case OneSidedOp::barrier:
+        return meet(launch_.objects[step.first]);
+      case OneSidedOp::sync:
+        platform_.sync();
+        return true;
+      case OneSidedOp::flush:
+        return true;
+    }
+    return true;
+  }
+
+ private:
+  // Thread k does it for the object k. False: a wait was stopped.
+  template <class Do>
+  GC3_HOST_DEVICE bool each_object(const OneSidedStep& step, const Do& work) {
+    bool alive = true;
+    for (uint32_t k = platform_.thread(); alive && k < step.sources; k += platform_.threads()) {
+      alive = work(launch_.objects[step.first + k]);
+    }
+    return alive;
+  }
+  template <class Ready>
+  GC3_HOST_DEVICE bool until(const Ready& ready) {
+    WaitLimit limit;
+    while (!ready()) {
+      if (limit.over(platform_, launch_)) return false;
+    }
+    return true;
+  }
+
+  GC3_HOST_DEVICE bool give(uint64_t* counter) {
+    platform_.add(counter, 1, launch_.system != 0);
+    return true;
+  }
+  GC3_HOST_DEVICE bool take_signal(uint32_t k) {
+    const uint64_t* const signals = &launch_.counters[2 * k].value;
+    const uint64_t ticket = platform_.add(&launch_.counters[2 * k + 1].value, 1, launch_.system != 0) + 1;
+    return until([&] { return platform_.load_acquire(signals, launch_.system != 0) >= ticket; });
+  }
+  GC3_HOST_DEVICE bool take_token(uint32_t k) {
+    uint64_t* const released = &launch_.counters[launch_.semaphores_at + k].value;
+    const uint64_t initial = launch_.initial[k];
+    return until([&] {
+      const uint64_t now = platform_.load_acquire(released, launch_.system != 0);
+      // Less than what was taken of the initial ones it may be.
+      if (static_cast<int64_t>(now + initial) <= 0) return false;
+      return platform_.exchange(released, now, now - 1, launch_.system != 0);
+    });
+  }
+  GC3_HOST_DEVICE bool meet(uint32_t k) {
+    platform_.sync();
+    bool alive = true;
+    if (platform_.thread() == 0) {
+      uint64_t* const arrivals = &launch_.counters[launch_.barriers_at + k].value;
+      const uint64_t all = launch_.parties[k];
+      const uint64_t met = (platform_.add(arrivals, 1, launch_.system != 0) / all + 1) * all;
+      alive = until([&] { return platform_.load_acquire(arrivals, launch_.system != 0) >= met; });
+    }
+    return !platform_.sync_or(!alive);
+  }
+
+  GC3_HOST_DEVICE bool move(const OneSidedStep& step) {
+    const bool whole = step.packets == 0 && launch_.stride == launch_.chunk_bytes;  // its chunks are one piece
+    const uint32_t at_once = whole ? step.count : 1;
+    for (uint32_t chunk = 0; chunk < step.count; chunk += at_once) {
+      platform_.sync();  // all have used the addresses of the chunk before; and see asynchronous moves
+      for (uint32_t i = platform_.thread(); i < kStagedSteps && i < step.sources + step.targets;
+           i += platform_.threads()) {
+        platform_.shared().located[i].src = address(launch_.places[step.first + i], chunk);
+      }
+      chunk_ = chunk;
+      platform_.sync();
+      if (step.packets == 0) {
+        plain(step, at_once * launch_.chunk_bytes);
+      } else if (platform_.sync_or(!packets(step))) {
+        return false;
+      }
+    }
+    if (step.through != 0) platform_.sync();
+    return true;
+  }
+
+  GC3_HOST_DEVICE uint8_t* address(const OneSidedPlace& place, uint32_t chunk) const {
+    const Buffers& rank = launch_.buffers[place.rank];
+    const uint64_t at = place.chunk + chunk;
+    if (place.buffer == 0) return rank.input + at * launch_.chunk_bytes;
+    if (place.buffer == 1) return rank.output + at * launch_.chunk_bytes;
+    const uint64_t half = call_ % launch_.halves * launch_.scratch_chunks[place.rank];
+    return rank.scratch + (half + (place.packet != 0 ? 2 * at : at)) * launch_.stride;
+  }
+  GC3_HOST_DEVICE uint8_t* at(const OneSidedStep& step, uint32_t i) const {
+    if (i < kStagedSteps) return platform_.shared().located[i].src;
+    return address(launch_.places[step.first + i], chunk_);
+  }
+  GC3_HOST_DEVICE Vec folded(const Vec& a, const Vec& b) const {
+    return fold_vec<Element>(static_cast<Fold>(launch_.fold), a, b);
+  }
+
+  GC3_HOST_DEVICE void plain(const OneSidedStep& step, uint64_t bytes) {
+    const uint32_t operands = step.sources + step.targets;
+    uintptr_t bits = 0;
+    for (uint32_t i = 0; i < operands; ++i) bits |= reinterpret_cast<uintptr_t>(at(step, i));
+    const uint64_t whole = bits % kVec == 0 ? bytes / kVec : 0;
+    constexpr uint32_t kAtOnce = 2;  // loads of a thread under way
+    const uint64_t threads = platform_.threads();
+    for (uint64_t v = platform_.thread(); v < whole; v += kAtOnce * threads) {
+      Vec sum[kAtOnce];
+      for (uint32_t i = 0; i < step.sources; ++i) {
+        const uint8_t* const from = at(step, i);
+        Vec next[kAtOnce];
+        GC3_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          if (v + k * threads < whole) next[k] = platform_.load(from + (v + k * threads) * kVec);
+        }
+        GC3_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) sum[k] = i == 0 ? next[k] : folded(sum[k], next[k]);
+      }
+      for (uint32_t i = step.sources; i < operands; ++i) {
+        uint8_t* const to = at(step, i);
+        GC3_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          if (v + k * threads < whole) platform_.store(to + (v + k * threads) * kVec, sum[k]);
+        }
+      }
+    }
+    for (uint64_t v = whole + platform_.thread(); v * kVec < bytes; v += threads) {
+      const uint64_t live = bytes - v * kVec;
+      Vec sum;
+      for (uint32_t i = 0; i < step.sources; ++i) {
+        const Vec next = load_some(at(step, i) + v * kVec, live);
+        sum = i == 0 ? next : folded(sum, next);
+      }
+      for (uint32_t i = step.sources; i < operands; ++i) store_some(at(step, i) + v * kVec, sum, live);
+    }
+  }
+
+  // A vector of a packet has two lines, as those of LL in lines.h. False: a wait was stopped.
+  GC3_HOST_DEVICE bool packets(const OneSidedStep& step) {
+    constexpr uint64_t kFlags = 0xffffffffU;  // 0 is that of empty scratch
+    const uint64_t flag = (call_ - 1) % kFlags + 1;
+    const OneSidedPlace* const places = launch_.places + step.first;
+    for (uint64_t v = platform_.thread(); v * kVec < launch_.chunk_bytes; v += platform_.threads()) {
+      const uint64_t live = launch_.chunk_bytes - v * kVec;
+      Vec sum;
+      for (uint32_t i = 0; i < step.sources; ++i) {
+        Vec next;
+        if (places[i].packet == 0) {
+          next = load_some(at(step, i) + v * kVec, live);
+        } else if (!until([&] { return take(at(step, i) + 2 * v * kVec, flag, next); })) {
+          return false;
+        }
+        sum = i == 0 ? next : folded(sum, next);
+      }
+      for (uint32_t i = step.sources; i < step.sources + step.targets; ++i) {
+        if (places[i].packet == 0) {
+          store_some(at(step, i) + v * kVec, sum, live);
+          continue;
+        }
+        uint8_t* const to = at(step, i) + 2 * v * kVec;
+        const uint64_t mark = flag << 32U;
+        platform_.store_line(to, {(sum.low & 0xffffffffU) | mark, sum.low >> 32U | mark});
+        platform_.store_line(to + kVec, {(sum.high & 0xffffffffU) | mark, sum.high >> 32U | mark});
+      }
+    }
+    return true;
+  }
+  GC3_HOST_DEVICE bool take(const uint8_t* from, uint64_t flag, Vec& data) const {
+    const Vec first = platform_.load_line(from);
+    const Vec second = platform_.load_line(from + kVec);
+    data = {(first.low & 0xffffffffU) | first.high << 32U, (second.low & 0xffffffffU) | second.high << 32U};
+    return first.low >> 32U == flag && first.high >> 32U == flag && second.low >> 32U == flag &&
+           second.high >> 32U == flag;
+  }
+
+  // The first `live` bytes of a vector, element by element, because it may be unaligned.
+  static constexpr uint32_t kElems = kVec / sizeof(Stored);
+  GC3_HOST_DEVICE static Vec load_some(const uint8_t* from, uint64_t live) {
+    Stored x[kElems];
+    GC3_UNROLL
+    for (uint32_t i = 0; i < kElems; ++i) {
+      x[i] = (i + 1) * sizeof(Stored) <= live ? Platform::template load_element<Stored>(from + i * sizeof(Stored))
+                                              : Stored{};
+    }
+    Vec v;
+    memcpy(&v, x, sizeof v);
+    return v;
+  }
+  GC3_HOST_DEVICE static void store_some(uint8_t* to, const Vec& v, uint64_t live) {
+    Stored x[kElems];
+    memcpy(x, &v, sizeof v);
+    GC3_UNROLL
+    for (uint32_t i = 0; i < kElems; ++i) {
+      if ((i + 1) * sizeof(Stored) <= live) Platform::store_element(to + i * sizeof(Stored), x[i]);
+    }
+  }
+
+  Platform& platform_;
+  const OneSidedLaunch& launch_;
+  uint64_t call_;
+  uint32_t chunk_ = 0;  // of a move's
+};
+
+// Executes threadblock `index` of the launch. All threads of the block call it.
+template <class Element, class Platform>
+GC3_HOST_DEVICE void run_one_sided(Platform& platform, const OneSidedLaunch& launch, uint32_t index) {
+  const bool halted = platform.thread() == 0 && platform.load_stop(&launch.halt->halted) != 0;
+  if (platform.sync_or(halted)) return;  // its counters would be those of the launch that failed
+  const OneSidedThreadblock tb = launch.threadblocks[index];
+  const uint64_t call = launch.calls[index] + 1;
+  OneSidedBlock<Platform, Element> block(platform, launch, call);
+  for (uint32_t s = 0; s < tb.step_count; ++s) {
+    if (block.execute(launch.steps[tb.first_step + s])) continue;
+    if (platform.thread() == 0) {
+      platform.store_stop(&launch.halt->halted, 1);
+      launch.stands[tb.stand] = {call, s, 0, 0, 1};
+    }
+    return;
+  }
+  platform.sync();
+  if (platform.thread() == 0) launch.calls[index] = call;
+}
+
+}  // namespace gc3::cuda

@@ -1,0 +1,194 @@
+#include "gc3/runtime/cuda/one_sided.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "gc3/base/errors/devices.h"
+#include "gc3/ir/index.h"
+#include "gc3/runtime/interp/checked_bytes.h"
+
+namespace gc3::cuda {
+namespace {
+
+// Chunks in scratch begin at whole cache lines of the host's engines, too.
+constexpr std::uint64_t kScratchUnit = 64;
+constexpr std::uint64_t kBetweenRanks = 256;
+
+OneSidedStep step_of(const direct::Step& from) {
+  return {
+      static_cast<std::uint32_t>(from.op), from.packets ? 1U : 0U, from.count, from.first, from.sources, from.targets,
+      from.channel != kNone ? 1U : 0U};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OneSided>> OneSided::create(const direct::Program& program) {
+  GC3_ASSIGN(direct::Decoded decoded, direct::Decoded::create(program));
+  return std::unique_ptr<OneSided>(new OneSided(std::move(decoded)));
+}
+
+// Chunks of unequal length are copied to buffers in which they are all as long, whatever the program does with them.
+interp::Plan OneSided::plan() const {
+  interp::Plan plan = direct::plan_of(decoded_);
+  plan.moves_between_classes = true;
+  return plan;
+}
+
+Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
+  const direct::Program& program = decoded_.program;
+  std::vector<OneSidedStep> steps;
+  std::vector<OneSidedPlace> places;
+  std::vector<OneSidedThreadblock> blocks;
+  std::vector<std::uint32_t> initial;
+  std::vector<std::uint32_t> parties;
+  for (const direct::Step& s : decoded_.steps) steps.push_back(step_of(s));
+  for (const direct::Place& p : decoded_.places) {
+    places.push_back({p.rank, p.chunk, static_cast<std::uint32_t>(p.buffer), p.packet ? 1U : 0U});
+  }
+  for (const ir::direct::Semaphore& s : program.semaphores) initial.push_back(s.initial);
+  for (const ir::direct::Barrier& b : program.barriers) parties.push_back(b.threadblocks);
+  for (const std::uint32_t r : part.ranks()) {
+    for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) {
+      const std::uint32_t index = program.ranks[r].first_tb + t;
+      const ir::direct::Threadblock& tb = program.threadblocks[index];
+      if (tb.step_count != 0) blocks.push_back({tb.first_step, tb.step_count, index});
+    }
+  }
+  const std::vector<std::uint64_t> chunks(decoded_.scratch_chunks.begin(), decoded_.scratch_chunks.end());
+  OnDevice made;
+  made.blocks = static_cast<std::uint32_t>(blocks.size());
+  const auto put = [&](Memory& to, const auto& values) -> Status {
+    GC3_ASSIGN(to, uploaded(part.shared_device(), values, "the program"));
+    return {};
+  };
+  GC3_CHECK(put(made.steps, steps));
+  GC3_CHECK(put(made.places, places));
+  GC3_CHECK(put(made.objects, program.objects));
+  GC3_CHECK(put(made.initial, initial));
+  GC3_CHECK(put(made.parties, parties));
+  GC3_CHECK(put(made.scratch_chunks, chunks));
+  GC3_CHECK(put(made.threadblocks, blocks));
+  GC3_CHECK(put(made.calls, std::vector<std::uint64_t>(blocks.size())));
+  return made;
+}
+
+Status OneSided::start(const Parts& parts) {
+  const std::uint32_t ranks = decoded_.program.collective.ranks();
+  if (ranks > kMaxRanks) {
+    return Diagnostic(ErrorCode::NotResident, std::to_string(ranks) + " ranks of a one-sided program; at most " +
+                                                  std::to_string(kMaxRanks) + " are possible");
+  }
+  for (const auto& part : parts) {
+    GC3_ASSIGN(OnDevice made, upload(*part));
+    parts_.push_back(std::move(made));
+    for (const auto& other : parts) GC3_CHECK(part->device().check_atomics(other->device().ordinal()));
+  }
+  GC3_ASSIGN(counters_, Memory::on(parts[0]->shared_device(), direct::Counters::bytes(decoded_.program),
+                                   "the counters of a one-sided program"));
+  scratch_of_.resize(ranks);
+  return {};
+}
+
+Result<interp::Run> OneSided::run_of(const interp::Plan& plan, const interp::Call& call) const {
+  const std::uint64_t chunks = plan.collective.chunks();
+  interp::Run run;
+  run.chunk_elems = call.count / chunks + (call.count % chunks != 0 ? 1 : 0);
+  run.elem_bytes = static_cast<std::uint32_t>(model::size_of(call.type));
+  run.tiles = call.count != 0 ? 1 : 0;
+  run.regular = 1;
+  GC3_CHECK(interp::checked_bytes(run.chunk_elems, run.elem_bytes * chunks, "a block"));
+  return run;
+}
+
+Status OneSided::check_resident(const LocalRanks& part, std::size_t number, const Kernels& kernels) const {
+  return part.check_resident(kernels, parts_[number].blocks);
+}
+
+Status OneSided::grow_scratch(const Parts& parts, std::uint64_t stride) {
+  if (stride <= stride_) return {};
+  for (const auto& part : parts) {
+    std::uint64_t bytes = 0;
+    std::vector<std::uint64_t> at;
+    for (const std::uint32_t r : part->ranks()) {
+      const std::uint64_t chunks = std::uint64_t{decoded_.scratch_chunks[r]} * decoded_.program.halves;
+      GC3_ASSIGN(const std::uint64_t own, interp::checked_bytes(chunks, stride, "the scratch of a rank"));
+      at.push_back(bytes);
+      bytes += interp::round_up(own, kBetweenRanks);
+    }
+    GC3_ASSIGN(Memory made, Memory::on(part->shared_device(), bytes, "scratch buffers"));
+    for (std::size_t i = 0; i < at.size(); ++i) scratch_of_[part->ranks()[i]] = made.data() + at[i];
+    scratch_.push_back(std::move(made));
+  }
+  stride_ = stride;
+  return {};
+}
+
+Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
+                         const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
+                         const std::vector<CUstream>& streams) {
+  if (run.tiles == 0) return {};
+  const std::uint64_t chunk_bytes = run.chunk_elems * run.elem_bytes;
+  GC3_CHECK(grow_scratch(parts, interp::round_up(chunk_bytes, kScratchUnit)));
+  std::vector<LocalRanks::Prepared> prepared(parts.size());
+  std::vector<OneSidedLaunch> launches(parts.size());
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Current current(parts[p]->device());
+    GC3_CHECK(parts[p]->prepare(call, run, kernels[p], watch, timeout_ns, streams[p], prepared[p]));
+    for (std::size_t i = 0; i < parts[p]->ranks().size(); ++i) {
+      const std::uint32_t r = parts[p]->ranks()[i];
+      Buffers at = prepared[p].launch.buffers[i];
+      at.scratch = scratch_of_[r];
+      for (OneSidedLaunch& launch : launches) launch.buffers[r] = at;
+    }
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const OnDevice& has = parts_[p];
+    OneSidedLaunch& launch = launches[p];
+    const Launch& from = prepared[p].launch;
+    launch.steps = reinterpret_cast<const OneSidedStep*>(has.steps.data());
+    launch.places = reinterpret_cast<const OneSidedPlace*>(has.places.data());
+    launch.objects = reinterpret_cast<const std::uint32_t*>(has.objects.data());
+    launch.initial = reinterpret_cast<const std::uint32_t*>(has.initial.data());
+    launch.parties = reinterpret_cast<const std::uint32_t*>(has.parties.data());
+    launch.threadblocks = reinterpret_cast<const OneSidedThreadblock*>(has.threadblocks.data());
+    launch.calls = reinterpret_cast<std::uint64_t*>(has.calls.data());
+    launch.scratch_chunks = reinterpret_cast<const std::uint64_t*>(has.scratch_chunks.data());
+    launch.counters = reinterpret_cast<interp::Counter*>(counters_.data());
+    launch.halt = from.halt;
+    launch.stands = from.stands;
+    launch.control = from.control;
+    launch.timeout_ns = from.timeout_ns;
+    launch.fold = from.fold;
+    launch.system = from.system;
+    launch.chunk_bytes = chunk_bytes;
+    launch.stride = stride_;
+    launch.halves = decoded_.program.halves;
+    launch.semaphores_at = static_cast<std::uint32_t>(2 * decoded_.program.channels.size());
+    launch.barriers_at = launch.semaphores_at + static_cast<std::uint32_t>(decoded_.program.semaphores.size());
+    const Current current(parts[p]->device());
+    if (has.blocks != 0) GC3_CHECK(parts[p]->launch(kernels[p].run, has.blocks, chunk_bytes, streams[p], &launch));
+    GC3_CHECK(parts[p]->finish(call, prepared[p], kernels[p], streams[p]));
+  }
+  return {};
+}
+
+Status OneSided::reset() const {
+  GC3_CHECK(counters_.clear());
+  for (const OnDevice& has : parts_) GC3_CHECK(has.calls.clear());
+  for (const Memory& scratch : scratch_) GC3_CHECK(scratch.clear());
+  return {};
+}
+
+void OneSided::report(const Watch& watch, Diagnostic& problem) const {
+  constexpr std::uint32_t kMost = 16;
+  std::uint32_t told = 0;
+  decoded_.program.each_step([&](std::uint32_t r, std::uint32_t t, std::uint32_t s, std::uint32_t at) {
+    const Stand& stand = watch.stands()[decoded_.program.ranks[r].first_tb + t];
+    if (stand.stopped == 0 || stand.step != s || told++ >= kMost) return;
+    problem.note(ir::step_name(r, t, s) + " (" + to_text(decoded_.program, r, decoded_.program.steps[at]) +
+                 ") was waiting in call " + std::to_string(stand.tile));
+  });
+}
+
+}  // namespace gc3::cuda
