@@ -86,6 +86,13 @@ def test_pipelines_are_shown_for_one_tile_and_proven_for_some(tmp_path: Path) ->
     assert "28 steps for 5 tiles" in gc3_says("show", f"{path}:tiles=5").stdout
 
 
+def test_plans_with_scratch_are_proven_for_calls_of_one_size(tmp_path: Path) -> None:
+    path = str(tmp_path / "packets.plan.json")
+    assert gc3_says("export", "direct_allgather:R=3,protocol=LL", "-o", path).exit_code == 0
+    said = gc3_says("verify", path).stdout
+    assert said.endswith("\nfor calls of one size: MSCCL++ lays out scratch by the size of each\n")
+
+
 def test_two_halves_of_scratch_are_proven_for_one_plan(tmp_path: Path) -> None:
     alone = (
         "\nfor calls of this plan alone: MSCCL++ chooses the half of the scratch by a count of all plans' launches\n"

@@ -75,9 +75,10 @@ class OneSided(DirectProgram):
         half = (
             "\nfor calls of this plan alone: MSCCL++ chooses the half of the scratch by a count of all plans' launches"
         )
+        size = "\nfor calls of one size: MSCCL++ lays out scratch by the size of each"
         return (
             f"proven{some}: it implements {self.collective.name}, call after call: no data races, no deadlock, "
-            f"no signal left over{half if self.alone else ''}"
+            f"no signal left over{half if self.alone else ''}{size if self.plan and self.plan.has_scratch else ''}"
         )
 
     def prove(self, spec: Asked) -> None:

@@ -124,6 +124,15 @@ PACKET_PUTS = ("ppkt", "rppkt")
 PUTS = ("put", "pws", "pwsf", *PACKET_PUTS)  # of which proxies do those through port channels
 REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt", "glre", "glres")
 
+# Fields that the executor keeps where it keeps others, and the operations that have them.
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "semaphore_ids": ("sem_acquire", "sem_release"),
+    "barrier_id": ("barrier",),
+    "num_threadblocks": ("barrier",),
+    "iter_context": ("pipeline",),
+}
+WHOSE = {"type", "buffer_id", "switch_channel_id"}  # of a range
+
 # Limits of the arrays of execution_common.hpp.
 MOST_OPERATIONS = 64  # of a threadblock, with those inside its pipelines
 MOST_CHANNELS = 16  # of a threadblock, of each type; likewise its remote buffers
@@ -133,6 +142,8 @@ MOST_SEMAPHORES_AT_ONCE = 16
 MOST_BARRIERS = 16
 MOST_ITERATIONS = 2**16 - 1  # of a pipeline
 MOST_THREADS = 1024  # of a threadblock
+MOST_PORTS = 1024  # of a rank, which a trigger of its proxy can name
+MOST_MEMORIES = 512  # likewise: its three buffers, and others' that it reaches through ports
 MOST_BYTES = 2**32  # of a buffer, or one more
 REUSED_SCRATCH = 2**26  # bytes of the scratch that plans share
 ANY_SIZE = 2**64 - 1  # as max_message_size

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from gc3 import errors
-from gc3.mscclpp.form import MOST_THREADS
+from gc3.mscclpp.form import MOST_MEMORIES, MOST_PORTS, MOST_THREADS
 
 _CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
 
@@ -98,6 +98,14 @@ class Machine:
             if remote["rank"] >= ranks:
                 self.path = f"gpus[{rank}].remote_buffers[{i}]"
                 self.wrong(f"rank {remote['rank']} of {ranks}", "rank")
+        self.path = f"gpus[{rank}]"
+        reached = sum("port" in remote["access_channel_types"] for remote in gpu["remote_buffers"])
+        for count, most, field in (
+            (len(self.peers[rank]["port"]), MOST_PORTS, "channels"),
+            (reached + len(_CHUNKS), MOST_MEMORIES, "remote_buffers"),
+        ):
+            if count > most:
+                self.refuse(f"{count} for its proxy, which can tell {most} apart", field)
         self.first_semaphore.append(len(self.semaphores))
         self.semaphores += [(rank, semaphore["init_value"]) for semaphore in gpu.get("semaphores", ())]
 

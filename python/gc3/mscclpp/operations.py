@@ -68,6 +68,9 @@ class Operations(Machine):
         """Adds the steps of an operation, in a pipeline those of a tile."""
         name: str = op["name"]
         first = tile is None or not tile.offset  # what the plan's text says wrong is said once
+        for field in form.FIELDS.keys() & op.keys() if first else ():
+            if name not in form.FIELDS[field]:
+                self.refuse("the executor puts it in the place of another field of this operation", field)
         if name == "nop":
             self._step("sync")
         elif name in _SYNCS:
@@ -146,19 +149,24 @@ class Operations(Machine):
         }
         self._move({**op, "src_buff": [source], "dst_buff": [self.field_of(op, "dst_chunk")]}, None, first=True)
 
-    def _ranges(self, op: dict[str, Any], field: str, kinds: str) -> list[Range]:
+    def _ranges(self, op: dict[str, Any], field: str, kinds: str, *, first: bool) -> list[Range]:
         given = self.field_of(op, field)
         count = len(given)
         fixed = kinds.rstrip("*")
         if count < len(fixed) - kinds.endswith("*") or (count > len(fixed) and not kinds.endswith("*")):
             self.wrong(f"{count} operands; {op['name']} has {len(fixed)}", field)
-        return [self._range(op, each, fixed[min(i, len(fixed) - 1)], f"{field}[{i}]") for i, each in enumerate(given)]
+        return [
+            self._range(op, each, fixed[min(i, len(fixed) - 1)], f"{field}[{i}]", first=first)
+            for i, each in enumerate(given)
+        ]
 
-    def _range(self, op: dict[str, Any], given: dict[str, Any], kind: str, field: str) -> Range:
+    def _range(self, op: dict[str, Any], given: dict[str, Any], kind: str, field: str, *, first: bool) -> Range:
         index: int = given["index"]
         size: int = given["size"]
         to, owners = "", (self.rank,)
         key = "type" if kind in "lp" else "buffer_id" if kind in "rq" else "switch_channel_id"
+        if first and len(form.WHOSE & given.keys()) > 1:
+            self.refuse("the executor reads only one of type, buffer_id and switch_channel_id", field)
         if key not in given:
             self.wrong(f"{op['name']} needs it here", f"{field}.{key}")
         if key == "type":
@@ -187,14 +195,15 @@ class Operations(Machine):
                     f"of rank {each}",
                     field,
                 )
-        return Range(to, owners, buffer, packet, index, size)
+        return Range(to, owners, buffer, packet, index, size, key != "type")
 
     def _move(self, op: dict[str, Any], tile: Tile | None, *, first: bool) -> None:
         port = op.get("channel_type") == "port" and op["name"] in form.PUTS
         # A proxy copies what there is, so what it sends as packets are packets.
         all_kinds = ("p*", "q*") if port and op["name"] == "ppkt" else form.MOVES[op["name"]]
         sources, targets = (
-            self._ranges(op, field, kinds) for field, kinds in zip(("src_buff", "dst_buff"), all_kinds, strict=True)
+            self._ranges(op, field, kinds, first=first)
+            for field, kinds in zip(("src_buff", "dst_buff"), all_kinds, strict=True)
         )
         paired = op["name"] in form.PAIRED
         if paired and len(sources) != len(targets):
@@ -211,7 +220,7 @@ class Operations(Machine):
             self._pairs(op, tile, sources, targets, port=port)
             return
         if port:
-            self._pass_on(op, tile, sources, targets)
+            self._pass_on(op, tile, sources, targets, first=first)
             return
         if len(sources) > 1 and sources[1].packet:
             sources = [*sources[1:], sources[0]]  # the order in which they are added
@@ -220,14 +229,14 @@ class Operations(Machine):
     def _pairs(
         self, op: dict[str, Any], tile: Tile | None, sources: list[Range], targets: list[Range], *, port: bool
     ) -> None:
-        through = self._through(op, targets, port=port)
+        first = not (tile and tile.offset)
+        through = self._through(op, targets, port=port, first=first)
         pairs = list(zip(sources, targets, through, strict=True))
         signals: list[int] = []
         if op["name"] in ("pws", "pwsf"):
             kind = "port" if port else "memory"
             signals = [
-                self.channel(kind, number, to_peer=True)
-                for number in self._channels(op, first=not (tile and tile.offset))
+                self.channel(kind, number, to_peer=True) for number in self._channels(op, first=first and not port)
             ]
         self._uses("channel", signals, tile, gives=True)
         if not (port and signals):
@@ -246,18 +255,20 @@ class Operations(Machine):
             if op["name"] == "pwsf" and port:
                 self._step(f"flush {number}")
 
-    def _pass_on(self, op: dict[str, Any], tile: Tile | None, sources: list[Range], targets: list[Range]) -> None:
+    def _pass_on(
+        self, op: dict[str, Any], tile: Tile | None, sources: list[Range], targets: list[Range], *, first: bool
+    ) -> None:
         """Packets that all threads wait for before they meet, and proxies then copy."""
         self._write(op, tile, sources, [], "")
         self._step("sync")
-        for target, channel in zip(targets, self._through(op, targets, port=True), strict=True):
+        for target, channel in zip(targets, self._through(op, targets, port=True, first=first), strict=True):
             self._write(op, tile, sources, [target], channel)
 
-    def _through(self, op: dict[str, Any], targets: list[Range], *, port: bool) -> list[str]:
+    def _through(self, op: dict[str, Any], targets: list[Range], *, port: bool, first: bool) -> list[str]:
         """Returns the port channels of the puts of an operation."""
         if not port:
             return [""] * len(targets)
-        numbers = self._channels(op, first=False)
+        numbers = self._channels(op, first=first)
         if len(numbers) != len(targets):
             self.wrong(f"{len(numbers)} channels of {len(targets)} targets", "channel_ids")
         for i, (number, target) in enumerate(zip(numbers, targets, strict=True)):

@@ -38,6 +38,7 @@ class Plan:
     ahead_of_one: int  # the most of one such semaphore or channel
     # Whether its scratch has two halves. Which one a call uses depends on the calls of all plans before it.
     halves: bool
+    has_scratch: bool
     min_bytes: int  # the smallest message that it is for
     max_bytes: int  # the largest one
 
@@ -115,6 +116,7 @@ class _Reader(Operations):
             sum(ahead),
             max(ahead, default=0),
             self.plan.get("use_double_scratch_buffer", False),
+            any(gpu["scratch_chunks"] for gpu in self.gpus),
             self.plan.get("min_message_size", 0),
             self.plan.get("max_message_size", 2**64 - 1),
         )
@@ -211,9 +213,11 @@ class _Reader(Operations):
         moves = op["name"] in form.MOVES
         if moves and form.grain(op["name"]) == form.PAYLOAD:
             self.refuse("packets in a pipeline: the executor moves the same ones in each iteration", "name")
-        size = Fraction(op["src_buff"][0]["size"], op.get("tbg_info", {}).get("tbg_size", 1))
-        if size != chunks:
-            self.wrong(f"{size} chunks in a pipeline over {chunks}: the executor moves others than these", "src_buff")
+        for each in op["src_buff"]:
+            size = Fraction(each["size"], op.get("tbg_info", {}).get("tbg_size", 1))
+            if size != chunks:
+                said = f"{size} chunks in a pipeline over {chunks}: the executor moves others than these"
+                self.wrong(said, "src_buff")
         why = refusals.of_bytes(op["name"], unit) if moves else ""
         if why:
             self.refuse(f"{why} in a tile", "name")

@@ -5,6 +5,7 @@ Read from its ``execution_kernel.hpp``.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,12 +23,14 @@ class Range(NamedTuple):
     packet: bool
     first: int
     size: int
+    reached: bool  # as a remote buffer, which may be the own rank's, or through a switch
 
 
 def of_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields paths of a plan as a whole, each with what is wrong."""
     yield from _of_sizes(plan)
     yield from _of_groups(plan)
+    yield from _of_scratch(plan)
     for rank, gpu in enumerate(plan["gpus"]):
         if not gpu["threadblocks"]:
             yield f"gpus[{rank}].threadblocks", "there are none, and a kernel needs one"
@@ -37,10 +40,33 @@ def of_plan(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"gpus[{rank}].threadblocks[{i}].{path}", why
 
 
+def _of_scratch(plan: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where the executor computes the place of a chunk of another rank's scratch, it does so as if it were its own."""
+    double, scratch = plan.get("use_double_scratch_buffer"), [gpu["scratch_chunks"] for gpu in plan["gpus"]]
+    if double or plan.get("reuse_resources"):
+        for rank, chunks in enumerate(scratch):
+            if chunks != scratch[0]:
+                what = "use_double_scratch_buffer" if double else "reuse_resources"
+                yield f"gpus[{rank}].scratch_chunks", f"{chunks}, and {scratch[0]} of rank 0: they agree with {what}"
+                return
+    if not double or plan.get("reuse_resources"):
+        return
+    # The second half begins in the middle of the allocation, whose size follows from that of the user's buffers.
+    for rank, gpu in enumerate(plan["gpus"]):
+        cut = gpu["input_chunks"] or gpu["output_chunks"] or 1
+        half, unit = gpu["scratch_chunks"] * (2 if plan["protocol"] == "LL" else 1), plan.get("buffer_alignment", 1)
+        if gpu["scratch_chunks"] and ((cut & (cut - 1) and half % form.VECTOR) or unit & (unit - 1)):
+            why = f"{gpu['scratch_chunks']}, of buffers cut into {cut}: the second half of scratch may begin between"
+            yield f"gpus[{rank}].scratch_chunks", f"{why} vectors of {form.VECTOR} bytes"
+            return
+
+
 def most_bytes(plan: dict[str, Any], rank: int) -> int:
     """Returns the size of a message up to which chunks of reused scratch are as far apart as they are long."""
-    chunks = plan["gpus"][rank]["scratch_chunks"] * (2 if plan.get("use_double_scratch_buffer") else 1)
-    return form.REUSED_SCRATCH * _message_chunks(plan, rank) // chunks if chunks else form.ANY_SIZE
+    halves, chunks = (2 if plan.get("use_double_scratch_buffer") else 1), plan["gpus"][rank]["scratch_chunks"]
+    if chunks == 1:  # which may take all that there is
+        return 2 * form.REUSED_SCRATCH * _message_chunks(plan, rank) // halves // (2 if plan["protocol"] == "LL" else 1)
+    return form.REUSED_SCRATCH * _message_chunks(plan, rank) // (halves * chunks) if chunks else form.ANY_SIZE
 
 
 def of_move(
@@ -67,12 +93,16 @@ def of_move(
         if len(ranges) > form.MOST_OPERANDS:
             yield field, f"{len(ranges)} operands; an operation holds {form.MOST_OPERANDS}"
         for i, each in enumerate(ranges):
-            if why := _of_range(plan, each, tiled=tiled):
+            if why := _of_range(plan, each, tiled=tiled, port=port and field == "src_buff"):
                 yield f"{field}[{i}]", why
     if name in form.REDUCTIONS and op.get("reduce_op", "sum") != "sum":
         yield "reduce_op", f"{op['reduce_op']!r}: the executor always adds"
     if why := of_bytes(name, plan.get("buffer_alignment", form.VECTOR)):
         yield "name", f"{why}, which is buffer_alignment"
+    elif form.grain(name) == form.WORD and not port:
+        apart = any(a.first != b.first for a, b in itertools.product(sources, targets))
+        if apart and plan.get("buffer_alignment", form.VECTOR) % form.VECTOR:
+            yield "name", f"{name} copies between places that are not a multiple of {form.VECTOR} bytes apart"
     if port and name == "ppkt":
         why = "the executor takes packets for port channels from the buffers of the first plan that it has run"
         yield "channel_type", why
@@ -167,8 +197,11 @@ def _unfenced(ops: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _only_puts(op: dict[str, Any], later: Sequence[dict[str, Any]]) -> bool:
     """Whether an operation only tells proxies something, and other threads tell them nothing after it."""
     # rppkt begins with a meeting.
+    tells = ("signal", "rlxsignal", *form.PUTS)
     return op["name"] in form.PACKET_PUTS and not any(
-        each["name"] == "pipeline" or (each.get("channel_type") == "port" and each["name"] != "rppkt") for each in later
+        each["name"] == "pipeline"
+        or (each.get("channel_type") == "port" and each["name"] in tells and each["name"] != "rppkt")
+        for each in later
     )
 
 
@@ -183,18 +216,23 @@ def _meets(op: dict[str, Any], end: int) -> bool:
     return op["name"] in ("nop", "barrier")
 
 
-def _of_range(plan: dict[str, Any], each: Range, *, tiled: bool) -> str:
+def _of_range(plan: dict[str, Any], each: Range, *, tiled: bool, port: bool) -> str:
+    """Says what is wrong with a range; `port`: a proxy reads it."""
     if each.buffer != "s":
-        kept = plan.get("reuse_resources") and each.to
-        return "with reuse_resources the other ranks' buffer is that of the first call" if kept else ""
+        if not plan.get("reuse_resources") or not (each.reached or port):
+            return ""
+        whose = "the other ranks' buffer" if each.reached else "the buffer that a proxy reads"
+        return f"with reuse_resources {whose} is that of the first call"
     if plan.get("reuse_resources"):
-        most = min(most_bytes(plan, rank) for rank in each.owners)
+        # A pipeline goes through all chunks of the range, from the place of the first one on.
+        most = min(most_bytes(plan, rank) for rank in each.owners) // (each.size if tiled else 1)
         if plan.get("max_message_size", form.ANY_SIZE) > most:
             what = "a pipeline takes its scratch again" if tiled else "scratch chunks overlap"
             return f"with reuse_resources {what} above {most} bytes: set max_message_size to that"
     if not each.packet:
-        double = plan.get("use_double_scratch_buffer") and each.to
-        return "plain access to another rank's scratch misses its second half" if double else ""
+        double = plan.get("use_double_scratch_buffer") and (each.reached or port)
+        how = "plain access to another rank's" if each.reached else "a proxy that reads plain"
+        return f"{how} scratch misses its second half" if double else ""
     room = min(plan["gpus"][rank]["scratch_chunks"] for rank in each.owners)
     fits = plan["protocol"] == "LL" or 2 * (each.first + each.size) <= room
     return "" if fits else "protocol Simple makes no room for the flags of packets"

@@ -100,12 +100,16 @@ class _Writer:
             for rank, peer in (self.channels[link], self.channels[link][::-1]):
                 ends[rank].append(link)
                 peers[rank].append(peer)
+        reused, double = "shared scratch" in self.head[0], self.head[0].startswith("halves 2")
+        # As refusals.of_plan asks: as much on all ranks, and for a second half that begins at a whole vector.
+        unit = form.VECTOR // (2 if packets else 1)
+        alike = -(-max(self.scratch) // unit) * unit if double else max(self.scratch)
         gpus = [
             {
                 "id": rank,
                 "input_chunks": collective.input_chunks(rank),
                 "output_chunks": collective.output_chunks(rank),
-                "scratch_chunks": self.scratch[rank],
+                "scratch_chunks": alike if reused or double else self.scratch[rank],
                 "threadblocks": [self._block(b, ends[rank]) for b in self.blocks if b.rank == rank],
                 "channels": [{"channel_type": "memory", "connected_to": peers[rank]}],
                 "remote_buffers": [
@@ -121,10 +125,10 @@ class _Writer:
             "collective": collective.name,
             "protocol": "LL" if packets else "Simple",
             "inplace": collective.in_place,
-            "reuse_resources": "shared scratch" in self.head[0],
+            "reuse_resources": reused,
             "gpus": gpus,
             "num_threads_per_block": form.MOST_THREADS,
-            "use_double_scratch_buffer": self.head[0].startswith("halves 2"),
+            "use_double_scratch_buffer": double,
             "buffer_alignment": form.VECTOR,
             "min_message_size": 0,
             "max_message_size": form.ANY_SIZE,

@@ -60,8 +60,8 @@ class Proxy {
   // The events of the proxy that certainly come before what this thread tells it next.
   std::vector<Event> before(std::uint32_t tb, std::uint64_t phase, std::uint32_t thread) {
     if (tb != tb_ || phase != phase_) {
-      // Of another threadblock nothing is known; the same one has synced since.
-      earlier_.clear();
+      // Of another threadblock nothing is known; the same one has synced since. What is told comes after `earlier_`.
+      if (tb != tb_ || !told_.empty()) earlier_.clear();
       if (tb == tb_) {
         for (const Told& t : told_) earlier_.push_back(t.last);
       }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "gc3/base/errors/verifier.h"
 #include "gc3/ir/direct/test_direct.h"
@@ -47,6 +48,26 @@ std::vector<std::size_t> steps_with(const Program& p, Op op) {
     if (p.steps[k].op == op) found.push_back(k);
   }
   return found;
+}
+
+TEST_CASE("a flush does not end the order of what one thread tells a proxy") {
+  const auto gather = [](std::uint32_t r) {
+    const std::string out = "out[" + std::to_string(r) + "]";
+    const auto [own, peer] = std::pair(std::to_string(r), std::to_string(1 - r));
+    const std::string port = std::to_string(2 + r);
+    return "\nrank " + own + "\n  tb 0\n    0 signal " + own + " relaxed\n    1 wait " + peer +
+           " relaxed\n    2 sync\n" + "    3 move in[0] -> " + peer + ":" + out + " through " + port +
+           "\n    4 sync\n    5 flush " + port + "\n    6 sync\n    7 signal " + port + "\n    8 wait " +
+           std::to_string(3 - r) + "\n    9 move in[0] -> " + out + "\n    10 sync\n    11 signal " + own +
+           "\n    12 wait " + peer + "\n";
+  };
+  const std::string text =
+      "direct \"flush\" version 1\ncollective allgather ranks 2 chunks 1\nhalves 1\nchannel 0 from 0 to 1\n"
+      "channel 1 from 1 to 0\nchannel 2 from 0 to 1 port\nchannel 3 from 1 to 0 port\n" +
+      gather(0) + gather(1);
+  const auto program = ir::direct::parse_text(text);
+  REQUIRE_MESSAGE(program.ok(), program.error().str());
+  CHECK(verify(program.value()).ok());
 }
 
 TEST_CASE("each part of a proof is needed") {
