@@ -6,6 +6,7 @@
 
 #include "gc3/base/errors/devices.h"
 #include "gc3/ir/index.h"
+#include "gc3/runtime/cuda/one_sided_tables.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cuda {
@@ -14,12 +15,6 @@ namespace {
 // Chunks in scratch begin at whole cache lines of the host's engines, too.
 constexpr std::uint64_t kScratchUnit = 64;
 constexpr std::uint64_t kBetweenRanks = 256;
-
-OneSidedStep step_of(const direct::Step& from) {
-  return {
-      static_cast<std::uint32_t>(from.op), from.packets ? 1U : 0U, from.count, from.first, from.sources, from.targets,
-      from.channel != kNone ? 1U : 0U};
-}
 
 }  // namespace
 
@@ -37,17 +32,7 @@ interp::Plan OneSided::plan() const {
 
 Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
   const direct::Program& program = decoded_.program;
-  std::vector<OneSidedStep> steps;
-  std::vector<OneSidedPlace> places;
   std::vector<OneSidedThreadblock> blocks;
-  std::vector<std::uint32_t> initial;
-  std::vector<std::uint32_t> parties;
-  for (const direct::Step& s : decoded_.steps) steps.push_back(step_of(s));
-  for (const direct::Place& p : decoded_.places) {
-    places.push_back({p.rank, p.chunk, static_cast<std::uint32_t>(p.buffer), p.packet ? 1U : 0U});
-  }
-  for (const ir::direct::Semaphore& s : program.semaphores) initial.push_back(s.initial);
-  for (const ir::direct::Barrier& b : program.barriers) parties.push_back(b.threadblocks);
   for (const std::uint32_t r : part.ranks()) {
     for (std::uint32_t t = 0; t < program.ranks[r].tb_count; ++t) {
       const std::uint32_t index = program.ranks[r].first_tb + t;
@@ -55,19 +40,19 @@ Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
       if (tb.step_count != 0) blocks.push_back({tb.first_step, tb.step_count, index});
     }
   }
-  const std::vector<std::uint64_t> chunks(decoded_.scratch_chunks.begin(), decoded_.scratch_chunks.end());
   OnDevice made;
   made.blocks = static_cast<std::uint32_t>(blocks.size());
   const auto put = [&](Memory& to, const auto& values) -> Status {
     GC3_ASSIGN(to, uploaded(part.shared_device(), values, "the program"));
     return {};
   };
-  GC3_CHECK(put(made.steps, steps));
-  GC3_CHECK(put(made.places, places));
+  const OneSidedTables tables(decoded_);
+  GC3_CHECK(put(made.steps, tables.steps));
+  GC3_CHECK(put(made.places, tables.places));
   GC3_CHECK(put(made.objects, program.objects));
-  GC3_CHECK(put(made.initial, initial));
-  GC3_CHECK(put(made.parties, parties));
-  GC3_CHECK(put(made.scratch_chunks, chunks));
+  GC3_CHECK(put(made.initial, tables.initial));
+  GC3_CHECK(put(made.parties, tables.parties));
+  GC3_CHECK(put(made.scratch_chunks, tables.scratch_chunks));
   GC3_CHECK(put(made.threadblocks, blocks));
   GC3_CHECK(put(made.calls, std::vector<std::uint64_t>(blocks.size())));
   return made;

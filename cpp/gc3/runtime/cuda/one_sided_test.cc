@@ -66,7 +66,8 @@ TEST_CASE("a wait of a one-sided program that lasts too long says where, and the
     REQUIRE(!status.ok());
     CHECK(status.error().code == ErrorCode::Timeout);
     const std::string text = status.error().str();
-    CHECK_MESSAGE(text.find("rank 0 threadblock 0 step 1 (wait 1 relaxed) was waiting in call 1") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("rank 0 threadblock 0 step 1 (wait 1 relaxed) was waiting in call 1") != std::string::npos,
+                  text);
   }
 }
 

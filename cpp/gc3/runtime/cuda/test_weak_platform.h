@@ -225,6 +225,16 @@ class WeakPlatform {
     machine().progress();
     machine().memory.store_release(self().thread(), at, value);
   }
+  static std::uint64_t add(std::uint64_t* at, std::uint64_t value, bool) {
+    machine().pause();
+    machine().progress();
+    return machine().memory.add(self().thread(), at, value, machine().mutation.acquires, machine().mutation.releases);
+  }
+  static bool exchange(std::uint64_t* at, std::uint64_t expected, std::uint64_t value, bool) {
+    machine().pause();
+    machine().progress();
+    return machine().memory.exchange(self().thread(), at, expected, value, machine().mutation.acquires);
+  }
   static void store_read(std::uint64_t* at, std::uint64_t value, bool) { store_word(at, value); }
   static void fence(bool) {
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) machine().memory.fence(self().index * kLanes + lane);

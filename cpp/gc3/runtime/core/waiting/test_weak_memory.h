@@ -164,6 +164,24 @@ class Memory {
     for (std::uint32_t i = 0; i < 2; ++i) insert(false, {words[i], now_, thread, 0, first + i, unit, 2, 0});
     return true;
   }
+  // Adds to 8 bytes, with acquire and release; without them it orders nothing. Like each operation that reads and
+  // writes at once it continues what the store that it has read releases.
+  std::uint64_t add(std::uint32_t thread, void* at, std::uint64_t value, bool acquires, bool releases) {
+    const std::uint64_t found = read_newest(thread, at, acquires);
+    const std::uint64_t sum = found + value;
+    std::uint32_t words[2];
+    std::memcpy(words, &sum, sizeof sum);
+    replace(thread, at, words, releases);
+    return found;
+  }
+  // Stores 8 bytes with acquire if they have a value.
+  bool exchange(std::uint32_t thread, void* at, std::uint64_t is, std::uint64_t value, bool acquires) {
+    if (read_newest(thread, at, acquires) != is) return false;
+    std::uint32_t words[2];
+    std::memcpy(words, &value, sizeof value);
+    replace(thread, at, words, false);
+    return true;
+  }
   // A barrier: all of these threads know what any of them knows.
   void join(std::uint32_t first, std::uint32_t count) {
     auto all = std::make_shared<View>(*threads_[first].known);
@@ -241,6 +259,32 @@ class Memory {
     if (!report_.empty()) return;
     report_ = std::string(what) + ", warp " + std::to_string(thread / kLanes) + " lane " +
               std::to_string(thread % kLanes) + " after " + std::to_string(now_) + " stores";
+  }
+
+  std::uint64_t read_newest(std::uint32_t thread, const void* at, bool acquires) {
+    const std::uint32_t first = locate(at, sizeof(std::uint64_t));
+    std::vector<std::uint32_t>& observed = threads_[thread].observed;
+    std::vector<std::uint32_t> before;
+    before.swap(observed);
+    std::uint32_t words[2];
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const std::uint32_t id = newest_[first + i];
+      words[i] = id == 0 ? initial_[first + i] : stores_[id].value;
+      note(thread, first + i, id);
+    }
+    if (acquires) acquire(thread);
+    before.swap(observed);
+    std::uint64_t found = 0;
+    std::memcpy(&found, words, sizeof found);
+    return found;
+  }
+  void replace(std::uint32_t thread, const void* at, std::span<const std::uint32_t> words, bool releases) {
+    const std::uint32_t first = locate(at, sizeof(std::uint64_t));
+    const auto unit = static_cast<std::uint32_t>(stores_.size());
+    const std::uint32_t last = newest_[first];
+    ++now_;
+    const std::uint32_t handed_on = releases ? release(thread) : last == 0 ? 0 : stores_[last].release;
+    for (std::uint32_t i = 0; i < 2; ++i) insert(false, {words[i], now_, thread, 0, first + i, unit, 2, handed_on});
   }
 
   bool knows(std::uint32_t thread, std::uint32_t id) const {

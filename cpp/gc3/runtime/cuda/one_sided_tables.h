@@ -1,0 +1,33 @@
+// What the kernel of device/one_sided.h reads of a program, but the threadblocks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gc3/runtime/cuda/device/launch.h"
+#include "gc3/runtime/interp/one_sided.h"
+
+namespace gc3::cuda {
+
+struct OneSidedTables {
+  explicit OneSidedTables(const direct::Decoded& program)
+      : scratch_chunks(program.scratch_chunks.begin(), program.scratch_chunks.end()) {
+    for (const direct::Step& s : program.steps) {
+      steps.push_back({static_cast<std::uint32_t>(s.op), s.packets ? 1U : 0U, s.count, s.first, s.sources, s.targets,
+                       s.channel != kNone ? 1U : 0U});
+    }
+    for (const direct::Place& p : program.places) {
+      places.push_back({p.rank, p.chunk, static_cast<std::uint32_t>(p.buffer), p.packet ? 1U : 0U});
+    }
+    for (const ir::direct::Semaphore& s : program.program.semaphores) initial.push_back(s.initial);
+    for (const ir::direct::Barrier& b : program.program.barriers) parties.push_back(b.threadblocks);
+  }
+
+  std::vector<OneSidedStep> steps;
+  std::vector<OneSidedPlace> places;
+  std::vector<std::uint32_t> initial;
+  std::vector<std::uint32_t> parties;
+  std::vector<std::uint64_t> scratch_chunks;
+};
+
+}  // namespace gc3::cuda
