@@ -75,6 +75,7 @@ static_assert(offsetof(MemoryOperation, value) == offsetof(Waited, value64));
 static_assert(offsetof(MemoryOperation, flags) == offsetof(Waited, flags));
 static_assert(kPeerNativeAtomics == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED);
 static_assert(kPointerDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(kPointerAccessFlags == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS);
 static_assert(kCaptureRelaxed == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kHostPortable == CU_MEMHOSTALLOC_PORTABLE && kHostMapped == CU_MEMHOSTALLOC_DEVICEMAP);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventNoTiming == CU_EVENT_DISABLE_TIMING);

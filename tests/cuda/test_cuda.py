@@ -69,6 +69,8 @@ def test_a_one_sided_program_takes_calls_of_any_size_in_turn() -> None:
         outputs = engine.run(inputs, outputs=case.poisoned_outputs(), count=count, dtype=dtype)
         assert case.compare(inputs, outputs).ok, (count, dtype)
     assert engine.copies == ""
+    with pytest.raises(UserError, match="slots and slot_bytes are for programs of messages"):
+        cuda.Engine(engine.program, EngineOptions(slots=4))
 
 
 @fake_driver.needs_library
@@ -79,6 +81,15 @@ def test_plans_run_on_devices_also_through_switches_and_proxies() -> None:
         done = fake_driver.gc3(*line, settings="devices=2 warps=2")
         assert done.returncode == 0, done.stderr
         assert "all equal to NumPy's" in done.stdout
+
+
+@fake_driver.needs_library
+def test_a_device_has_access_to_what_one_sided_programs_move() -> None:
+    line = ("run", "ring_allreduce:R=2,memory=direct", "--engine", "cuda:devices=0+1", "--size", "1KiB")
+    apart = fake_driver.gc3(*line, settings="devices=2 pools=1")
+    assert "GC3-R001" in apart.stderr
+    assert "of rank 1: device 0 (Fake H200) has no access to it" in apart.stderr
+    assert fake_driver.gc3(*line, settings="devices=2").returncode == 0
 
 
 @fake_driver.needs_library

@@ -14,7 +14,7 @@ from gc3.topologies import processors
 pytestmark = pytest.mark.python_only
 
 TYPES = [f"t{i}" for i in range(cuda_check.TYPES)]
-NAMES = [f"gc3_run_{p}_{t}" for p, t in itertools.product(("Simple", "LL", "LL128"), TYPES)]
+NAMES = [f"gc3_run_{p}_{t}" for p, t in itertools.product(("Simple", "LL", "LL128", "OneSided"), TYPES)]
 SMALL = ["gc3_guard", *(f"gc3_{does}_{t}" for does in ("divide", "scale") for t in TYPES)]
 
 
@@ -36,7 +36,7 @@ def test_a_report_without_problems() -> None:
     small = report(SMALL).replace(", 6912 bytes smem", "").replace("64 registers", "30 registers")
     kernels = cuda_check.read_report(report(NAMES) + small)
     assert (len(kernels), kernels[0].registers, kernels[0].shared, kernels[-1].shared) == (
-        5 * cuda_check.TYPES + 1,
+        6 * cuda_check.TYPES + 1,
         64,
         6912,
         0,
@@ -52,7 +52,7 @@ def test_a_report_without_problems() -> None:
         (report(NAMES[1:] + SMALL) + report(NAMES[:1], shared=150_000), "132 threadblocks of 512 threads"),
         (
             report(NAMES[1:] + SMALL),
-            f"{3 * cuda_check.TYPES - 1} kernels that run programs of {5 * cuda_check.TYPES} in all",
+            f"{4 * cuda_check.TYPES - 1} kernels that run programs of {6 * cuda_check.TYPES} in all",
         ),
         ("", "0 kernels"),
     ],

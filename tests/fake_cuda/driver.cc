@@ -335,8 +335,9 @@ GC3_FAKE(cuCtxGetDevice, int* device) {
 }
 GC3_FAKE(cuPointerGetAttribute, void* value, int attribute, std::uint64_t address) {
   const int device = Memory::get().device_of(address);
-  if (device < 0 || attribute != 9) return kInvalidValue;
-  *static_cast<int*>(value) = device;
+  if (device < 0 || (attribute != 9 && attribute != 16)) return kInvalidValue;
+  const bool reached = attribute == 16 && (!Settings::get().pools || current.back()->device == device);
+  *static_cast<int*>(value) = attribute == 9 ? device : reached ? 3 : 0;
   return kSuccess;
 }
 

@@ -30,6 +30,7 @@ const Settings& Settings::get() {
       if (name == "memory") s.memory = std::stoull(value);
       if (name == "peer") s.peer = value != "0";
       if (name == "nvlink") s.nvlink = value != "0";
+      if (name == "pools") s.pools = value != "0";
       if (name == "nvrtc") s.compiles = value != "fail";
       if (name == "cuda") s.compiler = std::stoi(value);
       if (name == "nccl") s.nccl = std::stoi(value);

@@ -41,6 +41,7 @@ struct Settings {
   std::uint64_t memory = std::uint64_t{4} << 30U;
   bool peer = true;
   bool nvlink = true;
+  bool pools = false;  // whether memory is as of a pool that only its own device may access
   bool compiles = true;
   int compiler = 13;    // version of NVRTC; the driver's is 13
   int nccl = 23007;     // version of NCCL

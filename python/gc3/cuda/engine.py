@@ -36,6 +36,8 @@ class Engine:
                 program is from a file and cannot be proven.
         """
         if isinstance(program, DirectProgram):
+            if options.slots or options.slot_bytes:
+                raise errors.error("BadOption", "slots and slot_bytes are for programs of messages")
             program.verify()
         else:
             program.check_proven(options.slots)

@@ -66,9 +66,11 @@ Result<Kernels> Device::kernels(std::optional<model::Protocol> protocol, model::
   GC3_CHECK(driver().check(driver()->get_function(&kernels.guard, module, "gc3_guard"), what));
   GC3_CHECK(driver().check(
       driver()->occupancy(&kernels.blocks_per_multiprocessor, kernels.run, static_cast<int>(kThreads), 0), what));
-  // Asking for it loads the guard. If its first launch did so, that could wait for streams that wait themselves.
-  int guards = 0;
-  GC3_CHECK(driver().check(driver()->occupancy(&guards, kernels.guard, 1, 0), what));
+  // Asking for it loads a kernel. If its first launch did so, that could wait for streams that wait themselves.
+  for (CUfunction beside : {kernels.guard, kernels.divide, kernels.scale}) {
+    int blocks = 0;
+    GC3_CHECK(driver().check(driver()->occupancy(&blocks, beside, 1, 0), what));
+  }
   kernels_[{protocol, type}] = kernels;
   return kernels;
 }
@@ -100,7 +102,15 @@ Status Device::check_atomics(int peer) const {
   GC3_ASSIGN(const bool has, has_atomics(peer));
   if (has) return {};
   return Diagnostic(ErrorCode::BadDevice, "one-sided programs need NVLink between " + describe() + " and device " +
-                                              std::to_string(peer) + ": compile without memory=direct");
+                                              std::to_string(peer) + ": use devices that it joins, or one device");
+}
+
+bool Device::has_access(const void* memory) const {
+  constexpr int kReadWrite = 3;
+  const Current current(*this);
+  int flags = 0;
+  return driver()->pointer_attribute(&flags, kPointerAccessFlags, address(memory)) == kCudaSuccess &&
+         flags == kReadWrite;
 }
 
 Status Device::check_lines(model::Protocol protocol, int peer) const {

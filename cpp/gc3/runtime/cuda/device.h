@@ -43,6 +43,8 @@ class Device {
   Status check_lines(model::Protocol protocol, int peer) const;
   // Refuses one-sided programs between this device and another one whose counters it cannot add to.
   Status check_atomics(int peer) const;
+  // Whether its kernels may load from and store to memory of any device.
+  bool has_access(const void* memory) const;
 
   const Driver& driver() const { return *driver_; }
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }

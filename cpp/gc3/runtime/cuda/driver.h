@@ -55,6 +55,7 @@ inline constexpr unsigned kWaitEqual = 1;
 inline constexpr unsigned kWriteBehindAll = 0;
 inline constexpr int kPeerNativeAtomics = 3;
 inline constexpr int kPointerDeviceOrdinal = 9;
+inline constexpr int kPointerAccessFlags = 16;
 inline constexpr int kCaptureRelaxed = 2;
 inline constexpr unsigned kHostPortable = 1;
 inline constexpr unsigned kHostMapped = 2;

@@ -160,8 +160,13 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
     } else if (!copies) {
       GC3_CHECK(part->check_resident(found));
     }
-    if (parts_.size() > 1) GC3_CHECK(part->reserve(call, run));
+    // An allocation that fails later would stop the calls that run.
+    GC3_CHECK(part->reserve(call, run));
     kernels.push_back(found);
+  }
+  if (one_sided_) {
+    GC3_CHECK(one_sided_->reserve(run, parts_));
+    GC3_CHECK(one_sided_->check_access(call, run, parts_));
   }
   last_run_ = run;
   // What follows a part's launch: the event that tells its end.
@@ -205,7 +210,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
 }
 
 Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag, bool copies) const {
-  if (one_sided_) return one_sided_->run_of(plan_, call);
+  if (one_sided_) return one_sided_->run_of(call);
   const interp::FifoGeometry& fifos = copies ? layout_.copies->geometry : geometry_;
   GC3_ASSIGN(interp::Run run, make_run(plan_, fifos, call.count, model::size_of(call.type)));
   run.tag = tag;
@@ -215,6 +220,7 @@ Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag
 Status Launcher::reserve(const interp::Call& call) {
   GC3_ASSIGN(const interp::Run run, run_of(call, 0, false));
   for (const auto& part : parts_) GC3_CHECK(part->reserve(call, run));
+  if (one_sided_) GC3_CHECK(one_sided_->reserve(run, parts_));
   return {};
 }
 

@@ -100,7 +100,6 @@ Result<std::string> Nvrtc::compile(std::optional<model::Protocol> protocol, mode
                                       "--gpu-architecture=sm_" + std::to_string(major) + std::to_string(minor),
                                       "-DGC3_PROTOCOL=" + std::string(protocol ? model::name_of(*protocol) : kOneSided),
                                       "-DGC3_TYPE=" + std::string(model::name_of(type))};
-  if (!protocol) options.emplace_back("-DGC3_ONE_SIDED");
   options.insert(options.end(), others_.options.begin(), others_.options.end());
   std::vector<const char*> arguments;
   for (const std::string& option : options) arguments.push_back(option.c_str());

@@ -1,12 +1,13 @@
 #include "gc3/runtime/cuda/one_sided.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
 #include "gc3/ir/index.h"
-#include "gc3/runtime/cuda/one_sided_tables.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cuda {
@@ -46,13 +47,12 @@ Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
     GC3_ASSIGN(to, uploaded(part.shared_device(), values, "the program"));
     return {};
   };
-  const OneSidedTables tables(decoded_);
-  GC3_CHECK(put(made.steps, tables.steps));
-  GC3_CHECK(put(made.places, tables.places));
+  GC3_CHECK(put(made.steps, tables_.steps));
+  GC3_CHECK(put(made.places, tables_.places));
   GC3_CHECK(put(made.objects, program.objects));
-  GC3_CHECK(put(made.initial, tables.initial));
-  GC3_CHECK(put(made.parties, tables.parties));
-  GC3_CHECK(put(made.scratch_chunks, tables.scratch_chunks));
+  GC3_CHECK(put(made.initial, tables_.initial));
+  GC3_CHECK(put(made.parties, tables_.parties));
+  GC3_CHECK(put(made.scratch_chunks, tables_.scratch_chunks));
   GC3_CHECK(put(made.threadblocks, blocks));
   GC3_CHECK(put(made.calls, std::vector<std::uint64_t>(blocks.size())));
   return made;
@@ -75,11 +75,13 @@ Status OneSided::start(const Parts& parts) {
   return {};
 }
 
-Result<interp::Run> OneSided::run_of(const interp::Plan& plan, const interp::Call& call) const {
-  const std::uint64_t chunks = plan.collective.chunks();
+// Where chunks are padded, whole vectors: the last ones may be empty.
+Result<interp::Run> OneSided::run_of(const interp::Call& call) const {
+  const std::uint64_t chunks = decoded_.program.collective.chunks();
   interp::Run run;
-  run.chunk_elems = call.count / chunks + (call.count % chunks != 0 ? 1 : 0);
   run.elem_bytes = static_cast<std::uint32_t>(model::size_of(call.type));
+  run.chunk_elems = call.count / chunks;
+  if (call.count % chunks != 0) run.chunk_elems = interp::round_up(run.chunk_elems + 1, kVec / run.elem_bytes);
   run.tiles = call.count != 0 ? 1 : 0;
   run.regular = 1;
   GC3_CHECK(interp::checked_bytes(run.chunk_elems, run.elem_bytes * chunks, "a block"));
@@ -90,31 +92,53 @@ Status OneSided::check_resident(const LocalRanks& part, std::size_t number, cons
   return part.check_resident(kernels, parts_[number].blocks);
 }
 
-Status OneSided::grow_scratch(const Parts& parts, std::uint64_t stride) {
-  if (stride <= stride_) return {};
+Status OneSided::reserve(const interp::Run& run, const Parts& parts) {
+  const std::uint64_t least = interp::round_up(run.chunk_elems * run.elem_bytes, kScratchUnit);
+  if (least <= stride_) return {};
+  const std::uint64_t stride = std::max(least, 2 * stride_);  // all that was there before is less than this
+  std::vector<Memory> made;
+  std::vector<std::uint8_t*> at(scratch_of_.size());
   for (const auto& part : parts) {
     std::uint64_t bytes = 0;
-    std::vector<std::uint64_t> at;
+    std::vector<std::uint64_t> offsets;
     for (const std::uint32_t r : part->ranks()) {
       const std::uint64_t chunks = std::uint64_t{decoded_.scratch_chunks[r]} * decoded_.program.halves;
       GC3_ASSIGN(const std::uint64_t own, interp::checked_bytes(chunks, stride, "the scratch of a rank"));
-      at.push_back(bytes);
+      offsets.push_back(bytes);
       bytes += interp::round_up(own, kBetweenRanks);
     }
-    GC3_ASSIGN(Memory made, Memory::on(part->shared_device(), bytes, "scratch buffers"));
-    for (std::size_t i = 0; i < at.size(); ++i) scratch_of_[part->ranks()[i]] = made.data() + at[i];
-    scratch_.push_back(std::move(made));
+    GC3_ASSIGN(Memory memory, Memory::on(part->shared_device(), bytes, "scratch buffers"));
+    for (std::size_t i = 0; i < offsets.size() && bytes != 0; ++i) at[part->ranks()[i]] = memory.data() + offsets[i];
+    made.push_back(std::move(memory));
   }
+  std::ranges::move(made, std::back_inserter(scratch_));
+  scratch_of_ = std::move(at);
   stride_ = stride;
+  return {};
+}
+
+Status OneSided::check_access(const interp::Call& call, const interp::Run& run, const Parts& parts) const {
+  if (parts.size() == 1 || run.tiles == 0) return {};
+  const auto check = [&](const Device& device, std::uint32_t r, const void* buffer, const char* what) -> Status {
+    if (buffer == nullptr || device.has_access(buffer)) return {};
+    return Diagnostic(ErrorCode::BadBuffer, "the " + std::string(what) + " of rank " + std::to_string(r) + ": " +
+                                                device.describe() +
+                                                " has no access to it, as to memory of a pool that gives it to none");
+  };
+  for (const auto& part : parts) {
+    for (std::uint32_t r = 0; r < call.inputs.size(); ++r) {
+      GC3_CHECK(check(part->device(), r, call.inputs[r], "input"));
+      GC3_CHECK(check(part->device(), r, call.outputs[r], "output"));
+    }
+  }
   return {};
 }
 
 Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
                          const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
-                         const std::vector<CUstream>& streams) {
+                         const std::vector<CUstream>& streams) const {
   if (run.tiles == 0) return {};
   const std::uint64_t chunk_bytes = run.chunk_elems * run.elem_bytes;
-  GC3_CHECK(grow_scratch(parts, interp::round_up(chunk_bytes, kScratchUnit)));
   std::vector<LocalRanks::Prepared> prepared(parts.size());
   std::vector<OneSidedLaunch> launches(parts.size());
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -149,10 +173,15 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
     launch.chunk_bytes = chunk_bytes;
     launch.stride = stride_;
     launch.halves = decoded_.program.halves;
-    launch.semaphores_at = static_cast<std::uint32_t>(2 * decoded_.program.channels.size());
-    launch.barriers_at = launch.semaphores_at + static_cast<std::uint32_t>(decoded_.program.semaphores.size());
+    launch.semaphores_at = tables_.semaphores_at;
+    launch.barriers_at = tables_.barriers_at;
     const Current current(parts[p]->device());
-    if (has.blocks != 0) GC3_CHECK(parts[p]->launch(kernels[p].run, has.blocks, chunk_bytes, streams[p], &launch));
+    const std::uint64_t bytes = chunk_bytes * tables_.most_chunks;
+    if (has.blocks != 0) GC3_CHECK(parts[p]->launch(kernels[p].run, has.blocks, bytes, streams[p], &launch));
+  }
+  // What may wait for a device comes when no kernel waits for another to be launched.
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Current current(parts[p]->device());
     GC3_CHECK(parts[p]->finish(call, prepared[p], kernels[p], streams[p]));
   }
   return {};

@@ -7,6 +7,7 @@
 
 #include "gc3/base/result.h"
 #include "gc3/runtime/cuda/local_ranks.h"
+#include "gc3/runtime/cuda/one_sided_tables.h"
 #include "gc3/runtime/interp/call.h"
 #include "gc3/runtime/interp/one_sided.h"
 
@@ -23,12 +24,16 @@ class OneSided {
 
   // Once the parts have all ranks.
   Status start(const Parts& parts);
-  Result<interp::Run> run_of(const interp::Plan& plan, const interp::Call& call) const;
+  Result<interp::Run> run_of(const interp::Call& call) const;
+  // Allocates the memory that a call needs in addition to its buffers, which are `call`'s.
+  Status reserve(const interp::Run& run, const Parts& parts);
+  // Fails if a device that another rank runs on has no access to a buffer of the call.
+  Status check_access(const interp::Call& call, const interp::Run& run, const Parts& parts) const;
   Status check_resident(const LocalRanks& part, std::size_t number, const Kernels& kernels) const;
-  // Puts a call on the parts' streams, none of which executes another call of the program meanwhile.
+  // Puts a call on the parts' streams, none of which executes another call of the program meanwhile. Allocates nothing.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
                  const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
-                 const std::vector<CUstream>& streams);
+                 const std::vector<CUstream>& streams) const;
   // After a failure. No launch may be running.
   Status reset() const;
   // Adds where threadblocks have waited when they were stopped.
@@ -41,16 +46,15 @@ class OneSided {
     Memory calls;
   };
 
-  explicit OneSided(direct::Decoded decoded) : decoded_(std::move(decoded)) {}
+  explicit OneSided(direct::Decoded decoded) : decoded_(std::move(decoded)), tables_(decoded_) {}
   Result<OnDevice> upload(const LocalRanks& part) const;
-  // Memory that begins as zeros, for chunks of `stride` bytes. What was there before is kept for graphs.
-  Status grow_scratch(const Parts& parts, std::uint64_t stride);
 
   direct::Decoded decoded_;
+  OneSidedTables tables_;
   std::vector<OnDevice> parts_;
   Memory counters_;
-  std::uint64_t stride_ = 0;
-  std::vector<Memory> scratch_;            // of all parts so far, the newest last
+  std::uint64_t stride_ = 0;               // of chunks in scratch
+  std::vector<Memory> scratch_;            // of all parts so far: graphs may still use what was there before
   std::vector<std::uint8_t*> scratch_of_;  // by rank
 };
 

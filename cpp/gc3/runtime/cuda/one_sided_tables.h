@@ -1,6 +1,7 @@
 // What the kernel of device/one_sided.h reads of a program, but the threadblocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,10 +12,16 @@ namespace gc3::cuda {
 
 struct OneSidedTables {
   explicit OneSidedTables(const direct::Decoded& program)
-      : scratch_chunks(program.scratch_chunks.begin(), program.scratch_chunks.end()) {
+      : scratch_chunks(program.scratch_chunks.begin(), program.scratch_chunks.end()),
+        semaphores_at(static_cast<std::uint32_t>(direct::Counters::semaphores_at(program.program))),
+        barriers_at(static_cast<std::uint32_t>(direct::Counters::barriers_at(program.program))) {
     for (const direct::Step& s : program.steps) {
-      steps.push_back({static_cast<std::uint32_t>(s.op), s.packets ? 1U : 0U, s.count, s.first, s.sources, s.targets,
-                       s.channel != kNone ? 1U : 0U});
+      const auto in_scratch = [](const direct::Place& p) { return p.buffer == model::Buffer::scratch; };
+      const bool scratch = s.op == direct::Op::move && (std::ranges::any_of(program.sources(s), in_scratch) ||
+                                                        std::ranges::any_of(program.targets(s), in_scratch));
+      most_chunks = std::max(most_chunks, s.count);
+      steps.push_back({static_cast<std::uint32_t>(s.op), s.packets ? 1U : 0U, scratch ? 1U : 0U, s.count, s.first,
+                       s.sources, s.targets, s.channel != kNone ? 1U : 0U});
     }
     for (const direct::Place& p : program.places) {
       places.push_back({p.rank, p.chunk, static_cast<std::uint32_t>(p.buffer), p.packet ? 1U : 0U});
@@ -28,6 +35,9 @@ struct OneSidedTables {
   std::vector<std::uint32_t> initial;
   std::vector<std::uint32_t> parties;
   std::vector<std::uint64_t> scratch_chunks;
+  std::uint32_t semaphores_at;
+  std::uint32_t barriers_at;
+  std::uint32_t most_chunks = 1;  // of a move
 };
 
 }  // namespace gc3::cuda

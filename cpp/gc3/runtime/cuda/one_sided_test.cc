@@ -51,14 +51,12 @@ TEST_CASE("every type and operation of a one-sided program") {
   }
 }
 
-TEST_CASE("a wait of a one-sided program that lasts too long says where, and the engine can be used again") {
-  Program program = ir::direct::test::one_shot(2);
-  for (std::size_t at = 0; at < program.steps.size(); ++at) {
-    if (program.steps[at].op != Op::signal) continue;
-    program.steps[at] = {Op::wait, false, 0, program.steps[at].first, 1, 0, kNone};  // for the other's only signal
-    program.objects[program.steps[at].first] ^= 1U;
-    break;
-  }
+TEST_CASE("a step with more operands than fit into shared memory") {
+  check_run(*made(ir::direct::test::one_shot(kMaxRanks)), 5);
+}
+
+// Of a program that waits for what nobody gives: where, twice, because the engine can be used again.
+void check_stopped(const Program& program, const std::string& where) {
   const auto engine = made(program, 0.2);
   testing::Buffers buffers(engine->plan().collective, 8, DataType::int32, ReduceOp::sum);
   for (int again = 0; again < 2; ++again) {
@@ -66,8 +64,35 @@ TEST_CASE("a wait of a one-sided program that lasts too long says where, and the
     REQUIRE(!status.ok());
     CHECK(status.error().code == ErrorCode::Timeout);
     const std::string text = status.error().str();
-    CHECK_MESSAGE(text.find("rank 0 threadblock 0 step 1 (wait 1 relaxed) was waiting in call 1") != std::string::npos,
-                  text);
+    CHECK_MESSAGE(text.find(where) != std::string::npos, text);
+  }
+}
+
+TEST_CASE("a wait of a one-sided program that lasts too long says where") {
+  SUBCASE("a signal") {
+    Program program = ir::direct::test::one_shot(2);
+    for (std::size_t at = 0; at < program.steps.size(); ++at) {
+      if (program.steps[at].op != Op::signal) continue;
+      program.steps[at] = {Op::wait, false, 0, program.steps[at].first, 1, 0, kNone};  // for the other's only signal
+      program.objects[program.steps[at].first] ^= 1U;
+      break;
+    }
+    check_stopped(program, "rank 0 threadblock 0 step 1 (wait 1 relaxed) was waiting in call 1");
+  }
+  SUBCASE("a token") {
+    Program program = ir::direct::test::passed_on(2);
+    for (ir::direct::Semaphore& s : program.semaphores) s.initial = 0;
+    check_stopped(program, "(acquire ");
+  }
+  SUBCASE("a barrier") {
+    Program program = ir::direct::test::passed_on(2);
+    ++program.barriers[0].threadblocks;
+    check_stopped(program, "(barrier 0) was waiting in call 1");
+  }
+  SUBCASE("a packet") {
+    Program program = ir::direct::test::packet_all_gather(2);
+    ++program.operands[1].chunk;  // rank 0 stores to another place than rank 1 waits for
+    check_stopped(program, "rank 1 threadblock 0 step 2 (move pkt sc[0] -> out[0]) was waiting in call 1");
   }
 }
 

@@ -69,10 +69,13 @@ class Counters {
     return sizeof(interp::Counter) *
            (2 * p.channels.size() + p.semaphores.size() + p.barriers.size() + p.collective.ranks());
   }
+  // Where those of semaphores and barriers begin; those of a channel are two.
+  static std::size_t semaphores_at(const Program& p) { return 2 * p.channels.size(); }
+  static std::size_t barriers_at(const Program& p) { return semaphores_at(p) + p.semaphores.size(); }
   Counters(void* base, const Program& p)
       : base_(static_cast<interp::Counter*>(base)),
-        semaphores_(2 * p.channels.size()),
-        barriers_(semaphores_ + p.semaphores.size()),
+        semaphores_(semaphores_at(p)),
+        barriers_(barriers_at(p)),
         ranks_(barriers_ + p.barriers.size()) {}
 
   std::uint64_t& signals(std::size_t channel) const { return base_[2 * channel].value; }

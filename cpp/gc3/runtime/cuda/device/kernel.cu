@@ -2,7 +2,6 @@
 // gc3_divide_TYPE is the last step of avg, gc3_scale_TYPE the first of premulsum, gc3_guard watches launches of copies.
 //
 // With GC3_PROTOCOL and GC3_TYPE defined, only the kernels of that protocol and type, which a program needs; else all.
-// With GC3_ONE_SIDED, those of one-sided programs.
 #include "gc3/runtime/cuda/device/cuda_platform.h"
 #include "gc3/runtime/cuda/device/guard.h"
 #include "gc3/runtime/cuda/device/kernel.h"
@@ -50,15 +49,15 @@ extern "C" __global__ void __launch_bounds__(1) gc3_guard(const __grid_constant_
 }
 
 #if defined(GC3_TYPE)
-#define GC3_RUN_KERNEL_OF(protocol, type) GC3_RUN_KERNEL(protocol, type)
-#define GC3_ONE_SIDED_KERNEL_OF(type) GC3_ONE_SIDED_KERNEL(type)
+#define GC3_RUN_Simple(type) GC3_RUN_KERNEL(Simple, type)
+#define GC3_RUN_LL(type) GC3_RUN_KERNEL(LL, type)
+#define GC3_RUN_LL128(type) GC3_RUN_KERNEL(LL128, type)
+#define GC3_RUN_OneSided(type) GC3_ONE_SIDED_KERNEL(type)
+#define GC3_PASTED(protocol, type) GC3_RUN_##protocol(type)
+#define GC3_RUN_KERNEL_OF(protocol, type) GC3_PASTED(protocol, type)
 #define GC3_DIVIDE_KERNEL_OF(type) GC3_DIVIDE_KERNEL(type)
 #define GC3_SCALE_KERNEL_OF(type) GC3_SCALE_KERNEL(type)
-#if defined(GC3_ONE_SIDED)
-GC3_ONE_SIDED_KERNEL_OF(GC3_TYPE)
-#else
 GC3_RUN_KERNEL_OF(GC3_PROTOCOL, GC3_TYPE)
-#endif
 GC3_DIVIDE_KERNEL_OF(GC3_TYPE)
 GC3_SCALE_KERNEL_OF(GC3_TYPE)
 #else

@@ -102,6 +102,7 @@ struct OneSidedPlace {
 struct OneSidedStep {
   uint32_t op = 0;       // OneSidedOp
   uint32_t packets = 0;  // some place of a move is of packets
+  uint32_t scratch = 0;  // some place is in scratch
   uint32_t count = 0;
   uint32_t first = 0;    // of a move in the places, else in the objects
   uint32_t sources = 0;  // of a move; else the number of objects

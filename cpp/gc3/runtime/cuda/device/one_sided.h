@@ -26,10 +26,10 @@ class OneSidedBlock {
       case OneSidedOp::move:
         return move(step);
       case OneSidedOp::signal:
-        each_object(step, [&](uint32_t k) { return give(&launch_.counters[2 * k].value); });
+        each_object(step, [&](uint32_t k) { return give(2 * k); });
         return true;
       case OneSidedOp::release:
-        each_object(step, [&](uint32_t k) { return give(&launch_.counters[launch_.semaphores_at + k].value); });
+        each_object(step, [&](uint32_t k) { return give(launch_.semaphores_at + k); });
         return true;
       case OneSidedOp::wait:
         return !platform_.sync_or(!each_object(step, [&](uint32_t k) { return take_signal(k); }));
@@ -47,7 +47,7 @@ class OneSidedBlock {
   }
 
  private:
-  // Thread k does it for the object k. False: a wait was stopped.
+  // Thread k does it for the object k, which may return false: a wait was stopped.
   template <class Do>
   GC3_HOST_DEVICE bool each_object(const OneSidedStep& step, const Do& work) {
     bool alive = true;
@@ -65,13 +65,16 @@ class OneSidedBlock {
     return true;
   }
 
-  GC3_HOST_DEVICE bool give(uint64_t* counter) {
-    platform_.add(counter, 1, launch_.system != 0);
+  GC3_HOST_DEVICE bool give(uint32_t counter) {
+    platform_.add(&launch_.counters[counter].value, 1, launch_.system != 0);
     return true;
   }
   GC3_HOST_DEVICE bool take_signal(uint32_t k) {
     const uint64_t* const signals = &launch_.counters[2 * k].value;
-    const uint64_t ticket = platform_.add(&launch_.counters[2 * k + 1].value, 1, launch_.system != 0) + 1;
+    // One threadblock takes all signals of a channel, and one thread of it at a time.
+    uint64_t* const waits = &launch_.counters[2 * k + 1].value;
+    const uint64_t ticket = platform_.load_word(waits) + 1;
+    platform_.store_word(waits, ticket);
     return until([&] { return platform_.load_acquire(signals, launch_.system != 0) >= ticket; });
   }
   GC3_HOST_DEVICE bool take_token(uint32_t k) {
@@ -79,7 +82,7 @@ class OneSidedBlock {
     const uint64_t initial = launch_.initial[k];
     return until([&] {
       const uint64_t now = platform_.load_acquire(released, launch_.system != 0);
-      // Less than what was taken of the initial ones it may be.
+      // `released` is below zero by what was taken of the initial ones.
       if (static_cast<int64_t>(now + initial) <= 0) return false;
       return platform_.exchange(released, now, now - 1, launch_.system != 0);
     });
@@ -97,7 +100,8 @@ class OneSidedBlock {
   }
 
   GC3_HOST_DEVICE bool move(const OneSidedStep& step) {
-    const bool whole = step.packets == 0 && launch_.stride == launch_.chunk_bytes;  // its chunks are one piece
+    // Whether its chunks are one piece.
+    const bool whole = step.packets == 0 && (step.scratch == 0 || launch_.stride == launch_.chunk_bytes);
     const uint32_t at_once = whole ? step.count : 1;
     for (uint32_t chunk = 0; chunk < step.count; chunk += at_once) {
       platform_.sync();  // all have used the addresses of the chunk before; and see asynchronous moves
@@ -182,7 +186,7 @@ class OneSidedBlock {
       for (uint32_t i = 0; i < step.sources; ++i) {
         Vec next;
         if (places[i].packet == 0) {
-          next = load_some(at(step, i) + v * kVec, live);
+          next = load_any(at(step, i) + v * kVec, live);
         } else if (!until([&] { return take(at(step, i) + 2 * v * kVec, flag, next); })) {
           return false;
         }
@@ -190,7 +194,7 @@ class OneSidedBlock {
       }
       for (uint32_t i = step.sources; i < step.sources + step.targets; ++i) {
         if (places[i].packet == 0) {
-          store_some(at(step, i) + v * kVec, sum, live);
+          store_any(at(step, i) + v * kVec, sum, live);
           continue;
         }
         uint8_t* const to = at(step, i) + 2 * v * kVec;
@@ -209,7 +213,21 @@ class OneSidedBlock {
            second.high >> 32U == flag;
   }
 
-  // The first `live` bytes of a vector, element by element, because it may be unaligned.
+  // The first `live` bytes of a vector, at once where that can be.
+  GC3_HOST_DEVICE static bool is_vector(const uint8_t* at, uint64_t live) {
+    return live >= kVec && reinterpret_cast<uintptr_t>(at) % kVec == 0;
+  }
+  GC3_HOST_DEVICE Vec load_any(const uint8_t* from, uint64_t live) const {
+    return is_vector(from, live) ? platform_.load(from) : load_some(from, live);
+  }
+  GC3_HOST_DEVICE void store_any(uint8_t* to, const Vec& v, uint64_t live) const {
+    if (is_vector(to, live)) {
+      platform_.store(to, v);
+    } else {
+      store_some(to, v, live);
+    }
+  }
+  // Element by element.
   static constexpr uint32_t kElems = kVec / sizeof(Stored);
   GC3_HOST_DEVICE static Vec load_some(const uint8_t* from, uint64_t live) {
     Stored x[kElems];
@@ -246,7 +264,8 @@ GC3_HOST_DEVICE void run_one_sided(Platform& platform, const OneSidedLaunch& lau
   const uint64_t call = launch.calls[index] + 1;
   OneSidedBlock<Platform, Element> block(platform, launch, call);
   for (uint32_t s = 0; s < tb.step_count; ++s) {
-    if (block.execute(launch.steps[tb.first_step + s])) continue;
+    const OneSidedStep step = launch.steps[tb.first_step + s];
+    if (block.execute(step)) continue;
     if (platform.thread() == 0) {
       platform.store_stop(&launch.halt->halted, 1);
       launch.stands[tb.stand] = {call, s, 0, 0, 1};
