@@ -8,6 +8,7 @@
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
 #include "gc3/ir/index.h"
+#include "gc3/runtime/cuda/device/vec.h"
 #include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cuda {
