@@ -98,7 +98,8 @@ def test_mistakes_with_registered_memory() -> None:
     for number in range(3):
         found = ranks.start(ranks.program("registered_mistakes"), 3, arguments=[0.07 * number]).finish()
         for rank, (status, text) in enumerate(found):
-            assert f"rank {rank}: allreduce of {10 + rank} float64" in text
+            # The first rank that sees a difference names those that have begun: two of the three, or all.
+            assert sum(f"rank {r}: allreduce of {10 + r} float64" in text for r in range(3)) >= 2, text
             if rank == 1:
                 assert status == -signal.SIGKILL, text
                 continue

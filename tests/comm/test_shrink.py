@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_a_call_in_place_of_shrink_is_told_at_once_and_all_may_shrink_then() -> 
 
     (said, total), *others = ranks.call(body, 3)
     assert "rank 0: call 2 of the communicator, allreduce of 1 float64" in said
-    assert "rank 1, 2: group of ranks 0, 1, 2, made at shrink()" in said
+    assert re.search(r"rank (1|2|1, 2): group of ranks 0, 1, 2, made at shrink\(\)", said), said
     assert [total, *(t for _, t in others)] == [3.0] * 3
 
 
