@@ -154,7 +154,7 @@ def measured(
                         times.setdefault(name, []).extend(turn(worlds[name], call, seconds))
                     except WorldError as problem:
                         tell(f"{name} is left out from {call[0]} of {call[1]} B on: {problem}")
-                        del worlds[name]
+                        worlds.pop(name).close()  # else its ranks take the cores from the others
                         times.pop(name, None)
                     taken[name] += time.monotonic() - began
             yield {

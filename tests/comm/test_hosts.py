@@ -44,6 +44,15 @@ def test_ranks_of_several_hosts_meet(count: int, ranks: int, tmp_path: Path) -> 
     assert sorted(file.name for file in tmp_path.iterdir()) == [str(rank) for rank in range(count * ranks)]
 
 
+def test_an_expected_message_goes_through_no_slot(tmp_path: Path) -> None:
+    table = tmp_path / "whole.json"
+    whole = {"algorithm": "binomial_tree_allreduce", "slots": 1, "slot_bytes": 32 << 20}
+    row = {"collective": "allreduce", "nodes": [2, 2], "program": whole}
+    table.write_text(json.dumps({"format": "gc3-selection-1", "rows": [row]}))
+    done = on_hosts(2, 1, [program("echo_on_hosts"), table])
+    assert done.stdout.splitlines().count("all right") == 2, done.stdout
+
+
 @pytest.mark.parametrize(("count", "ranks"), [(3, 1), pytest.param(2, 2, marks=pytest.mark.nightly)])
 def test_programs_compute_while_their_messages_move(
     count: int, ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -89,7 +89,7 @@ with gc3.init() as comm:
         with comm.group([0, 1, 2]) if comm.rank < 3 else contextlib.nullcontext() as unequal:
             if unequal is not None:
                 told = str(unequal.explain("allreduce", 1 << 20))
-                assert "not hosts.json row 3: for as many ranks on each host" in told, told
+                assert "not hosts.json row 4: for as many ranks on each host" in told, told
                 assert (unequal.all_reduce(one) == 3).all()
     comm.barrier()
     (folder / str(comm.rank)).touch()

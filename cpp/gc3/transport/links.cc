@@ -21,6 +21,10 @@ End& insert(std::vector<std::unique_ptr<End>>& ends, End end) {
   return **ends.insert(at, std::make_unique<End>(std::move(end)));
 }
 
+std::uint8_t* slot_of(const Inlet& inlet, std::uint64_t flag) {
+  return inlet.data + Links::number_of(flag) % inlet.slots * inlet.slot_stride;
+}
+
 Diagnostic violates(const std::string& what) { return Diagnostic(ErrorCode::RankLost, "it has sent " + what); }
 
 }  // namespace
@@ -53,13 +57,14 @@ Result<Inlet*> Links::begin(std::uint32_t peer, LinkId link, std::uint64_t flag,
   return inlet;
 }
 
-std::uint8_t* Links::slot_of(const Inlet& inlet, std::uint64_t flag) {
-  return inlet.data + number_of(flag) % inlet.slots * inlet.slot_stride;
+std::uint8_t* Links::place_of(const Inlet& inlet, std::uint64_t flag, std::uint64_t bytes) {
+  const bool expected = number_of(flag) == inlet.expected && bytes == inlet.expected_bytes;
+  return expected ? inlet.expected_at : slot_of(inlet, flag);
 }
 
-void Links::finish(Inlet& inlet, std::uint64_t flag, const void* elsewhere) {
+void Links::finish(Inlet& inlet, std::uint64_t flag, const void* at) {
   std::uint64_t* const arrival = inlet.arrivals + 2 * (number_of(flag) % inlet.slots);
-  arrival[1] = elsewhere == nullptr ? 0 : kElsewhere | reinterpret_cast<std::uintptr_t>(elsewhere);
+  arrival[1] = at == slot_of(inlet, flag) ? 0 : kElsewhere | reinterpret_cast<std::uintptr_t>(at);
   arrival[0] = flag;
   ++inlet.arrived;
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -42,6 +43,11 @@ struct Inlet {
   std::vector<std::uint64_t> lengths;  // per slot: of that message, in bytes
   std::vector<void*> held;             // per slot: what is given back to the transport when the message is taken; null
 
+  // Where the step that waits for message `expected` puts it: it may arrive there, instead of in its slot.
+  std::uint64_t expected = std::numeric_limits<std::uint64_t>::max();
+  std::uint8_t* expected_at = nullptr;
+  std::uint64_t expected_bytes = 0;
+
   // Half of the slots at once, so that most messages need no message for their credit; but at once to a sender that has
   // used all its credit, or programs that need every slot would wait for ever.
   bool owes_credit() const {
@@ -69,11 +75,11 @@ class Links {
 
   // A message of `bytes` with this flag begins to arrive from `peer`. The inlet, or what is wrong with it.
   Result<Inlet*> begin(std::uint32_t peer, LinkId link, std::uint64_t flag, std::uint64_t bytes);
-  // The slot of a message that has begun.
-  static std::uint8_t* slot_of(const Inlet& inlet, std::uint64_t flag);
+  // Where a message that has begun goes: to where it is expected, or into its slot.
+  static std::uint8_t* place_of(const Inlet& inlet, std::uint64_t flag, std::uint64_t bytes);
   static std::uint64_t number_of(std::uint64_t flag) { return (flag & kNumberMask) - 1; }
-  // It has arrived: in its slot, or at `elsewhere`.
-  static void finish(Inlet& inlet, std::uint64_t flag, const void* elsewhere = nullptr);
+  // It has arrived at `at`, in its slot or elsewhere.
+  static void finish(Inlet& inlet, std::uint64_t flag, const void* at);
   // `peer` has taken so many messages out.
   Status credit(std::uint32_t peer, LinkId link, std::uint64_t taken);
 

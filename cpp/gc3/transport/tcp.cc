@@ -282,9 +282,9 @@ void Tcp::push(Peer& peer) {
 bool Tcp::serve(Peer& peer) {
   TcpStream& stream = *peer.stream;
   bool moved = stream.has_output() && stream.flush();
-  moved |= stream.receive(*links_, [&](Inlet& inlet, std::uint64_t flag) {
+  moved |= stream.receive(*links_, [&](Inlet& inlet, std::uint64_t flag, const std::uint8_t* at) {
     if (std::ranges::find(peer.inlets, &inlet) == peer.inlets.end()) peer.inlets.push_back(&inlet);
-    arrive(inlet, flag);
+    arrive(inlet, flag, at);
   });
   if (!stream.nonsense().empty()) {
     fail(stream.peer(), Failure::Kind::hostile, stream.nonsense());

@@ -102,7 +102,7 @@ bool TcpStream::flush() {
 }
 
 bool TcpStream::receive(Links& links, const Arrived& arrived) {
-  bool moved = false;
+  bool moved = begin_ != end_ && take(links, arrived);  // left by a long message
   while (nonsense_.empty() && !ended_) {
     if (begin_ == end_) begin_ = end_ = 0;
     if (begin_ != 0 && end_ == input_.size()) {  // the part of a header
@@ -110,7 +110,10 @@ bool TcpStream::receive(Links& links, const Arrived& arrived) {
       end_ -= begin_;
       begin_ = 0;
     }
-    const iovec parts[2] = {{to_, missing_}, {input_.data() + end_, input_.size() - end_}};
+    // What comes after a long message is one that may be expected somewhere by then.
+    const bool is_long = missing_ != 0 && bytes_ >= kLong;
+    const std::size_t ahead = is_long ? kHeaders : input_.size() - end_;
+    const iovec parts[2] = {{at_ + (bytes_ - missing_), missing_}, {input_.data() + end_, ahead}};
     const bool straight = missing_ != 0;
     const ssize_t got = readv(socket_.get(), straight ? parts : parts + 1, straight ? 2 : 1);
     if (got < 0) {
@@ -126,12 +129,14 @@ bool TcpStream::receive(Links& links, const Arrived& arrived) {
     }
     moved = true;
     const auto bytes = static_cast<std::uint64_t>(got);
-    const bool full = bytes == (straight ? missing_ : 0) + (input_.size() - end_);
+    const bool full = bytes == (straight ? missing_ : 0) + ahead;
     const std::uint64_t placed = std::min(bytes, missing_);
-    to_ += placed;
     missing_ -= placed;
     end_ += bytes - placed;
-    if (inlet_ != nullptr && missing_ == 0) arrived(*std::exchange(inlet_, nullptr), flag_);
+    if (inlet_ != nullptr && missing_ == 0) {
+      arrived(*std::exchange(inlet_, nullptr), flag_, at_);
+      if (is_long) return moved;
+    }
     while (take(links, arrived)) {
     }
     if (!full) return moved;  // nothing more has come
@@ -159,17 +164,17 @@ bool TcpStream::take(Links& links, const Arrived& arrived) {
     nonsense_ = opened.error().message;
     return false;
   }
-  std::uint8_t* const slot = Links::slot_of(*opened.value(), frame.number);
+  at_ = Links::place_of(*opened.value(), frame.number, frame.bytes);
   const std::uint64_t here = std::min<std::uint64_t>(frame.bytes, end_ - begin_);
-  copy_bytes(slot, input_.data() + begin_, here);
+  copy_bytes(at_, input_.data() + begin_, here);
   begin_ += here;
   if (here == frame.bytes) {
-    arrived(*opened.value(), frame.number);
+    arrived(*opened.value(), frame.number, at_);
     return true;
   }
   inlet_ = opened.value();
   flag_ = frame.number;
-  to_ = slot + here;
+  bytes_ = frame.bytes;
   missing_ = frame.bytes - here;
   return false;
 }

@@ -1,7 +1,7 @@
 // An authenticated TCP connection between two ranks: frames in both directions, without blocking.
 //
-// A frame is a header of 24 bytes and, for a message, its data. Data is sent from where it lies, and received into its
-// slot; one system call takes the rest of a message and the headers after it.
+// A frame is a header of 24 bytes and, for a message, its data. Data is sent from where it lies, and received where it
+// goes; one system call takes the rest of a message and the headers after it.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,9 @@ class TcpStream {
   bool flush();
   bool has_output() const { return !output_.empty(); }
 
-  // Receives what has come. `arrived(inlet, flag)`: a message is complete. Whether anything has come.
-  using Arrived = std::function<void(Inlet&, std::uint64_t flag)>;
+  // Receives what has come, but at most one long message: the step that takes it then says where the next one goes.
+  // `arrived(inlet, flag, at)`: a message is complete. Whether anything has come.
+  using Arrived = std::function<void(Inlet&, std::uint64_t flag, const std::uint8_t* at)>;
   bool receive(Links& links, const Arrived& arrived);
 
   // Why messages do not pass any more, in one of the directions; empty: they do.
@@ -68,12 +69,15 @@ class TcpStream {
   std::size_t end_ = 0;
   Inlet* inlet_ = nullptr;  // of the message that is arriving; null: none
   std::uint64_t flag_ = 0;
-  std::uint8_t* to_ = nullptr;
-  std::uint64_t missing_ = 0;  // bytes of it
+  std::uint8_t* at_ = nullptr;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t missing_ = 0;  // of these
   std::string broken_;
   std::string nonsense_;
 
   static constexpr std::size_t kInput = 16384;
+  static constexpr std::size_t kLong = kInput;  // a message with which only headers are read
+  static constexpr std::size_t kHeaders = 4 * sizeof(Output::header);
 };
 
 }  // namespace gc3::transport

@@ -50,6 +50,30 @@ TEST_CASE("messages of all lengths arrive, in both directions and on several con
   CHECK(a->failures().empty());
 }
 
+TEST_CASE("a message comes to where it is expected, and the next one only when that is said of it") {
+  const auto a = end(0);
+  const auto b = end(1);
+  REQUIRE(meet(*a, *b));
+  Line line(*a, 0, *b, 1, 0);
+  const std::vector<std::uint8_t> longer = testing::message_of(3, 300'000);
+  const std::vector<std::uint8_t> shorter = testing::message_of(4, 100);
+  line.expect(longer.size());
+  line.send(longer);
+  line.send(longer);
+  line.send(shorter);
+  REQUIRE(until(*a, *b, [&] { return line.has_arrived(); }));
+  CHECK(line.is_where_expected());
+  CHECK(line.take() == longer);
+  line.expect(longer.size());  // before it is read
+  REQUIRE(until(*a, *b, [&] { return line.has_arrived(); }));
+  CHECK(line.is_where_expected());
+  CHECK(line.take() == longer);
+  line.expect(longer.size());
+  REQUIRE(until(*a, *b, [&] { return line.has_arrived(); }));
+  CHECK(!line.is_where_expected());
+  CHECK(line.take() == shorter);
+}
+
 TEST_CASE("an end that was abandoned sends nothing, and gives no credit") {
   const auto a = end(0);
   const auto b = end(1);
@@ -262,7 +286,7 @@ TEST_CASE("frames with any byte changed are refused") {
     REQUIRE(recv(wire.get(), frame.data(), frame.size(), 0) == 24);
     frame[random() % frame.size()] ^= static_cast<std::uint8_t>(1 + random() % 255);
     REQUIRE(send(other.get(), frame.data(), frame.size(), 0) == 24);
-    receiver.receive(links, [](Inlet&, std::uint64_t) {});
+    receiver.receive(links, [](Inlet&, std::uint64_t, const std::uint8_t*) {});
     CHECK(receiver.nonsense() == "it has sent something else than frames");
     CHECK(head == 0);
   }

@@ -41,6 +41,17 @@ class Line {
 
   bool can_send() const { return sent_ < head_ + kSlots; }
   void send(const std::vector<std::uint8_t>& data) { from_.send(*outlet_, ++sent_, data.data(), data.size()); }
+  // Says where the next message goes, if it has so many bytes.
+  void expect(std::uint64_t bytes) {
+    elsewhere_.resize(bytes + 1);
+    inlet_->expected = taken_;
+    inlet_->expected_at = elsewhere_.data() + 1;
+    inlet_->expected_bytes = bytes;
+  }
+  // Whether it has come there.
+  bool is_where_expected() const {
+    return arrivals_[2 * (taken_ % kSlots) + 1] == (kElsewhere | reinterpret_cast<std::uintptr_t>(inlet_->expected_at));
+  }
   bool has_arrived() const { return arrivals_[2 * (taken_ % kSlots)] == taken_ + 1; }
   std::vector<std::uint8_t> take() {
     const std::uint64_t slot = taken_++ % kSlots;
@@ -61,6 +72,7 @@ class Line {
   std::uint64_t taken_ = 0;
   std::vector<std::uint8_t> data_;
   std::vector<std::uint64_t> arrivals_;
+  std::vector<std::uint8_t> elsewhere_;
   Outlet* outlet_;
   Inlet* inlet_;
 };
@@ -82,12 +94,15 @@ inline bool meet(Transport& a, Transport& b) {
   return until(a, b, [&] { return a.connected(1) && b.connected(0); });
 }
 
+inline std::vector<std::uint8_t> message_of(std::uint64_t number, std::size_t bytes) {
+  std::vector<std::uint8_t> message(bytes);
+  std::iota(message.begin(), message.end(), static_cast<std::uint8_t>(number));
+  return message;
+}
 inline std::vector<std::uint8_t> message_of(std::uint64_t number) {
   std::mt19937_64 random(number);
   const std::size_t sizes[] = {0, 1, 24, 1000, 16384, 65536, kSlotBytes};
-  std::vector<std::uint8_t> message(sizes[random() % std::size(sizes)]);
-  std::iota(message.begin(), message.end(), static_cast<std::uint8_t>(number));
-  return message;
+  return message_of(number, sizes[random() % std::size(sizes)]);
 }
 
 // Sends on all lines and checks what arrives.
@@ -103,7 +118,11 @@ inline bool carries(std::vector<std::unique_ptr<Line>>& lines, Transport& a, Tra
         kept[l].push_back(message_of(sent[l]++ + l));
         lines[l]->send(kept[l].back());
       }
-      while (lines[l]->has_arrived()) same = lines[l]->take() == message_of(received[l]++ + l) && same;
+      while (lines[l]->has_arrived()) {
+        same = lines[l]->take() == message_of(received[l]++ + l) && same;
+        // Some messages are expected, and some of these with another length.
+        if ((received[l] + l) % 3 != 0) lines[l]->expect(message_of(received[l] + l + (received[l] + l) % 2).size());
+      }
       total += received[l];
     }
     return total == messages * lines.size();

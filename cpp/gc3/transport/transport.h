@@ -77,9 +77,9 @@ class Transport {
   const std::shared_ptr<Links>& links() const { return links_; }
 
  protected:
-  // A message has arrived, in its slot or at `elsewhere`.
-  void arrive(Inlet& inlet, std::uint64_t flag, const void* elsewhere = nullptr) {
-    Links::finish(inlet, flag, elsewhere);
+  // A message has arrived at `at`.
+  void arrive(Inlet& inlet, std::uint64_t flag, const void* at) {
+    Links::finish(inlet, flag, at);
     if (inlet.owes_credit()) credit(inlet);
   }
 

@@ -213,21 +213,21 @@ ucx::Status Ucx::take(const Header& header, void* data, std::size_t bytes, const
   }
   Inlet& inlet = *begun.value();
   if (inlet.arrived == 0) peer.inlets.push_back(&inlet);
-  std::uint8_t* const slot = Links::slot_of(inlet, header.flag);
+  std::uint8_t* const at = Links::place_of(inlet, header.flag, bytes);
   if ((how.attributes & ucx::HandlerParams::Received::kRendezvous) != 0) {
-    auto arriving = std::make_unique<Arriving>(Arriving{this, &inlet, header.flag});
+    auto arriving = std::make_unique<Arriving>(Arriving{this, &inlet, header.flag, at});
     ucx::RequestParams params;
     params.mask = ucx::RequestParams::kCallback | ucx::RequestParams::kUserData;
     params.callback.received = on_received;
     params.user_data = arriving.get();
-    void* const request = call().receive(worker_, data, slot, bytes, &params);
+    void* const request = call().receive(worker_, data, at, bytes, &params);
     if (ucx::is_request(request)) {
       ++requests_;
       static_cast<void>(arriving.release());
       return ucx::kInProgress;
     }
     if (request == nullptr) {
-      arrive(inlet, header.flag);
+      arrive(inlet, header.flag, at);
     } else {
       fail(peer.rank, Failure::Kind::lost, call().describe(ucx::status_of(request)));
     }
@@ -238,8 +238,8 @@ ucx::Status Ucx::take(const Header& header, void* data, std::size_t bytes, const
     arrive(inlet, header.flag, data);
     return ucx::kInProgress;
   }
-  copy_bytes(slot, data, bytes);
-  arrive(inlet, header.flag);
+  copy_bytes(at, data, bytes);
+  arrive(inlet, header.flag, at);
   return ucx::kOk;
 }
 
@@ -257,7 +257,7 @@ void Ucx::on_received(void* request, ucx::Status status, std::size_t, void* arri
   --self.requests_;
   self.moved_ = true;
   if (status == ucx::kOk) {
-    self.arrive(*done->inlet, done->flag);
+    self.arrive(*done->inlet, done->flag, done->at);
   } else {
     self.fail(done->inlet->peer, Failure::Kind::lost, self.call().describe(status));
   }

@@ -52,6 +52,7 @@ class Ucx final : public Transport {
     Ucx* owner;
     Inlet* inlet;
     std::uint64_t flag;
+    const std::uint8_t* at;
   };
 
   Ucx(std::shared_ptr<const UcxLibrary> library, std::uint32_t rank, std::string secret)

@@ -111,10 +111,11 @@ class LendingBlock : public CpuBlock {
     return access_.copies != nullptr && std::atomic_ref(*access_.copies).load(std::memory_order_relaxed) != 0;
   }
   // What a block does for connections to other hosts, see network_block.h: sends a message, checks one that was
-  // received, and returns its slot. Here they are nothing.
+  // received, returns its slot, and says where the next one goes. Here they are nothing.
   static constexpr bool put(const interp::Run&, interp::Task&, std::uint64_t, std::uint64_t) { return false; }
   static constexpr bool is_whole(const interp::Task&, std::uint64_t) { return true; }
   static constexpr void taken(const interp::Task&) {}
+  static constexpr void expect(const interp::Task&, const interp::Piece&) {}
   // Whether a message that the task receives is in memory of this process, outside its slot.
   static constexpr bool is_own(const interp::Task&, std::uint64_t) { return false; }
 
@@ -224,6 +225,10 @@ struct Lending : interp::Simple {
   template <class S>
   using Kept = interp::Shape<S::receives, false, S::writes && S::reads, S::writes, S::writes && S::reduces>;
 
+  // The rest of a step whose message has arrived where the step puts it.
+  template <class S>
+  using InPlace = interp::Shape<S::sends, S::sends, false, false, false>;
+
   // interp::transfer for this protocol.
   template <class S, class Block, class R>
   static bool exchange(Block& block, const R& run, interp::Task& task, const interp::Step& step) {
@@ -231,6 +236,7 @@ struct Lending : interp::Simple {
     if constexpr (S::receives) {
       const std::uint64_t* arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
       if (!CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step))) {
+        if (S::writes && !S::reads && task.waiting != interp::Waiting::input) expect<S>(block, run, task, step);
         task.waiting = interp::Waiting::input;
         return false;
       }
@@ -263,8 +269,13 @@ struct Lending : interp::Simple {
     }
     std::uint64_t lent = 0;
     if constexpr (S::sends && (S::writes || !S::receives)) lent = loan_of<S>(block, run, task, step, message);
-    const bool moved = lent != 0 ? move<Kept<S>>(block, run, task, step, message, borrowed)
-                                 : move<S>(block, run, task, step, message, borrowed);
+    bool moved = false;
+    if (S::receives && S::writes && !S::reads && is_in_place(block, run, task, step, message, borrowed)) {
+      moved = lent != 0 || move<InPlace<S>>(block, run, task, step, message, borrowed);
+    } else {
+      moved = lent != 0 ? move<Kept<S>>(block, run, task, step, message, borrowed)
+                        : move<S>(block, run, task, step, message, borrowed);
+    }
     if (!moved) {
       task.waiting = interp::Waiting::input;
       return false;
@@ -280,6 +291,21 @@ struct Lending : interp::Simple {
   }
 
  private:
+  // Says where the message goes that a step waits for, if that is one place.
+  template <class S, class Block, class R>
+  static void expect(Block& block, const R& run, const interp::Task& task, const interp::Step& step) {
+    const auto message = message_of(run, task.tile, step);
+    if (message.segments != 1) return;
+    const interp::Piece to = whole_target(run, task, step, message);
+    if (to.bytes == bytes_of(message)) block.expect(task, to);
+  }
+  template <class Block, class R, class M>
+  static bool is_in_place(const Block& block, const R& run, const interp::Task& task, const interp::Step& step,
+                          const M& message, std::uint64_t borrowed) {
+    return borrowed != 0 && block.is_own(task, borrowed) && message.segments == 1 &&
+           block.place(task, borrowed) == whole_target(run, task, step, message).at;
+  }
+
   // Hands a message to a rank of this host.
   template <class S, class R, class M>
   static void hand_over(LendingBlock& block, const R& run, interp::Task& task, const interp::Step& step,

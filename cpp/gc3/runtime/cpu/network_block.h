@@ -57,11 +57,21 @@ class NetworkBlock : public LendingBlock {
   void taken(const interp::Task& task) {
     if (transport::Inlet* const inlet = ends_.inlets[task.tb]) transport_.take(*inlet);
   }
+  // The message that the task waits for need not go through its slot.
+  void expect(const interp::Task& task, const interp::Piece& to) {
+    transport::Inlet* const inlet = ends_.inlets[task.tb];
+    if (inlet == nullptr || to.bytes < kLeastExpected) return;
+    inlet->expected = task.recv.step;
+    inlet->expected_at = to.at;
+    inlet->expected_bytes = to.bytes;
+  }
   bool is_own(const interp::Task& task, std::uint64_t) const { return ends_.inlets[task.tb] != nullptr; }
   const std::uint8_t* place(const interp::Task& task, std::uint64_t loan) const {
     if (!is_own(task, loan)) return LendingBlock::place(task, loan);
     return reinterpret_cast<const std::uint8_t*>(loan & ~transport::kElsewhere);
   }
+
+  static constexpr std::uint64_t kLeastExpected = 4096;
 
   bool progress() { return transport_.progress(); }
   // Readable when progress() has work, if nothing moves and arm() is called before.

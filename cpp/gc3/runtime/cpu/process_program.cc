@@ -172,6 +172,7 @@ std::uint64_t ProcessProgram::slot_for(std::uint64_t wanted) const {
 }
 
 std::uint32_t ProcessProgram::budget_of(const interp::Run& run) const {
+  if (network_.links != nullptr) return kTurnSteps;  // until each task waits, and has said for what
   const std::uint64_t step_bytes = std::max<std::uint64_t>(run.tile_elems * run.elem_bytes * plan_.max_count, 1);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kTurnBytes / step_bytes, 1, kTurnSteps));
 }

@@ -34,7 +34,6 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
   std::iota(live_.begin(), live_.end(), 0U);
   while (left != 0) {
     bool moved = false;
-    if constexpr (kBetweenHosts) moved = block.progress();
     for (std::size_t i = 0; i < left;) {
       const interp::Outcome outcome = advance(block, run, tasks_[live_[i]], budget);
       moved |= outcome != interp::Outcome::blocked;
@@ -44,6 +43,7 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
         ++i;
       }
     }
+    if constexpr (kBetweenHosts) moved |= block.progress();  // after the steps have said where their messages go
     if (computing_.problem()) return group.give_up(*computing_.problem());
     const bool helped = !moved && help(run, block);
     if (block.take_posted() || moved || helped) {
