@@ -102,7 +102,7 @@ bool TcpStream::flush() {
 }
 
 bool TcpStream::receive(Links& links, const Arrived& arrived) {
-  bool moved = begin_ != end_ && take(links, arrived);  // left by a long message
+  bool moved = begin_ != end_ && take(links, arrived, false);  // left by a long message
   while (nonsense_.empty() && !ended_) {
     if (begin_ == end_) begin_ = end_ = 0;
     if (begin_ != 0 && end_ == input_.size()) {  // the part of a header
@@ -110,7 +110,7 @@ bool TcpStream::receive(Links& links, const Arrived& arrived) {
       end_ -= begin_;
       begin_ = 0;
     }
-    // What comes after a long message is one that may be expected somewhere by then.
+    // The message after a long one may be expected somewhere once that is taken.
     const bool is_long = missing_ != 0 && bytes_ >= kLong;
     const std::size_t ahead = is_long ? kHeaders : input_.size() - end_;
     const iovec parts[2] = {{at_ + (bytes_ - missing_), missing_}, {input_.data() + end_, ahead}};
@@ -133,22 +133,21 @@ bool TcpStream::receive(Links& links, const Arrived& arrived) {
     const std::uint64_t placed = std::min(bytes, missing_);
     missing_ -= placed;
     end_ += bytes - placed;
-    if (inlet_ != nullptr && missing_ == 0) {
-      arrived(*std::exchange(inlet_, nullptr), flag_, at_);
-      if (is_long) return moved;
+    if (inlet_ != nullptr && missing_ == 0) arrived(*std::exchange(inlet_, nullptr), flag_, at_);
+    // What stays in the input is part of a frame: more will come of it, which the system tells.
+    while (take(links, arrived, is_long)) {
     }
-    while (take(links, arrived)) {
-    }
-    if (!full) return moved;  // nothing more has come
+    if (!full || is_long) return moved;  // nothing more has come
   }
   return moved;
 }
 
-// Takes a frame out of the input. False: the next one has not come completely.
-bool TcpStream::take(Links& links, const Arrived& arrived) {
+// Takes a frame out of the input; with `short_only`, no long message. False: the next one has not come completely.
+bool TcpStream::take(Links& links, const Arrived& arrived, bool short_only) {
   if (inlet_ != nullptr || !nonsense_.empty() || end_ - begin_ < sizeof(Frame)) return false;
   Frame frame;
   std::memcpy(&frame, input_.data() + begin_, sizeof frame);
+  if (short_only && frame.kind == Frame::kData && frame.bytes >= kLong) return false;
   begin_ += sizeof frame;
   if (frame.check != frame.sum() || (frame.kind != Frame::kData && frame.kind != Frame::kCredit)) {
     nonsense_ = "it has sent something else than frames";

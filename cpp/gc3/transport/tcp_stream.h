@@ -55,7 +55,7 @@ class TcpStream {
     std::uint64_t bytes;  // of the data
     std::uint64_t done;   // bytes of header and data that are sent
   };
-  bool take(Links& links, const Arrived& arrived);
+  bool take(Links& links, const Arrived& arrived, bool short_only);
   void add(std::uint32_t kind, LinkId link, std::uint64_t number, const std::uint8_t* from, std::uint64_t bytes);
 
   core::FileDescriptor socket_;

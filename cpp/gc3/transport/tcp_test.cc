@@ -74,6 +74,26 @@ TEST_CASE("a message comes to where it is expected, and the next one only when t
   CHECK(line.take() == shorter);
 }
 
+TEST_CASE("what comes behind a long message is taken without more input, however many peers there are") {
+  const auto b = end(0);
+  std::vector<std::unique_ptr<Tcp>> peers;
+  for (std::uint32_t rank = 1; rank <= 8; ++rank) {
+    peers.push_back(end(rank));
+    REQUIRE(b->connect(rank, peers.back()->address()).ok());
+    REQUIRE(peers.back()->connect(0, b->address()).ok());
+    REQUIRE(until(*peers.back(), *b, [&] { return b->connected(rank) && peers.back()->connected(0); }));
+  }
+  Line line(*peers[0], 1, *b, 0, 0);
+  const std::vector<std::uint8_t> longer = testing::message_of(3, 300'000);
+  const std::vector<std::uint8_t> shorter = testing::message_of(4, 1);
+  line.send(longer);
+  line.send(shorter);
+  REQUIRE(until(*peers[0], *b, [&] { return line.has_arrived(); }));
+  CHECK(line.take() == longer);
+  REQUIRE(until(*peers[0], *b, [&] { return line.has_arrived(); }));
+  CHECK(line.take() == shorter);
+}
+
 TEST_CASE("an end that was abandoned sends nothing, and gives no credit") {
   const auto a = end(0);
   const auto b = end(1);
