@@ -156,11 +156,15 @@ class Tree:
     def build(self, tests: tuple[str, ...]) -> str | None:
         """Builds what the tests need; returns the compiler's output if that fails."""
         targets = {"_core" if is_pytest(test) else shlex.split(test)[0] for test in tests}
+        parts = {"core"} if "_core" in targets else set[str]()
+        if any(test.startswith("tests/nccl") for test in tests):
+            targets |= {"gc3_nccl_library", "gc3_nccl_tuner_library"}
+            parts.add("nccl")
         status, told = self._run(["cmake", "--build", str(BUILD), "--target", *sorted(targets)], None)
-        if status == 0 and "_core" in targets:
-            status, told = self._run(
-                ["cmake", "--install", str(BUILD), "--component", "core", "--prefix", str(TREE / "python")], None
-            )
+        for part in sorted(parts):
+            if status == 0:
+                install = ["cmake", "--install", str(BUILD), "--component", part, "--prefix", str(TREE / "python")]
+                status, told = self._run(install, None)
         return None if status == 0 else told
 
     def test(self, test: str, seconds: float | None) -> tuple[str, str]:
