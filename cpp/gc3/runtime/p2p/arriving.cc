@@ -295,12 +295,13 @@ bool Messenger::take_offer(std::uint32_t source, const MessageHead& head, Reques
   request.slot = head.slot;
   request.state = Request::State::reading;
   // Where messages take longer to read than to copy, the sender gets the time to send it in records. Also if it has
-  // offered others: reading takes only this rank's core, while records take both cores at once.
-  const bool others =
-      spins_ && (in.withdrawable != 0 || !in.wanted.empty() ||
+  // offered others, or if the message is read from memory and not from a cache: reading takes only this rank's core,
+  // while records take both cores at once.
+  const bool both =
+      spins_ && (head.bytes >= beyond_caches_ || in.withdrawable != 0 || !in.wanted.empty() ||
                  std::ranges::any_of(reading_, [&](const Reading& reading) { return reading.source == source; }));
   Reading& reading = reading_.emplace_back(Reading{&request, source});
-  if (reads_ && (head.bytes < least_read_ || others) && (in.pipe.address(head.slot) & Slot::kShared) == 0) {
+  if (reads_ && (head.bytes < least_read_ || both) && (in.pipe.address(head.slot) & Slot::kShared) == 0) {
     reading.parts = in.parts;
     reading.asked = std::chrono::steady_clock::now();
     in.wanted[head.serial] = &request;

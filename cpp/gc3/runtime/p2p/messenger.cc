@@ -28,6 +28,9 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
   // Where reading is never faster it is still right for messages that the pipe has no room for.
   eager_ = single.reads ? std::min(std::max(single.thresholds.moved, kLeastRead) - 1, kMostEager) : kMostEager;
   least_read_ = single.thresholds.moved;
+  const core::CopyTime& longest = single.times.back();
+  const bool both_are_faster = longest.read > std::max(longest.put, longest.take);
+  beyond_caches_ = both_are_faster ? 8 * single.thresholds.copied_slot : Thresholds::kNever;
   const core::WaitPolicy& policy = group.wait_policy();
   using core::WaitMode;
   spins_ = policy.mode() == WaitMode::spin || (policy.mode() == WaitMode::automatic && policy.core_each());
@@ -164,7 +167,9 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
 // Whether the message has left this rank's hands: as a copy in the pipe, or as an offer.
 bool Messenger::leave(Outgoing& out, Request& request) {
   const Operation& call = request.call;
-  if (call.bytes <= out.eager && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
+  // Behind one that the receiver has yet to take, copying takes no longer: it is done while the receiver is busy.
+  const std::uint64_t eager = spins_ && !out.offers.empty() ? std::max(out.eager, kMostEager) : out.eager;
+  if (call.bytes <= eager && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
     if (!out.pipe.has_room(room_of(call))) return false;
     out.pipe.spend(cost_of(call.bytes));
     if (is_short(call)) {

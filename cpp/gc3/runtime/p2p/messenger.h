@@ -218,6 +218,7 @@ class Messenger final : public core::Pending::Work {
   std::uint64_t eager_;                 // messages of at most so many bytes are sent unasked
   bool reads_;                          // whether ranks can read each other's memory
   std::uint64_t least_read_;            // bytes of messages that are read at once
+  std::uint64_t beyond_caches_;         // of those that two cores copy faster than one reads them from memory
   bool spins_;                          // whether each rank has a core
 
   std::mutex mutex_;  // of the next ones
