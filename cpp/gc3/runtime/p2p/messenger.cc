@@ -168,7 +168,7 @@ bool Messenger::receive_at_once(const Operation& call, Envelope& got) {
 bool Messenger::leave(Outgoing& out, Request& request) {
   const Operation& call = request.call;
   // Behind one that the receiver has yet to take, copying takes no longer: it is done while the receiver is busy.
-  const std::uint64_t eager = spins_ && !out.offers.empty() ? std::max(out.eager, kMostEager) : out.eager;
+  const std::uint64_t eager = spins_ && !out.offers.empty() ? kMostEager : out.eager;
   if (call.bytes <= eager && out.pipe.afford(cost_of(call.bytes), kMostHeld)) {
     if (!out.pipe.has_room(room_of(call))) return false;
     out.pipe.spend(cost_of(call.bytes));
