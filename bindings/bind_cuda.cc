@@ -73,7 +73,8 @@ void enqueue(cuda::Engine& engine, const std::vector<std::uintptr_t>& inputs,
   without_gil([&] { return engine.enqueue(call, pointers<void>(streams)); });
 }
 
-std::shared_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const ir::Program& program,
+template <class Program>
+std::shared_ptr<RankEngine> make_rank_engine(const std::shared_ptr<Runtime>& runtime, const Program& program,
                                              std::uint32_t rank, int device, std::uint32_t slots,
                                              std::uint64_t slot_bytes, double timeout,
                                              const std::shared_ptr<Windows>& windows,
@@ -112,20 +113,19 @@ std::string copies_of(const cuda::Launcher& launcher) {
   return launcher.uses_copy_engines() ? "copy engines" : "threadblocks: " + launcher.why_not();
 }
 
-nb::bytes handle_of(const RankEngine& engine) {
-  const cuda::ArenaHandle handle = unwrap(engine.handle());
-  return nb::bytes(&handle, sizeof handle);
-}
+nb::bytes bytes_of(const cuda::ArenaHandle& handle) { return nb::bytes(&handle, sizeof handle); }
 
-void connect(RankEngine& engine, const std::vector<nb::bytes>& handles) {
+std::vector<cuda::ArenaHandle> handles_of(const std::vector<nb::bytes>& all) {
   std::vector<cuda::ArenaHandle> copies;
-  for (const nb::bytes& bytes : handles) {
+  for (const nb::bytes& bytes : all) {
     cuda::ArenaHandle handle;
-    if (bytes.size() != sizeof handle) throw DiagnosticError({ErrorCode::BadBuffer, "a handle has 96 bytes"});
+    if (bytes.size() != sizeof handle) {
+      throw DiagnosticError({ErrorCode::BadBuffer, "a handle has " + std::to_string(sizeof handle) + " bytes"});
+    }
     std::memcpy(&handle, bytes.data(), sizeof handle);
     copies.push_back(handle);
   }
-  without_gil([&] { return engine.connect(copies, interrupted); });
+  return copies;
 }
 
 // The contents of a DLPack capsule of an array on a device.
@@ -219,10 +219,41 @@ void bind_cuda(nb::module_& m) {
         "None if all ranks of the communicator are on one host.");
   nb::class_<RankEngine>(m, "CudaRankEngine",
                          "Runs one rank of a program on a device; the other ranks run in other processes.")
-      .def(nb::new_(&make_rank_engine), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
+      .def(nb::new_(&make_rank_engine<ir::Program>), "runtime"_a, "program"_a, "rank"_a, "device"_a, "slots"_a = 0,
            "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none(), "proxy"_a.none() = nb::none())
-      .def("handle", &handle_of, "The data that other ranks need to access the memory of this one.")
-      .def("connect", &connect, "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
+      .def(nb::new_(&make_rank_engine<ir::direct::Program>), "runtime"_a, "program"_a, "rank"_a, "device"_a,
+           "slots"_a = 0, "slot_bytes"_a = 0, "timeout"_a = 30.0, "windows"_a.none() = nb::none(),
+           "proxy"_a.none() = nb::none())
+      .def(
+          "handle", [](const RankEngine& engine) { return bytes_of(unwrap(engine.handle())); },
+          "The data that other ranks need to access the memory of this one.")
+      .def(
+          "connect",
+          [](RankEngine& engine, const std::vector<nb::bytes>& handles) {
+            const std::vector<cuda::ArenaHandle> copies = handles_of(handles);
+            without_gil([&] { return engine.connect(copies, interrupted); });
+          },
+          "handles"_a, "The handles of all ranks; none may enqueue before all have connected.")
+      .def(
+          "lacks_room",
+          [](RankEngine& engine, std::size_t count, std::string_view dtype) {
+            return unwrap(engine.lacks_room(count, model::parse_data_type(dtype).value()));
+          },
+          "count"_a, "dtype"_a, "Whether a call of a one-sided program needs a larger room, on all ranks the same.")
+      .def(
+          "make_room",
+          [](RankEngine& engine, std::size_t count, std::string_view dtype) {
+            const model::DataType type = model::parse_data_type(dtype).value();
+            return bytes_of(without_gil([&] { return engine.make_room(count, type); }));
+          },
+          "count"_a, "dtype"_a, "The data that other ranks need to access the new room of this one.")
+      .def(
+          "share",
+          [](RankEngine& engine, const std::vector<nb::bytes>& rooms) {
+            const std::vector<cuda::ArenaHandle> copies = handles_of(rooms);
+            without_gil([&] { return engine.share(copies); });
+          },
+          "rooms"_a, "The rooms of all ranks; none may enqueue before all have shared them.")
       .def(
           "enqueue",
           [](RankEngine& engine, std::uintptr_t input, std::uintptr_t output, std::size_t count, std::string_view dtype,

@@ -2143,13 +2143,28 @@ class CudaRankEngine:
     Runs one rank of a program on a device; the other ranks run in other processes.
     """
 
+    @overload
     def __init__(self, runtime: CudaRuntime, program: Program, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None, proxy: CudaProxy | None = None) -> None: ...
+
+    @overload
+    def __init__(self, runtime: CudaRuntime, program: DirectProgram, rank: int, device: int, slots: int = 0, slot_bytes: int = 0, timeout: float = 30.0, windows: CudaWindows | None = None, proxy: CudaProxy | None = None) -> None: ...
 
     def handle(self) -> bytes:
         """The data that other ranks need to access the memory of this one."""
 
     def connect(self, handles: Sequence[bytes]) -> None:
         """The handles of all ranks; none may enqueue before all have connected."""
+
+    def lacks_room(self, count: int, dtype: str) -> bool:
+        """
+        Whether a call of a one-sided program needs a larger room, on all ranks the same.
+        """
+
+    def make_room(self, count: int, dtype: str) -> bytes:
+        """The data that other ranks need to access the new room of this one."""
+
+    def share(self, rooms: Sequence[bytes]) -> None:
+        """The rooms of all ranks; none may enqueue before all have shared them."""
 
     def enqueue(self, input: int, output: int, count: int, dtype: str, op: Operation, stream: int) -> None:
         """

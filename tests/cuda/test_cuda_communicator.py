@@ -71,6 +71,33 @@ def test_types_that_differ_by_rank_are_told_at_the_deadline(driver: Mapping[str,
         assert said.count("GC3-R003") == 2
 
 
+def test_one_sided_programs(driver: Mapping[str, str]) -> None:
+    ranks.run(ranks.program("device_one_sided"), 3, driver, ["right"])
+
+
+@fake_driver.needs_library
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("differ", ["is not that of rank 1", "is not that of rank 0, rank 2", "is not that of rank 1"]),
+        ("other", ["rank 1 runs another program than rank 0", "than rank 1", "than rank 2"]),
+        ("grows", ["was waiting in call 2", "GC3-R0", "was waiting in call 2"]),
+        ("missing", ["was waiting in call 2", "", ""]),
+    ],
+)
+def test_one_sided_calls_that_differ(how: str, said: list[str], tmp_path: Path) -> None:
+    driver = {"FAKE_CUDA": "mapped=1", **fake_driver.ENVIRONMENT}
+    environment = {**driver, "GC3_COMM_TIMEOUT": in_vain(driver)}
+    arguments = [how, tmp_path / "told"]
+    results = ranks.start(ranks.program("device_one_sided"), 3, environment, arguments).finish()
+    assert [status for status, _ in results] == [0] * 3, results
+    for (_, text), expected in zip(results, said, strict=True):
+        assert expected in text
+        assert "Traceback" not in text
+    if how in ("differ", "other"):
+        assert all("GC3-R010" in text for _, text in results)
+
+
 def test_arrays_that_cannot_be_used(driver: Mapping[str, str]) -> None:
     ranks.run(ranks.program("device_unusable_arrays"), 2, driver)
 
@@ -94,6 +121,7 @@ def test_devices_are_reached_through_windows() -> None:
     for text in ranks.start(ranks.program("device_windows"), 3, WINDOWS).finish():
         assert text[0] == 0, text
         assert "between devices: windows of NCCL 2.30.7" in text[1]
+    ranks.run(ranks.program("device_one_sided"), 3, WINDOWS, ["right"])
 
 
 @fake_driver.needs_library

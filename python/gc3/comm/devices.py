@@ -3,7 +3,8 @@
 Each rank has the FIFOs of its programs on its device. The other ranks of its host access them as windows.py describes.
 Messages to other hosts go through pinned memory, from which a thread of the process sends them, the proxy. The
 processes exchange data once for each program, over the communicator of the CPUs. After that, calls are put on streams,
-and the CPUs do not wait.
+and the CPUs do not wait. A one-sided program works on copies of the arrays in memory that all ranks reach; for a call
+that needs more of it than any before, the processes exchange data once more.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gc3.cuda.arrays import address
 from gc3.runtime.buffers import aliased, operation
 
 if TYPE_CHECKING:
+    from gc3.runtime.direct import DirectProgram
     from gc3.runtime.program import Program
 
 
@@ -55,7 +57,7 @@ class Devices:
         self._alone = False
         self._reach: dict[int, Reach] = {}
         self._of_recipes: dict[tuple[int, tuple[int, int, bool]], _core.CudaRankEngine] = {}
-        self._of_programs: dict[tuple[int, Program], _core.CudaRankEngine] = {}
+        self._of_programs: dict[tuple[int, Program | DirectProgram], _core.CudaRankEngine] = {}
 
     def call(self, recipe: _core.DeviceRecipe, device: int) -> _core.CudaRankEngine:
         """Returns the engine that runs the program of a recipe on a device; the first call makes it."""
@@ -69,7 +71,7 @@ class Devices:
 
     def run(
         self,
-        program: Program,
+        program: Program | DirectProgram,
         given: DeviceArray | None,
         result: DeviceArray | None,
         count: int,
@@ -95,7 +97,11 @@ class Devices:
         if given is not None and result is not None and apart and offset(given, result) is not None:
             raise errors.error("BadBuffer", "input and output overlap, but the program is out of place")
         how = operation(op, model, typed.dtype, self._rank)
-        _enqueue(self._of(program, typed.device), (given, result), count, typed, how)
+        engine, dtype = self._of(program, typed.device), datatypes.name(typed.dtype)
+        if engine.lacks_room(count, dtype):
+            engine.share(self._exchange(engine.make_room(count, dtype)))
+            self._exchange(_BARRIER)  # no rank starts before all have the memory of all
+        _enqueue(engine, (given, result), count, typed, how)
         return result
 
     def explain(self) -> str:
@@ -157,7 +163,12 @@ class Devices:
         return self._reach[device]
 
     def _made(
-        self, program: _core.Program, device: int, reach: Reach, slots: int = 0, slot_bytes: int = 0
+        self,
+        program: _core.Program | _core.DirectProgram,
+        device: int,
+        reach: Reach,
+        slots: int = 0,
+        slot_bytes: int = 0,
     ) -> _core.CudaRankEngine:
         """The engine of a program, connected to those of the others: all ranks make the same in the same order."""
         how = slots, slot_bytes, self._timeout, reach.windows, self._proxy
@@ -167,9 +178,11 @@ class Devices:
         self._engines.append(engine)
         return engine
 
-    def _of(self, program: Program, device: int) -> _core.CudaRankEngine:
+    def _of(self, program: Program | DirectProgram, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))
         if engine is None:
+            if isinstance(program.core, _core.DirectProgram):
+                program.verify()
             engine = self._of_programs[device, program] = self._made(program.core, device, self._reached(device))
         return engine
 

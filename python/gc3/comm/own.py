@@ -109,10 +109,9 @@ class OwnPrograms(Registered):
             if own is not None:
                 elements, element = datatypes.moved(count, found)
                 program = self._program_of(self._joined.recipe_of_own(model, own.condition, elements, element))
-            if not isinstance(program, Program):
-                raise errors.error("BadArgument", "one-sided programs run on arrays of the host; these are on a device")
+            mine = cast("Program | DirectProgram", program)
             self._joined.settle()  # first, because this call runs on the caller's thread, which alone knows its stream
-            result = self._devices.run(program, arrays.on_device(given), arrays.on_device(result), count, op)
+            result = self._devices.run(mine, arrays.on_device(given), arrays.on_device(result), count, op)
             return None if result is None else arrays.result(result)
         given, result = arrays.on_host(given), arrays.on_host(result)
         if result is None and isinstance(program, DirectProgram):

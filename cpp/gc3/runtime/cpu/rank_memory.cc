@@ -66,8 +66,7 @@ Status RankMemory::bind(const Call& call, const interp::Run& run, std::array<boo
     // Of reduce only the root knows that a call is in place, so the program is the one for two buffers.
     const bool apart = !rank.input_aliased && !rank.output_aliased;
     const bool shares = apart && input == output && rank.input_blocks != 0 && rank.output_blocks != 0;
-    std::array<interp::Copied, 2> how = plan_.copies(r, call.count, call.scales() || shares || copied[0]);
-    if (copied[1] && !rank.output_aliased) how[1] = {rank.output_blocks, 0, rank.output_blocks};
+    const std::array<interp::Copied, 2> how = plan_.copies(r, call.count, call.scales() || shares, copied);
     for (std::size_t b = 0; b < 2; ++b) {
       interp::Copy& copy = copies_[2 * i + b] = {};
       if (how[b].blocks == 0 || regions[b].base == nullptr) continue;

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Launcher>> Launcher::create(const ir::direct::Program& pr
   GC3_ASSIGN(std::unique_ptr<OneSided> one_sided, OneSided::create(program));
   std::unique_ptr<Launcher> made(new Launcher(one_sided->plan()));
   made->timeout_s_ = options.timeout_s;
-  made->layout_.bytes.resize(made->plan_.ranks.size());
+  made->layout_.bytes.resize(made->plan_.ranks.size(), one_sided->arena_bytes());
   made->one_sided_ = std::move(one_sided);
   return made;
 }
@@ -78,7 +78,7 @@ Status Launcher::start(const std::vector<std::vector<std::uint8_t*>>& arenas, bo
                        std::map<std::uint32_t, PinnedFifo> pinned) {
   layout_.pinned = std::move(pinned);
   for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(parts_[p]->connect(arenas[p], system));
-  if (one_sided_) return one_sided_->start(parts_);
+  if (one_sided_) return one_sided_->start(parts_, arenas);
   if (order_.empty()) return {};
   if (!copies) {
     why_not_ = "not every device lets streams wait for values";
@@ -153,13 +153,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   GC3_ASSIGN(const interp::Run run, run_of(call, tag, copies));
   std::vector<Kernels> kernels;
   for (const auto& part : parts_) {  // all parts are known to fit before anything is launched
-    const std::optional<model::Protocol> protocol = one_sided_ ? std::nullopt : std::optional(plan_.protocol);
-    GC3_ASSIGN(const Kernels found, part->device().kernels(protocol, call.type));
-    if (one_sided_) {
-      GC3_CHECK(one_sided_->check_resident(*part, kernels.size(), found));
-    } else if (!copies) {
-      GC3_CHECK(part->check_resident(found));
-    }
+    GC3_ASSIGN(const Kernels found, kernels_of(kernels.size(), call.type, copies));
     // An allocation that fails later would stop the calls that run.
     GC3_CHECK(part->reserve(call, run));
     kernels.push_back(found);
@@ -201,7 +195,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   }
   if (!copies && !one_sided_) return {};
   const Status status = copies ? launch_copies(call, run, kernels, streams)
-                               : one_sided_->enqueue(call, run, parts_, kernels, watch_, timeout_ns(), streams);
+                               : one_sided_->enqueue(call, run, parts_, kernels, watch_, timeout_ns(), tag, streams);
   for (std::size_t p = 0; p < parts_.size(); ++p) {  // some of it may have been launched even if something has failed
     const Current current(parts_[p]->device());
     GC3_CHECK(mark(p));
@@ -209,10 +203,32 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   return status.ok() ? status : failed(status);
 }
 
+Result<Kernels> Launcher::kernels_of(std::size_t part, model::DataType type, bool copies) const {
+  const LocalRanks& ranks = *parts_[part];
+  const std::optional<model::Protocol> protocol = one_sided_ ? std::nullopt : std::optional(plan_.protocol);
+  GC3_ASSIGN(const Kernels found, ranks.device().kernels(protocol, type));
+  if (one_sided_) {
+    GC3_CHECK(one_sided_->check_resident(ranks, part, found));
+  } else if (!copies) {
+    GC3_CHECK(ranks.check_resident(found));
+  }
+  return found;
+}
+
+Status Launcher::load(model::DataType type) const {
+  // Copy engines need no room; should a call be captured, it is checked then.
+  for (std::size_t p = 0; p < parts_.size(); ++p) GC3_CHECK(kernels_of(p, type, uses_copy_engines()));
+  return {};
+}
+
 Result<interp::Run> Launcher::run_of(const interp::Call& call, std::uint64_t tag, bool copies) const {
-  if (one_sided_) return one_sided_->run_of(call);
-  const interp::FifoGeometry& fifos = copies ? layout_.copies->geometry : geometry_;
-  GC3_ASSIGN(interp::Run run, make_run(plan_, fifos, call.count, model::size_of(call.type)));
+  interp::Run run;
+  if (one_sided_) {
+    GC3_ASSIGN(run, one_sided_->run_of(call));
+  } else {
+    const interp::FifoGeometry& fifos = copies ? layout_.copies->geometry : geometry_;
+    GC3_ASSIGN(run, make_run(plan_, fifos, call.count, model::size_of(call.type)));
+  }
   run.tag = tag;
   return run;
 }
@@ -289,6 +305,7 @@ Status Launcher::start_afresh() {
 
 Diagnostic Launcher::explain(Stop why) const {
   if (why == Stop::asked) return Diagnostic(ErrorCode::Aborted, "stopped by the caller");
+  if (why == Stop::differs) return one_sided_->differing(watch_, *parts_[0], last_run_.tag);
   std::ostringstream text;
   text << "a threadblock has waited for " << timeout_s_ << " s on the device";
   Diagnostic problem(ErrorCode::Timeout, text.str());

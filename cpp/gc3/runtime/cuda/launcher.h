@@ -60,6 +60,12 @@ class Launcher {
   bool uses_copy_engines() const { return !lane_steps_.empty(); }
   const std::string& why_not() const { return why_not_; }
 
+  // Loads the kernels of a type, and fails if a device cannot hold all threadblocks.
+  Status load(model::DataType type) const;
+  // Null: the program has messages.
+  OneSided* one_sided() const { return one_sided_.get(); }
+  Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag, bool copies) const;
+
   const interp::Plan& plan() const { return plan_; }
   const interp::FifoGeometry& geometry() const { return geometry_; }
   const ArenaLayout& layout() const { return layout_; }
@@ -75,7 +81,8 @@ class Launcher {
   explicit Launcher(interp::Plan plan) : plan_(std::move(plan)) {}
   static Status check_options(const Options& options);
   Status plan_copies(const Options& options);
-  Result<interp::Run> run_of(const interp::Call& call, std::uint64_t tag, bool copies) const;
+  // The kernels of a type for a part; if they move the messages, all threadblocks must fit.
+  Result<Kernels> kernels_of(std::size_t part, model::DataType type, bool copies) const;
   Status launch_copies(const interp::Call& call, const interp::Run& run, const std::vector<Kernels>& kernels,
                        const std::vector<CUstream>& streams);
   // Adds steps to the lanes, from the `submitted`-th on, as many as may be added without a guard.
@@ -99,9 +106,9 @@ class Launcher {
   std::size_t ranks_ = 0;  // of all parts
   bool captured_ = false;  // into graphs, which are launched elsewhere
   interp::Run last_run_;
-  std::unique_ptr<OneSided> one_sided_;  // null: the program has messages
-  std::vector<LaneStep> order_;          // of all ranks, for lanes; see copy_lanes.h
-  std::vector<Submitted> lane_steps_;    // those of the parts; empty: kernels move all messages
+  std::unique_ptr<OneSided> one_sided_;
+  std::vector<LaneStep> order_;        // of all ranks, for lanes; see copy_lanes.h
+  std::vector<Submitted> lane_steps_;  // those of the parts; empty: kernels move all messages
   std::string why_not_;
   bool unguarded_ = false;  // some lanes have no guard, because the driver has failed
 };

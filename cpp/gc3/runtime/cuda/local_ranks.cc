@@ -16,8 +16,6 @@
 namespace gc3::cuda {
 namespace {
 
-// Other processes map memory in units of this size. Smaller allocations would share a unit with other data.
-constexpr std::uint64_t kArenaUnit = std::uint64_t{2} << 20U;
 constexpr std::uint64_t kAlignment = 256;
 
 Fold fold_of(model::ReduceOp op) {
@@ -184,8 +182,10 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
   for (const std::uint32_t r : ranks_) {
     const interp::PlanRank& rank = plan_.ranks[r];
     GC3_CHECK(reserve(rank.scratch_chunks, chunk_bytes));
-    for (const interp::Copied& c : plan_.copies(r, call.count, call.scales()))
-      GC3_CHECK(reserve(c.blocks, block_bytes));
+    const std::array<interp::Copied, 2> copied = plan_.copies(r, call.count, call.scales());
+    for (std::size_t b = 0; b < 2; ++b) {
+      GC3_CHECK(reserve(shared_[b] == nullptr ? copied[b].blocks : 0, block_bytes));
+    }
   }
   GC3_ASSIGN(std::uint8_t* const base, workspace(bytes));
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -197,11 +197,13 @@ Status LocalRanks::bind(const interp::Call& call, const interp::Run& run, Launch
     buffers.input = rank.input_aliased ? nullptr : input;
     buffers.output = rank.output_aliased ? nullptr : output;
     buffers.scratch = base == nullptr ? nullptr : base + at[3 * i];
-    const std::array<interp::Copied, 2> copied = plan_.copies(ranks_[i], call.count, call.scales());
+    const std::array<interp::Copied, 2> copied =
+        plan_.copies(ranks_[i], call.count, call.scales(), {shared_[0] != nullptr, shared_[1] != nullptr});
     std::uint8_t** const used[] = {&buffers.input, &buffers.output};
     for (std::size_t b = 0; b < 2; ++b) {
       if (copied[b].blocks == 0 || *used[b] == nullptr) continue;
-      copies.push_back({*used[b], base + at[3 * i + 1 + b], output, copied[b]});
+      std::uint8_t* const to = shared_[b] != nullptr ? shared_[b] : base + at[3 * i + 1 + b];
+      copies.push_back({*used[b], to, output, copied[b]});
       *used[b] = copies.back().data;
     }
   }

@@ -1,6 +1,7 @@
 // The ranks of a program that run on one device: their memory and their launches.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,6 +34,9 @@ class Watch {
   Memory memory_;
   std::size_t threadblocks_ = 0;
 };
+
+// Other processes map memory in units of this size. Smaller allocations would share a unit with other data.
+inline constexpr std::uint64_t kArenaUnit = std::uint64_t{2} << 20U;
 
 class LocalRanks {
  public:
@@ -81,6 +85,8 @@ class LocalRanks {
   // After `connect`, if copy engines move the messages.
   Status add_lanes(const std::vector<std::uint8_t*>& arenas);
   CopyLanes* lanes() const { return lanes_.get(); }
+  // From now on calls work on copies of the input and the output of its one rank, there; null: on the buffer itself.
+  void share(const std::array<std::uint8_t*, 2>& copies) { shared_ = copies; }
   // What the guard of a stopped launch does, once, from the host.
   Status release_lanes(std::uint64_t tag) const;
   // After a failure: resets all counters and FIFOs. No launch may be running.
@@ -112,6 +118,7 @@ class LocalRanks {
   std::vector<std::uint32_t> threadblocks_;  // those with steps, as indices of the plan
   bool system_ = false;
   bool fences_ = false;
+  std::array<std::uint8_t*, 2> shared_ = {};
 
   Memory arenas_;
   Memory steps_;

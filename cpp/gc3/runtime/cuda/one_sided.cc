@@ -7,6 +7,7 @@
 
 #include "gc3/base/errors/common.h"
 #include "gc3/base/errors/devices.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/ir/index.h"
 #include "gc3/runtime/cuda/device/vec.h"
 #include "gc3/runtime/interp/checked_bytes.h"
@@ -14,8 +15,8 @@
 namespace gc3::cuda {
 namespace {
 
-// Chunks in scratch begin at whole cache lines of the host's engines, too.
-constexpr std::uint64_t kScratchUnit = 64;
+// Chunks in rooms begin at whole cache lines of the host's engines, too.
+constexpr std::uint64_t kRoomUnit = 64;
 constexpr std::uint64_t kBetweenRanks = 256;
 
 }  // namespace
@@ -32,7 +33,7 @@ interp::Plan OneSided::plan() const {
   return plan;
 }
 
-Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
+Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part, const std::vector<std::uint8_t*>& arenas) const {
   const direct::Program& program = decoded_.program;
   std::vector<OneSidedThreadblock> blocks;
   for (const std::uint32_t r : part.ranks()) {
@@ -42,8 +43,25 @@ Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
       if (tb.step_count != 0) blocks.push_back({tb.first_step, tb.step_count, index});
     }
   }
+  const auto counter = [&](std::uint32_t rank, std::size_t index) {
+    return reinterpret_cast<interp::Counter*>(arenas[rank]) + index;
+  };
+  std::vector<interp::Counter*> counters;
+  for (const std::uint32_t waiter : direct::Counters::waiters(program)) {
+    counters.push_back(arenas[waiter] == nullptr ? nullptr : counter(waiter, counters.size()));
+  }
+  // Ranks without steps have nothing to say.
+  std::vector<OneSidedPeer> peers;
+  const std::size_t words = direct::Counters::ranks_at(program);
+  const std::uint32_t own = part.ranks()[0];
+  for (std::uint32_t r = 0; apart_ && r < program.ranks.size(); ++r) {
+    const auto steps = [](const ir::direct::Threadblock& tb) { return tb.step_count != 0; };
+    if (r == own || std::ranges::none_of(program.tbs(r), steps)) continue;
+    peers.push_back({&counter(r, words + own)->value, &counter(own, words + r)->value});
+  }
   OnDevice made;
   made.blocks = static_cast<std::uint32_t>(blocks.size());
+  made.peer_count = static_cast<std::uint32_t>(peers.size());
   const auto put = [&](Memory& to, const auto& values) -> Status {
     GC3_ASSIGN(to, uploaded(part.shared_device(), values, "the program"));
     return {};
@@ -55,24 +73,38 @@ Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part) const {
   GC3_CHECK(put(made.parties, tables_.parties));
   GC3_CHECK(put(made.scratch_chunks, tables_.scratch_chunks));
   GC3_CHECK(put(made.threadblocks, blocks));
+  GC3_CHECK(put(made.counters, counters));
+  GC3_CHECK(put(made.peers, peers));
   GC3_CHECK(put(made.calls, std::vector<std::uint64_t>(blocks.size())));
   return made;
 }
 
-Status OneSided::start(const Parts& parts) {
+// Signals are added to counters of their waiters.
+Status OneSided::check_atomics(const LocalRanks& part, const std::vector<std::uint8_t*>& arenas) const {
+  for (const ir::direct::Channel& channel : decoded_.program.channels) {
+    if (std::ranges::count(part.ranks(), channel.from) == 0) continue;
+    GC3_ASSIGN(const int where, part.device().driver().device_of(address(arenas[channel.to])));
+    GC3_CHECK(part.device().check_atomics(where));
+  }
+  return {};
+}
+
+Status OneSided::start(const Parts& parts, const std::vector<std::vector<std::uint8_t*>>& arenas) {
   const std::uint32_t ranks = decoded_.program.collective.ranks();
   if (ranks > kMaxRanks) {
     return Diagnostic(ErrorCode::NotResident, std::to_string(ranks) + " ranks of a one-sided program; at most " +
                                                   std::to_string(kMaxRanks) + " are possible");
   }
-  for (const auto& part : parts) {
-    GC3_ASSIGN(OnDevice made, upload(*part));
+  std::size_t own = 0;
+  for (const auto& part : parts) own += part->ranks().size();
+  apart_ = own != ranks;
+  in_room_.resize(ranks);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Current current(parts[p]->device());
+    GC3_CHECK(check_atomics(*parts[p], arenas[p]));
+    GC3_ASSIGN(OnDevice made, upload(*parts[p], arenas[p]));
     parts_.push_back(std::move(made));
-    for (const auto& other : parts) GC3_CHECK(part->device().check_atomics(other->device().ordinal()));
   }
-  GC3_ASSIGN(counters_, Memory::on(parts[0]->shared_device(), direct::Counters::bytes(decoded_.program),
-                                   "the counters of a one-sided program"));
-  scratch_of_.resize(ranks);
   return {};
 }
 
@@ -93,29 +125,66 @@ Status OneSided::check_resident(const LocalRanks& part, std::size_t number, cons
   return part.check_resident(kernels, parts_[number].blocks);
 }
 
+std::uint64_t OneSided::least_stride(const interp::Run& run) {
+  return interp::round_up(run.chunk_elems * run.elem_bytes, kRoomUnit);
+}
+
+Result<OneSided::Room> OneSided::room_of(std::uint32_t rank, std::uint64_t stride) const {
+  const model::Collective& collective = decoded_.program.collective;
+  const std::uint64_t chunks[] = {
+      std::uint64_t{collective.input_blocks(rank)} * collective.chunks(),
+      std::uint64_t{collective.output_blocks(rank)} * collective.chunks(),
+      std::uint64_t{decoded_.scratch_chunks[rank]} * decoded_.program.halves,
+  };
+  Room room{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const bool needed = i == 2 || (apart_ && decoded_.uses[rank][i] != direct::Decoded::Use::nothing);
+    GC3_ASSIGN(const std::uint64_t bytes, interp::checked_bytes(needed ? chunks[i] : 0, stride, "scratch buffers"));
+    room[i + 1] = room[i] + interp::round_up(bytes, kBetweenRanks);
+  }
+  return room;
+}
+
+Result<std::uint64_t> OneSided::room_bytes(std::uint32_t rank, std::uint64_t stride) const {
+  GC3_ASSIGN(const Room room, room_of(rank, stride));
+  return room[3];
+}
+
 Status OneSided::reserve(const interp::Run& run, const Parts& parts) {
-  const std::uint64_t least = interp::round_up(run.chunk_elems * run.elem_bytes, kScratchUnit);
-  if (least <= stride_) return {};
-  const std::uint64_t stride = std::max(least, 2 * stride_);  // all that was there before is less than this
+  if (!lacks_room(run)) return {};
+  if (apart_) {
+    return Diagnostic(ErrorCode::BadBuffer, "the ranks have not made room for a call of this size");
+  }
+  const std::uint64_t stride = next_stride(run);
   std::vector<Memory> made;
-  std::vector<std::uint8_t*> at(scratch_of_.size());
+  std::vector<std::uint8_t*> at(in_room_.size());
   for (const auto& part : parts) {
     std::uint64_t bytes = 0;
     std::vector<std::uint64_t> offsets;
     for (const std::uint32_t r : part->ranks()) {
-      const std::uint64_t chunks = std::uint64_t{decoded_.scratch_chunks[r]} * decoded_.program.halves;
-      GC3_ASSIGN(const std::uint64_t own, interp::checked_bytes(chunks, stride, "the scratch of a rank"));
       offsets.push_back(bytes);
-      bytes += interp::round_up(own, kBetweenRanks);
+      GC3_ASSIGN(const std::uint64_t own, room_bytes(r, stride));
+      bytes += own;
     }
     GC3_ASSIGN(Memory memory, Memory::on(part->shared_device(), bytes, "scratch buffers"));
     for (std::size_t i = 0; i < offsets.size() && bytes != 0; ++i) at[part->ranks()[i]] = memory.data() + offsets[i];
     made.push_back(std::move(memory));
   }
-  std::ranges::move(made, std::back_inserter(scratch_));
-  scratch_of_ = std::move(at);
+  std::ranges::move(made, std::back_inserter(rooms_));
+  for (std::uint32_t r = 0; r < at.size(); ++r) in_room_[r].scratch = at[r];
   stride_ = stride;
   return {};
+}
+
+void OneSided::move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, LocalRanks& own) {
+  stride_ = stride;
+  for (std::uint32_t r = 0; r < in_room_.size(); ++r) {
+    const Room room = room_of(r, stride).value();  // as long as what was allocated
+    const auto at = [&](std::size_t i) { return room[i] == room[i + 1] ? nullptr : rooms[r] + room[i]; };
+    in_room_[r] = {at(0), at(1), at(2)};
+  }
+  const Buffers& mine = in_room_[own.ranks()[0]];
+  own.share({mine.input, mine.output});
 }
 
 Status OneSided::check_access(const interp::Call& call, const interp::Run& run, const Parts& parts) const {
@@ -137,18 +206,19 @@ Status OneSided::check_access(const interp::Call& call, const interp::Run& run, 
 
 Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
                          const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
-                         const std::vector<CUstream>& streams) const {
+                         std::uint64_t tag, const std::vector<CUstream>& streams) const {
   if (run.tiles == 0) return {};
   const std::uint64_t chunk_bytes = run.chunk_elems * run.elem_bytes;
   std::vector<LocalRanks::Prepared> prepared(parts.size());
   std::vector<OneSidedLaunch> launches(parts.size());
+  for (OneSidedLaunch& launch : launches) std::ranges::copy(in_room_, launch.buffers);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const Current current(parts[p]->device());
     GC3_CHECK(parts[p]->prepare(call, run, kernels[p], watch, timeout_ns, streams[p], prepared[p]));
     for (std::size_t i = 0; i < parts[p]->ranks().size(); ++i) {
       const std::uint32_t r = parts[p]->ranks()[i];
       Buffers at = prepared[p].launch.buffers[i];
-      at.scratch = scratch_of_[r];
+      at.scratch = in_room_[r].scratch;
       for (OneSidedLaunch& launch : launches) launch.buffers[r] = at;
     }
   }
@@ -164,7 +234,10 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
     launch.threadblocks = reinterpret_cast<const OneSidedThreadblock*>(has.threadblocks.data());
     launch.calls = reinterpret_cast<std::uint64_t*>(has.calls.data());
     launch.scratch_chunks = reinterpret_cast<const std::uint64_t*>(has.scratch_chunks.data());
-    launch.counters = reinterpret_cast<interp::Counter*>(counters_.data());
+    launch.counters = reinterpret_cast<interp::Counter* const*>(has.counters.data());
+    launch.peers = reinterpret_cast<const OneSidedPeer*>(has.peers.data());
+    launch.peer_count = has.peer_count;
+    launch.tag = static_cast<std::uint32_t>(tag);
     launch.halt = from.halt;
     launch.stands = from.stands;
     launch.control = from.control;
@@ -189,9 +262,8 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
 }
 
 Status OneSided::reset() const {
-  GC3_CHECK(counters_.clear());
   for (const OnDevice& has : parts_) GC3_CHECK(has.calls.clear());
-  for (const Memory& scratch : scratch_) GC3_CHECK(scratch.clear());
+  for (const Memory& room : rooms_) GC3_CHECK(room.clear());
   return {};
 }
 
@@ -204,6 +276,25 @@ void OneSided::report(const Watch& watch, Diagnostic& problem) const {
     problem.note(ir::step_name(r, t, s) + " (" + to_text(decoded_.program, r, decoded_.program.steps[at]) +
                  ") was waiting in call " + std::to_string(stand.tile));
   });
+}
+
+Diagnostic OneSided::differing(const Watch& watch, const LocalRanks& own, std::uint64_t tag) const {
+  const direct::Program& program = decoded_.program;
+  const std::uint32_t rank = own.ranks()[0];
+  std::uint64_t call = 0;
+  for (std::uint32_t t = 0; t < program.ranks[rank].tb_count; ++t) {
+    call = std::max(call, watch.stands()[program.ranks[rank].first_tb + t].tile);
+  }
+  std::string which;
+  for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+    std::uint64_t told = 0;
+    const std::uint64_t at = (direct::Counters::ranks_at(program) + r) * sizeof(interp::Counter);
+    if (!own.memory().read(&told, at + call % 2 * sizeof told, sizeof told).ok() || told >> 16U != call) continue;
+    if ((told & 0xffffU) != tag) which += (which.empty() ? "rank " : ", rank ") + std::to_string(r);
+  }
+  return Diagnostic(ErrorCode::CallsDiffer, "call " + std::to_string(call) + " of the one-sided program '" +
+                                                program.name + "' on rank " + std::to_string(rank) +
+                                                " is not that of " + (which.empty() ? "another rank" : which));
 }
 
 }  // namespace gc3::cuda

@@ -54,6 +54,8 @@ class OneSidedRanks {
     }
     std::vector<interp::Counter> counters(direct::Counters::bytes(decoded_.program) / sizeof(interp::Counter));
     machine.memory.add(counters.data(), counters.size() * sizeof(interp::Counter), false);
+    std::vector<interp::Counter*> counters_at;
+    for (interp::Counter& counter : counters) counters_at.push_back(&counter);
     std::vector<std::uint64_t> calls(blocks_.size());
     Halt halt;
     Control control;
@@ -73,7 +75,10 @@ class OneSidedRanks {
                 blocks_.data(),
                 calls.data(),
                 tables_.scratch_chunks.data(),
-                counters.data(),
+                counters_at.data(),
+                nullptr,
+                0,
+                0,
                 &halt,
                 stands.data(),
                 &control,

@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "gc3/base/errors/common.h"
+#include "gc3/base/errors/processes.h"
 #include "gc3/base/mix64.h"
 #include "gc3/base/random.h"
+#include "gc3/base/sha256.h"
+#include "gc3/runtime/interp/checked_bytes.h"
 
 namespace gc3::cuda {
 namespace {
@@ -67,17 +70,42 @@ Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Run
                                                        const ir::Program& program, std::uint32_t rank, int device,
                                                        const Options& options, const std::shared_ptr<Windows>& windows,
                                                        const std::shared_ptr<Proxy>& proxy) {
-  std::unique_ptr<RankEngine> engine(new RankEngine);
-  engine->rank_ = rank;
-  engine->runtime_ = runtime;
-  engine->proxy_ = proxy;
   Options placed = options;
   if (proxy != nullptr) {
     GC3_CHECK(proxy->check_ranks(program.collective.ranks()));
     placed.hosts = proxy->hosts();
   }
-  GC3_ASSIGN(engine->launcher_, Launcher::create(program, placed));
-  if (proxy != nullptr) GC3_CHECK(proxy->check(engine->plan(), engine->launcher_->geometry()));
+  GC3_ASSIGN(std::unique_ptr<Launcher> launcher, Launcher::create(program, placed));
+  if (proxy != nullptr) GC3_CHECK(proxy->check(launcher->plan(), launcher->geometry()));
+  return create(runtime, std::move(launcher), rank, device, windows, proxy);
+}
+
+Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Runtime>& runtime,
+                                                       const ir::direct::Program& program, std::uint32_t rank,
+                                                       int device, const Options& options,
+                                                       const std::shared_ptr<Windows>& windows,
+                                                       const std::shared_ptr<Proxy>& proxy) {
+  if (proxy != nullptr) {
+    return Diagnostic(ErrorCode::BadOption, "the one-sided program '" + program.name +
+                                                "' between devices of several hosts: its ranks must be on one host");
+  }
+  GC3_ASSIGN(std::unique_ptr<Launcher> launcher, Launcher::create(program, options));
+  GC3_ASSIGN(std::unique_ptr<RankEngine> engine, create(runtime, std::move(launcher), rank, device, windows, nullptr));
+  const Digest digest = sha256(ir::direct::to_text(program));
+  std::memcpy(&engine->what_, digest.data(), sizeof engine->what_);
+  return engine;
+}
+
+Result<std::unique_ptr<RankEngine>> RankEngine::create(const std::shared_ptr<Runtime>& runtime,
+                                                       std::unique_ptr<Launcher> launcher, std::uint32_t rank,
+                                                       int device, const std::shared_ptr<Windows>& windows,
+                                                       const std::shared_ptr<Proxy>& proxy) {
+  std::unique_ptr<RankEngine> engine(new RankEngine);
+  engine->rank_ = rank;
+  engine->runtime_ = runtime;
+  engine->proxy_ = proxy;
+  engine->windows_ = windows;
+  engine->launcher_ = std::move(launcher);
   if (rank >= engine->plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, "rank " + std::to_string(rank) + " of a program for " +
                                                      std::to_string(engine->plan().ranks.size()));
@@ -99,12 +127,18 @@ RankEngine::~RankEngine() {
 }
 
 Result<ArenaHandle> RankEngine::handle() const {
+  GC3_ASSIGN(ArenaHandle handle, handle_of(launcher_->parts()[0]->memory().data()));
+  handle.what = what_;
+  return handle;
+}
+
+Result<ArenaHandle> RankEngine::handle_of(const std::uint8_t* base) const {
   ArenaHandle handle;
   GC3_ASSIGN(handle.process, process_id());
-  handle.base = address(launcher_->parts()[0]->memory().data());
+  handle.base = address(base);
   handle.device = device_->ordinal();
   handle.stream_values = device_->has_stream_values() ? 1 : 0;
-  if (window_.data() != nullptr) return handle;
+  if (windows_ != nullptr) return handle;
   const Current current(*device_);
   const CaptureRelaxed relaxed(device_->driver());
   GC3_CHECK(device_->driver().check(device_->driver()->get_ipc_handle(&handle.ipc, handle.base),
@@ -112,25 +146,43 @@ Result<ArenaHandle> RankEngine::handle() const {
   return handle;
 }
 
-Status RankEngine::connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted) {
-  const std::lock_guard lock(mutex_);
+Status RankEngine::check_handles(const std::vector<ArenaHandle>& handles, std::uint64_t what, const char* does) const {
   if (handles.size() != plan().ranks.size()) {
     return Diagnostic(ErrorCode::RankOutOfRange, std::to_string(handles.size()) + " handles for " +
                                                      std::to_string(plan().ranks.size()) + " ranks");
   }
-  std::set<std::uint32_t> neighbours;
+  for (std::uint32_t r = 0; r < handles.size(); ++r) {
+    if (handles[r].what == what) continue;
+    return Diagnostic(ErrorCode::CallsDiffer,
+                      "rank " + std::to_string(r) + does + " than rank " + std::to_string(rank_));
+  }
+  return {};
+}
+
+std::set<std::uint32_t> RankEngine::neighbours() const {
+  std::set<std::uint32_t> found;
   const interp::PlanRank& own = plan().ranks[rank_];
   for (std::uint32_t t = own.first_tb; t < own.first_tb + own.tb_count; ++t) {
     const interp::PlanThreadblock& tb = plan().threadblocks[t];
-    if (tb.send_connection != kNone) neighbours.insert(static_cast<std::uint32_t>(tb.send_peer));
-    if (tb.recv_connection != kNone) neighbours.insert(static_cast<std::uint32_t>(tb.recv_peer));
+    if (tb.send_connection != kNone) found.insert(static_cast<std::uint32_t>(tb.send_peer));
+    if (tb.recv_connection != kNone) found.insert(static_cast<std::uint32_t>(tb.recv_peer));
   }
+  // All ranks of a one-sided program tell each other which calls they make.
+  for (std::uint32_t r = 0; launcher_->one_sided() != nullptr && r < plan().ranks.size(); ++r) {
+    if (r != rank_) found.insert(r);
+  }
+  return found;
+}
+
+Status RankEngine::connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(check_handles(handles, what_, " runs another program"));
   std::vector<std::uint8_t*> arenas(handles.size());
   arenas[rank_] = launcher_->parts()[0]->arena(rank_);
   if (window_.data() != nullptr) GC3_CHECK(window_.open());
-  for (const std::uint32_t peer : neighbours) {
+  for (const std::uint32_t peer : neighbours()) {
     if (proxy_ != nullptr && proxy_->hosts()[peer] != proxy_->hosts()[rank_]) continue;
-    GC3_ASSIGN(arenas[peer], reach(peer, handles[peer]));
+    GC3_ASSIGN(arenas[peer], reach(peer, handles[peer], window_));
     if (plan().protocol != model::Protocol::LL128) continue;
     GC3_ASSIGN(const int where, device_->driver().device_of(address(arenas[peer])));
     GC3_CHECK(device_->check_lines(plan().protocol, where));
@@ -144,8 +196,8 @@ Status RankEngine::connect(const std::vector<ArenaHandle>& handles, const Interr
   return launcher_->start({arenas}, true, copies, std::move(pinned));
 }
 
-Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& handle) {
-  if (window_.data() != nullptr) return window_.of(peer);
+Result<std::uint8_t*> RankEngine::reach(std::uint32_t peer, const ArenaHandle& handle, const Window& window) {
+  if (windows_ != nullptr) return window.of(peer);
   GC3_ASSIGN(const auto here, process_id());
   if (handle.process == here) {
     GC3_ASSIGN(const std::shared_ptr<Device> device, runtime_->device(handle.device));
@@ -184,10 +236,62 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
   return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
 }
 
-Status RankEngine::load(model::DataType type) {
-  GC3_ASSIGN(const Kernels kernels, device_->kernels(plan().protocol, type));
-  // Copy engines need no room; should a call be captured, it is checked then.
-  return launcher_->uses_copy_engines() ? Status() : launcher_->parts()[0]->check_resident(kernels);
+Result<interp::Run> RankEngine::run_of(std::uint64_t count, model::DataType type) const {
+  interp::Call call;
+  call.count = count;
+  call.type = type;
+  return launcher_->run_of(call, 0, false);
+}
+
+Result<bool> RankEngine::lacks_room(std::uint64_t count, model::DataType type) {
+  if (launcher_->one_sided() == nullptr) return false;
+  GC3_ASSIGN(const interp::Run run, run_of(count, type));
+  return launcher_->one_sided()->lacks_room(run);
+}
+
+Result<ArenaHandle> RankEngine::make_room(std::uint64_t count, model::DataType type) {
+  const std::lock_guard lock(mutex_);
+  GC3_ASSIGN(const interp::Run run, run_of(count, type));
+  OneSided& program = *launcher_->one_sided();
+  room_stride_ = program.next_stride(run);
+  std::uint64_t bytes = 1;
+  for (std::uint32_t r = 0; r < plan().ranks.size(); ++r) {
+    if (windows_ == nullptr && r != rank_) continue;
+    GC3_ASSIGN(const std::uint64_t needed, program.room_bytes(r, room_stride_));
+    bytes = std::max(bytes, needed);
+  }
+  bytes = interp::round_up(bytes, kArenaUnit);
+  const std::uint8_t* base = nullptr;
+  if (windows_ != nullptr) {
+    GC3_ASSIGN(Window window, Window::allocate(windows_, bytes));
+    GC3_CHECK(Memory::lent(device_, window.data(), bytes));  // zeroed
+    base = window.data();
+    room_windows_.push_back(std::move(window));
+  } else {
+    GC3_ASSIGN(Memory memory, Memory::on(device_, bytes, "the room of a one-sided program"));
+    base = memory.data();
+    rooms_.push_back(std::move(memory));
+  }
+  GC3_ASSIGN(ArenaHandle handle, handle_of(base));
+  handle.what = mix64(what_ ^ room_stride_);
+  return handle;
+}
+
+Status RankEngine::share(const std::vector<ArenaHandle>& rooms) {
+  const std::lock_guard lock(mutex_);
+  GC3_CHECK(check_handles(rooms, mix64(what_ ^ room_stride_), " makes a call of another size"));
+  if (windows_ != nullptr) GC3_CHECK(room_windows_.back().open());
+  static const Window kNone;
+  std::vector<std::uint8_t*> at(rooms.size());
+  for (std::uint32_t r = 0; r < rooms.size(); ++r) {
+    if (r == rank_) {
+      at[r] = windows_ != nullptr ? room_windows_.back().data() : rooms_.back().data();
+    } else {
+      GC3_ASSIGN(at[r], reach(r, rooms[r], windows_ != nullptr ? room_windows_.back() : kNone));
+    }
+  }
+  launcher_->one_sided()->move(room_stride_, at, *launcher_->parts()[0]);
+  return {};
 }
 
 Status RankEngine::reserve(const void* input, void* output, std::uint64_t count, model::DataType type,

@@ -1,5 +1,8 @@
 // The CUDA engine of one rank. The arenas of the other ranks are accessed directly if they are in this process, and
 // else by CUDA IPC or through a window of NCCL. A proxy carries the messages to ranks on other hosts.
+//
+// A one-sided program accesses the buffers of other ranks. Those of other processes are copied into memory that all can
+// access, a room, and from there: a call for which it lacks space is made once all ranks have got a larger one.
 #pragma once
 
 #include <array>
@@ -7,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -28,6 +32,7 @@ struct ArenaHandle {
   std::uint64_t base = 0;                  // the address in that process
   std::int32_t device = 0;                 // its number in that process
   std::int32_t stream_values = 0;          // whether its streams can wait for values, for copy engines
+  std::uint64_t what = 0;                  // the same on all ranks: of a one-sided program, and of a room of it
 };
 
 // This process among those of all hosts and containers: a random number, and the number of the process, which a fork
@@ -63,6 +68,12 @@ class RankEngine {
                                                     std::uint32_t rank, int device, const Options& options,
                                                     const std::shared_ptr<Windows>& windows = nullptr,
                                                     const std::shared_ptr<Proxy>& proxy = nullptr);
+  // The same of a one-sided program, whose ranks are on one host.
+  static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime,
+                                                    const ir::direct::Program& program, std::uint32_t rank, int device,
+                                                    const Options& options,
+                                                    const std::shared_ptr<Windows>& windows = nullptr,
+                                                    const std::shared_ptr<Proxy>& proxy = nullptr);
 
   // The data that other ranks need to access this one.
   Result<ArenaHandle> handle() const;
@@ -70,8 +81,14 @@ class RankEngine {
   // others have ended their calls. With windows or a proxy it is collective.
   Status connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted = {});
 
+  // Whether a call of a one-sided program needs a larger room, on all ranks the same. If so, each makes one, and gets
+  // those of the others before its call. With windows `share` is collective.
+  Result<bool> lacks_room(std::uint64_t count, model::DataType type);
+  Result<ArenaHandle> make_room(std::uint64_t count, model::DataType type);
+  Status share(const std::vector<ArenaHandle>& rooms);
+
   // Loads the kernels of a type, and fails if the device cannot hold the program's threadblocks.
-  Status load(model::DataType type);
+  Status load(model::DataType type) const { return launcher_->load(type); }
   // Allocates what a call of this size needs. A thread that makes the calls of several ranks does this for all of them
   // before the first `enqueue`: an allocation may wait for launched ranks, which wait for those that are not launched.
   Status reserve(const void* input, void* output, std::uint64_t count, model::DataType type, model::ReduceOp op);
@@ -93,8 +110,16 @@ class RankEngine {
 
  private:
   RankEngine() = default;
-  // The address of another rank's arena.
-  Result<std::uint8_t*> reach(std::uint32_t peer, const ArenaHandle& handle);
+  static Result<std::unique_ptr<RankEngine>> create(const std::shared_ptr<Runtime>& runtime,
+                                                    std::unique_ptr<Launcher> launcher, std::uint32_t rank, int device,
+                                                    const std::shared_ptr<Windows>& windows,
+                                                    const std::shared_ptr<Proxy>& proxy);
+  Result<ArenaHandle> handle_of(const std::uint8_t* base) const;
+  Status check_handles(const std::vector<ArenaHandle>& handles, std::uint64_t what, const char* does) const;
+  // The address of another rank's arena or room, which is in `window` if there are windows.
+  Result<std::uint8_t*> reach(std::uint32_t peer, const ArenaHandle& handle, const Window& window);
+  Result<interp::Run> run_of(std::uint64_t count, model::DataType type) const;
+  std::set<std::uint32_t> neighbours() const;
   Status remember(Status status);
 
   std::mutex mutex_;
@@ -103,7 +128,13 @@ class RankEngine {
   std::shared_ptr<Device> device_;
   // This and the next members are before launcher_, whose destructor ends the launches that use them.
   std::shared_ptr<Proxy> proxy_;
+  std::shared_ptr<Windows> windows_;
   Window window_;
+  std::uint64_t what_ = 0;  // of its program
+  // Of a one-sided program, all so far: graphs may use earlier ones. With windows `rooms_` stays empty.
+  std::vector<Memory> rooms_;
+  std::vector<Window> room_windows_;
+  std::uint64_t room_stride_ = 0;  // of the last one
   std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
   std::tuple<std::uint64_t, model::DataType, model::ReduceOp> last_{};  // call: elements per block, type, reduction

@@ -40,7 +40,6 @@ ProcessJob::ProcessJob(Decoded decoded, const cpu::Communicator& comm, std::shar
       rank_(comm.rank()),
       members_(comm.members()),
       messages_(std::move(messages)),
-      uses_(plan_.ranks.size()),
       memory_(plan_, rank_, 1),
       inputs_(plan_.ranks.size()),
       outputs_(plan_.ranks.size()),
@@ -58,7 +57,7 @@ Result<std::shared_ptr<ProcessJob>> ProcessJob::create(const Program& program, c
   GC3_ASSIGN(Decoded decoded, Decoded::create(program));
   std::shared_ptr<ProcessJob> made(new ProcessJob(std::move(decoded), comm, std::move(messages)));
   GC3_ASSIGN(made->plan_.moves_between_classes, moves_between_classes(made->decoded_));
-  made->find_uses();
+  for (const auto& uses : made->decoded_.uses) made->stores_ |= std::ranges::count(uses, Use::stores) != 0;
   made->record_.collective = program.collective.kind();
   made->record_.in_place = program.collective.in_place();
   made->record_.root = program.collective.root();
@@ -66,29 +65,8 @@ Result<std::shared_ptr<ProcessJob>> ProcessJob::create(const Program& program, c
   return made;
 }
 
-void ProcessJob::find_uses() {
-  const auto use = [&](std::uint32_t by, std::span<const Place> places, Use how) {
-    for (const Place& place : places) {
-      if (place.rank == by) continue;
-      if (place.buffer == Buffer::scratch) {
-        stores_to_scratch_ |= how == Use::stores;
-        continue;
-      }
-      Use& most = uses_[place.rank][place.buffer == Buffer::output ? 1 : 0];
-      most = std::max(most, how);
-      stores_ |= how == Use::stores;
-    }
-  };
-  decoded_.program.each_step([&](std::uint32_t r, std::uint32_t, std::uint32_t, std::uint32_t at) {
-    const Step& step = decoded_.steps[at];
-    if (step.op != Op::move) return;
-    use(r, decoded_.sources(step), Use::loads);
-    use(r, decoded_.targets(step), Use::stores);
-  });
-}
-
 std::uint64_t ProcessJob::reached(std::uint32_t rank, std::size_t buffer) const {
-  if (uses_[rank][buffer] == Use::nothing) return 0;
+  if (decoded_.uses[rank][buffer] == Use::nothing) return 0;
   const interp::PlanRank& has = plan_.ranks[rank];
   return block_bytes_ * (buffer == 0 ? has.input_blocks : has.output_blocks);
 }

@@ -50,12 +50,10 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   using Turn = cpu::Membership::Turn;
   using Payload = core::Group::Payload;
   friend struct TestForger;
-  // What other ranks do with a rank's input or output.
-  enum class Use : std::uint8_t { nothing, loads, stores };
+  using Use = Decoded::Use;
 
   ProcessJob(Decoded decoded, const cpu::Communicator& comm, std::shared_ptr<cpu::ProcessProgram> messages);
   core::Group& group() const { return *members_->group; }
-  void find_uses();
   Result<std::vector<double>> times(const cpu::RankCall& call, std::uint32_t warmup, std::uint32_t iterations,
                                     const core::Interrupted& interrupted) override;
   Status run_messages(const Turn& turn, const cpu::RankCall& call, const core::Interrupted& interrupted);
@@ -66,8 +64,9 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   Status open(const core::Interrupted& interrupted);
   // The bytes that other ranks may touch of a buffer; 0: none.
   std::uint64_t reached(std::uint32_t rank, std::size_t buffer) const;
-  // Whether the ranks agree in this call on how it is served, which is on all ranks the same.
-  bool agrees() const { return stores_to_scratch_ || (messages_ != nullptr && calls_left_ == 0); }
+  // Whether the ranks agree in this call on how it is served, which is on all ranks the same. Stores to scratch of
+  // other ranks come even before these have begun the call.
+  bool agrees() const { return decoded_.stores_to_scratch || (messages_ != nullptr && calls_left_ == 0); }
   // Whether the program serves the call; if not, why_messages_ says why.
   Result<bool> agree(const core::Interrupted& interrupted);
   // Before a step: where the arrays of other ranks are that it touches. False: problem_ says why they are not known.
@@ -93,9 +92,7 @@ class ProcessJob final : public interp::Engine<cpu::RankCall> {
   std::shared_ptr<cpu::Membership> members_;
   std::shared_ptr<cpu::ProcessProgram> messages_;
   core::CallRecord record_;
-  std::vector<std::array<Use, 2>> uses_;  // by rank, of input and output
-  bool stores_ = false;                   // whether there are some
-  bool stores_to_scratch_ = false;        // of other ranks, even before these have begun the call
+  bool stores_ = false;  // whether some rank stores to an input or an output of another
 
   cpu::RankMemory memory_;
   std::optional<cpu::Average> average_;  // made by the first call with avg

@@ -28,7 +28,36 @@ bool within_output(const model::Collective& collective, const Place& place, std:
          std::uint64_t{place.chunk} + count <= std::uint64_t{begin} + collective.output_chunks(place.rank);
 }
 
+void find_uses(Decoded& made) {
+  made.uses.resize(made.program.ranks.size());
+  const auto use = [&](std::uint32_t by, std::span<const Place> places, Decoded::Use how) {
+    for (const Place& place : places) {
+      if (place.rank == by) continue;
+      if (place.buffer == Buffer::scratch) {
+        made.stores_to_scratch |= how == Decoded::Use::stores;
+        continue;
+      }
+      Decoded::Use& most = made.uses[place.rank][place.buffer == Buffer::output ? 1 : 0];
+      most = std::max(most, how);
+    }
+  };
+  made.program.each_step([&](std::uint32_t r, std::uint32_t, std::uint32_t, std::uint32_t at) {
+    const Step& step = made.steps[at];
+    if (step.op != Op::move) return;
+    use(r, made.sources(step), Decoded::Use::loads);
+    use(r, made.targets(step), Decoded::Use::stores);
+  });
+}
+
 }  // namespace
+
+std::vector<std::uint32_t> Counters::waiters(const Program& p) {
+  std::vector<std::uint32_t> ranks;
+  for (const ir::direct::Channel& c : p.channels) ranks.insert(ranks.end(), 2, c.to);
+  for (const ir::direct::Semaphore& s : p.semaphores) ranks.push_back(s.rank);
+  for (const ir::direct::Barrier& b : p.barriers) ranks.push_back(b.rank);
+  return ranks;
+}
 
 Result<Decoded> Decoded::create(const Program& program) {
   Findings findings(1);
@@ -74,6 +103,7 @@ Result<Decoded> Decoded::create(const Program& program) {
       }
     }
   }
+  find_uses(made);
   return made;
 }
 

@@ -3,6 +3,7 @@
 // Counters and scratch contain no pointers and begin as zeros, so that several processes can map them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -46,6 +47,10 @@ struct Decoded {
   // By rank: in place, some step writes to the input outside the output that lies within it. Only the output may be
   // written in the caller's memory, so the rank works on a copy of its input.
   std::vector<bool> copies_input;
+  // What other ranks do with the input and the output of each rank, and whether they store to its scratch.
+  enum class Use : std::uint8_t { nothing, loads, stores };
+  std::vector<std::array<Use, 2>> uses;
+  bool stores_to_scratch = false;
 
   // Refuses malformed programs, and those that write to input out of place.
   static Result<Decoded> create(const Program& program);
@@ -72,11 +77,14 @@ class Counters {
   // Where those of semaphores and barriers begin; those of a channel are two.
   static std::size_t semaphores_at(const Program& p) { return 2 * p.channels.size(); }
   static std::size_t barriers_at(const Program& p) { return semaphores_at(p) + p.semaphores.size(); }
+  static std::size_t ranks_at(const Program& p) { return barriers_at(p) + p.barriers.size(); }
+  // The rank that waits for each counter of an object.
+  static std::vector<std::uint32_t> waiters(const Program& p);
   Counters(void* base, const Program& p)
       : base_(static_cast<interp::Counter*>(base)),
         semaphores_(semaphores_at(p)),
         barriers_(barriers_at(p)),
-        ranks_(barriers_ + p.barriers.size()) {}
+        ranks_(ranks_at(p)) {}
 
   std::uint64_t& signals(std::size_t channel) const { return base_[2 * channel].value; }
   std::uint64_t& waits(std::size_t channel) const { return base_[2 * channel + 1].value; }

@@ -171,13 +171,14 @@ Result<Plan> Plan::create(const ir::ClassProgram& program, std::uint32_t rank) {
   return Planner(own).run_alone(program, rank);
 }
 
-std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count, bool scales) const {
+std::array<Copied, 2> Plan::copies(std::uint32_t rank, std::uint64_t count, bool scales,
+                                   std::array<bool, 2> also) const {
   const PlanRank& has = ranks[rank];
   std::array<Copied, 2> made;
-  if ((pads(count) || has.copies_input || scales) && count != 0 && !has.input_aliased) {
+  if ((pads(count) || has.copies_input || scales || also[0]) && count != 0 && !has.input_aliased) {
     made[0] = {has.input_blocks, has.alias_block, has.output_aliased ? has.output_blocks : 0};
   }
-  if (pads(count) && !has.output_aliased) made[1] = {has.output_blocks, 0, has.output_blocks};
+  if ((pads(count) || also[1]) && !has.output_aliased) made[1] = {has.output_blocks, 0, has.output_blocks};
   return made;
 }
 

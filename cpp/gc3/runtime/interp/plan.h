@@ -100,8 +100,9 @@ struct Plan {
   // program moves data between chunk positions of different length.
   bool pads(std::uint64_t count) const { return moves_between_classes && count % collective.chunks() != 0; }
   // The copies of the input and of the output of a rank. `scales`: the call multiplies inputs, for which a rank needs a
-  // copy unless the input lies within the output.
-  std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count, bool scales) const;
+  // copy unless the input lies within the output. `also`: buffers that are copied in any case.
+  std::array<Copied, 2> copies(std::uint32_t rank, std::uint64_t count, bool scales,
+                               std::array<bool, 2> also = {}) const;
   // Whether all chunks have the full length in all buffers, including padded ones.
   bool regular(std::uint64_t count) const { return moves_between_classes || count % collective.chunks() == 0; }
   // The task of a threadblock at its first step. The engine adds the ends of its connections. `regions`, `semaphores`:

@@ -42,7 +42,7 @@ struct Progress {
 };
 
 // In pinned host memory: why the launches stop. Waiting threadblocks poll it. It stays set until the engine is reset.
-enum class Stop : uint32_t { no, asked, deadline };
+enum class Stop : uint32_t { no, asked, deadline, differs };
 struct Control {
   alignas(interp::kCacheLine) uint32_t stop = 0;
 };
@@ -115,6 +115,12 @@ struct OneSidedThreadblock {
   uint32_t stand = 0;  // index into OneSidedLaunch::stands
 };
 
+// What a rank says to another one: at [call % 2] the number of its call, times 65536, and its tag.
+struct OneSidedPeer {
+  uint64_t* tells = nullptr;  // in the other's memory
+  const uint64_t* told = nullptr;
+};
+
 struct OneSidedLaunch {
   const OneSidedStep* steps;
   const OneSidedPlace* places;
@@ -124,7 +130,10 @@ struct OneSidedLaunch {
   const OneSidedThreadblock* threadblocks;  // one per block of the grid
   uint64_t* calls;                          // that each of them has finished
   const uint64_t* scratch_chunks;           // by rank, of one half
-  interp::Counter* counters;                // on one device: as direct::Counters
+  interp::Counter* const* counters;         // in the order of direct::Counters, each where its waiter is
+  const OneSidedPeer* peers;                // the other ranks, if they are in other processes
+  uint32_t peer_count;
+  uint32_t tag;  // 16 bits, of the call: ranks with different calls say so
   Halt* halt;
   Stand* stands;
   Control* control;

@@ -66,19 +66,19 @@ class OneSidedBlock {
   }
 
   GC3_HOST_DEVICE bool give(uint32_t counter) {
-    platform_.add(&launch_.counters[counter].value, 1, launch_.system != 0);
+    platform_.add(&launch_.counters[counter]->value, 1, launch_.system != 0);
     return true;
   }
   GC3_HOST_DEVICE bool take_signal(uint32_t k) {
-    const uint64_t* const signals = &launch_.counters[2 * k].value;
+    const uint64_t* const signals = &launch_.counters[2 * k]->value;
     // One threadblock takes all signals of a channel, and one thread of it at a time.
-    uint64_t* const waits = &launch_.counters[2 * k + 1].value;
+    uint64_t* const waits = &launch_.counters[2 * k + 1]->value;
     const uint64_t ticket = platform_.load_word(waits) + 1;
     platform_.store_word(waits, ticket);
     return until([&] { return platform_.load_acquire(signals, launch_.system != 0) >= ticket; });
   }
   GC3_HOST_DEVICE bool take_token(uint32_t k) {
-    uint64_t* const released = &launch_.counters[launch_.semaphores_at + k].value;
+    uint64_t* const released = &launch_.counters[launch_.semaphores_at + k]->value;
     const uint64_t initial = launch_.initial[k];
     return until([&] {
       const uint64_t now = platform_.load_acquire(released, launch_.system != 0);
@@ -91,7 +91,7 @@ class OneSidedBlock {
     platform_.sync();
     bool alive = true;
     if (platform_.thread() == 0) {
-      uint64_t* const arrivals = &launch_.counters[launch_.barriers_at + k].value;
+      uint64_t* const arrivals = &launch_.counters[launch_.barriers_at + k]->value;
       const uint64_t all = launch_.parties[k];
       const uint64_t met = (platform_.add(arrivals, 1, launch_.system != 0) / all + 1) * all;
       alive = until([&] { return platform_.load_acquire(arrivals, launch_.system != 0) >= met; });
@@ -255,6 +255,31 @@ class OneSidedBlock {
   uint32_t chunk_ = 0;  // of a move's
 };
 
+// Ranks in different processes cannot compare their calls before they launch them. Each tells all others at the
+// beginning of a call which one it makes, and looks at the end at what they have told: by then they have begun it, and
+// not the one after the next, which would need a word of this rank's next one.
+template <class Platform>
+GC3_HOST_DEVICE void tell_call(Platform& platform, const OneSidedLaunch& launch, uint64_t call) {
+  for (uint32_t k = platform.thread(); k < launch.peer_count; k += platform.threads()) {
+    platform.store_word(launch.peers[k].tells + call % 2, call << 16U | launch.tag);
+  }
+}
+// False: a rank makes another call, or the wait was stopped.
+template <class Platform>
+GC3_HOST_DEVICE bool same_call(Platform& platform, const OneSidedLaunch& launch, uint64_t call) {
+  for (uint32_t k = platform.thread(); k < launch.peer_count; k += platform.threads()) {
+    WaitLimit limit;
+    uint64_t told = 0;
+    while ((told = platform.load_word(launch.peers[k].told + call % 2)) >> 16U != call) {
+      if (limit.over(platform, launch)) return false;
+    }
+    if ((told & 0xffffU) == launch.tag) continue;
+    platform.store_stop(&launch.control->stop, static_cast<uint32_t>(Stop::differs));
+    return false;
+  }
+  return true;
+}
+
 // Executes threadblock `index` of the launch. All threads of the block call it.
 template <class Element, class Platform>
 GC3_HOST_DEVICE void run_one_sided(Platform& platform, const OneSidedLaunch& launch, uint32_t index) {
@@ -262,17 +287,21 @@ GC3_HOST_DEVICE void run_one_sided(Platform& platform, const OneSidedLaunch& lau
   if (platform.sync_or(halted)) return;  // its counters would be those of the launch that failed
   const OneSidedThreadblock tb = launch.threadblocks[index];
   const uint64_t call = launch.calls[index] + 1;
+  if (index == 0) tell_call(platform, launch, call);
   OneSidedBlock<Platform, Element> block(platform, launch, call);
-  for (uint32_t s = 0; s < tb.step_count; ++s) {
+  uint32_t s = 0;
+  for (; s < tb.step_count; ++s) {
     const OneSidedStep step = launch.steps[tb.first_step + s];
-    if (block.execute(step)) continue;
+    if (!block.execute(step)) break;
+  }
+  const bool differs = s == tb.step_count && index == 0 && !same_call(platform, launch, call);
+  if (platform.sync_or(differs) || s != tb.step_count) {
     if (platform.thread() == 0) {
       platform.store_stop(&launch.halt->halted, 1);
       launch.stands[tb.stand] = {call, s, 0, 0, 1};
     }
     return;
   }
-  platform.sync();
   if (platform.thread() == 0) launch.calls[index] = call;
 }
 
