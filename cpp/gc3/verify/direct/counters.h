@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "gc3/base/findings.h"
@@ -54,30 +55,28 @@ struct Counter {
 };
 
 // What the proxy of a port channel has been told: by which thread of which threadblock, and when. It does things in the
-// order in which it is told. Two threads without a sync between them may tell it in any order.
+// order in which it is told. Threads without a sync between them, and threadblocks, may tell it in any order.
 class Proxy {
  public:
   // The events of the proxy that certainly come before what this thread tells it next.
   std::vector<Event> before(std::uint32_t tb, std::uint64_t phase, std::uint32_t thread) {
-    if (tb != tb_ || phase != phase_) {
-      // Of another threadblock nothing is known; the same one has synced since. What is told comes after `earlier_`.
-      if (tb != tb_ || !told_.empty()) earlier_.clear();
-      if (tb == tb_) {
-        for (const Told& t : told_) earlier_.push_back(t.last);
-      }
-      told_.clear();
-      tb_ = tb;
-      phase_ = phase;
+    Teller& teller = tellers_[tb];
+    if (phase != teller.phase && !teller.told.empty()) {
+      teller.earlier.clear();  // what was told since comes after it
+      for (const Told& t : teller.told) teller.earlier.push_back(t.last);
+      teller.told.clear();
     }
-    std::vector<Event> found = earlier_;
-    for (const Told& t : told_) {
+    teller.phase = phase;
+    std::vector<Event> found = teller.earlier;
+    for (const Told& t : teller.told) {
       if (t.thread == thread) found.push_back(t.last);
     }
     return found;
   }
-  void tell(std::uint32_t thread, Event event) {
-    std::erase_if(told_, [&](const Told& t) { return t.thread == thread; });
-    told_.push_back({thread, event});
+  void tell(std::uint32_t tb, std::uint32_t thread, Event event) {
+    std::vector<Told>& told = tellers_[tb].told;
+    std::erase_if(told, [&](const Told& t) { return t.thread == thread; });
+    told.push_back({thread, event});
   }
 
  private:
@@ -85,10 +84,12 @@ class Proxy {
     std::uint32_t thread;
     Event last;
   };
-  std::uint32_t tb_ = kNone;
-  std::uint64_t phase_ = 0;
-  std::vector<Event> earlier_;  // before phase_
-  std::vector<Told> told_;      // in it, the last by each thread
+  struct Teller {
+    std::uint64_t phase = 0;
+    std::vector<Event> earlier;  // before this phase
+    std::vector<Told> told;      // in it, the last by each thread
+  };
+  std::map<std::uint32_t, Teller> tellers_;  // by threadblock
 };
 
 struct Counters {

@@ -70,6 +70,53 @@ TEST_CASE("a flush does not end the order of what one thread tells a proxy") {
   CHECK(verify(program.value()).ok());
 }
 
+// Two threadblocks of each rank tell one proxy to move a chunk and to signal, the second one while the first one waits
+// for it; the other rank waits for both signals.
+std::string both_tell(bool in_order) {
+  std::string text =
+      "direct \"both\" version 1\ncollective allgather ranks 2 chunks 2\nhalves 1\nchannel 0 from 0 to 1\n"
+      "channel 1 from 1 to 0\nchannel 2 from 0 to 1 port\nchannel 3 from 1 to 0 port\nsemaphore 0 rank 0 initial 0\n"
+      "semaphore 1 rank 1 initial 0\nbarrier 0 rank 0 threadblocks 2\nbarrier 1 rank 1 threadblocks 2\n";
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    const auto [own, peer] = std::pair(std::to_string(r), std::to_string(1 - r));
+    const std::string port = std::to_string(2 + r);
+    std::uint32_t number = 0;
+    const auto step = [&](const std::string& what) { text += "    " + std::to_string(number++) + " " + what + "\n"; };
+    const auto tells = [&](std::uint32_t chunk, const std::string& between) {
+      const std::string move = "move in[" + std::to_string(chunk) + "] -> " + peer + ":out[" +
+                               std::to_string(2 * r + chunk) + "] through " + port;
+      step(in_order ? move : "signal " + port);
+      step("sync");
+      step(between + " " + own);
+      step("sync");
+      step(in_order ? "signal " + port : move);
+      step("flush " + port);
+      step("sync");
+    };
+    text += "\nrank " + own + "\n  tb 0\n";
+    step("signal " + own + " relaxed");
+    step("wait " + peer + " relaxed");
+    step("sync");
+    step("barrier " + own);
+    tells(0, "acquire");
+    step("move in[0] -> out[" + std::to_string(2 * r) + "] x2");
+    for (int both = 0; both < 2; ++both) step("wait " + std::to_string(3 - r));
+    text += "  tb 1\n";
+    number = 0;
+    step("barrier " + own);
+    tells(1, "release");
+  }
+  return text;
+}
+
+TEST_CASE("of two threadblocks that tell one proxy, each has its own order") {
+  const auto program = ir::direct::parse_text(both_tell(true));
+  REQUIRE_MESSAGE(program.ok(), program.error().str());
+  const Report report = verify(program.value());
+  CHECK_MESSAGE(report.ok(), text_of(report));
+  check_refused(ir::direct::parse_text(both_tell(false)).value(), ErrorCode::DataRace, "asynchronous");
+}
+
 TEST_CASE("each part of a proof is needed") {
   SUBCASE("no exit: the caller reads what is still being stored") {
     Program p = put_all_to_all(2);

@@ -189,7 +189,7 @@ Event Execution::proxy_event(const Block& block, std::uint32_t channel, std::uin
   const Event event = order_.add(made(block, true));
   order_.visible(told);
   for (const Event e : before) order_.visible(e);
-  proxies_[channel].tell(thread, event);
+  proxies_[channel].tell(block.tb, thread, event);
   return event;
 }
 
