@@ -203,6 +203,7 @@ void bind_cuda(nb::module_& m) {
       .def("new_id", &new_window_id, "An id that one rank makes and with which all ranks join.");
   nb::class_<Windows>(m, "CudaWindows", "Memory that all ranks reach through symmetric windows of NCCL.")
       .def(nb::new_(&join_windows), "nccl"_a, "runtime"_a, "device"_a, "id"_a, "rank"_a, "ranks"_a, "timeout"_a)
+      .def_prop_ro("has_switch", &Windows::has_switch, "Whether a switch reaches the windows of all ranks at once.")
       .def(
           "probe", [](Windows& windows) { without_gil([&] { return windows.probe(); }); },
           "Collective: makes a small window, to check that windows work.");

@@ -2124,6 +2124,10 @@ class CudaWindows:
 
     def __init__(self, nccl: Nccl, runtime: CudaRuntime, device: int, id: bytes, rank: int, ranks: int, timeout: float) -> None: ...
 
+    @property
+    def has_switch(self) -> bool:
+        """Whether a switch reaches the windows of all ranks at once."""
+
     def probe(self) -> None:
         """Collective: makes a small window, to check that windows work."""
 

@@ -125,6 +125,18 @@ def test_devices_are_reached_through_windows() -> None:
 
 
 @fake_driver.needs_library
+def test_one_sided_programs_through_a_switch() -> None:
+    """Sums and copies of all ranks go through it where it is: one that does nothing makes the results wrong."""
+    for multicast, said in ((0, "windows of NCCL 2.30.7\n"), (1, ", which a switch reaches at once")):
+        environment = {**WINDOWS, "FAKE_CUDA": f"mapped=1 multicast={multicast}"}
+        for text in ranks.run(ranks.program("device_one_sided"), 3, environment, ["switch"]):
+            assert said in text
+    environment = {**WINDOWS, "FAKE_CUDA": "mapped=1 multicast=2"}
+    for text in ranks.run(ranks.program("device_one_sided"), 3, environment, ["broken"]):
+        assert "Mismatched elements" in text
+
+
+@fake_driver.needs_library
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

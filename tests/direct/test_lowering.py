@@ -42,6 +42,23 @@ def test_what_a_circle_of_exchanges_would_overwrite_is_put_aside() -> None:
     swapped.verify()
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "moves"),
+    [
+        ("nvls_allreduce", {"R": 3}, ["g0:out[0] -> g0:out[0]", "g0:out[2] -> g0:out[2]"]),
+        ("nvls_reducescatter", {"G": 3}, ["g0:in[1] -> in[1]"]),
+        # The source is stored to as well, because the switch reaches all ranks of its group.
+        ("nvls_allgather", {"G": 3}, ["move out[0] -> g0:out[0]"]),
+        ("nvls_allgather", {"G": 3, "N": 2}, ["move out[3] -> g0:out[3]", "move out[3] -> g1:out[3]"]),
+    ],
+)
+def test_switch_groups_are_one_operand(name: str, size: dict[str, int], moves: list[str]) -> None:
+    program = gc3.compile(algorithms.load(name), memory="direct", in_place=True, **size)
+    for move in moves:
+        assert move in program.text
+    program.verify()
+
+
 def test_wrong_arguments() -> None:
     ring = algorithms.load("ring_allreduce")
     with pytest.raises(gc3.UserError, match="memory='both'; expected 'fifo' or 'direct'"):

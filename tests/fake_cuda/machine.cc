@@ -36,6 +36,7 @@ const Settings& Settings::get() {
       if (name == "nccl") s.nccl = std::stoi(value);
       if (name == "windows") s.windows = value != "0";
       if (name == "lsa") s.lsa = value != "0";
+      if (name == "multicast") s.multicast = std::stoi(value);
       if (name == "mapped") s.mapped = value != "0";
       if (name == "unmap") s.unmap_ms = std::stoi(value);
       if (name == "values") s.values = value != "0";

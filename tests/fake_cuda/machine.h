@@ -32,7 +32,8 @@ enum Result : int {
 };
 
 // The settings in FAKE_CUDA: "devices=2 sms=132 blocks=2 warps=1 memory=BYTES peer=0 nvlink=0 nvrtc=fail cuda=13
-// nccl=23007 windows=0 lsa=0 mapped=1 unmap=MS values=0 channels=1 fail=SYMBOL:N", where the N-th call of SYMBOL fails.
+// nccl=23007 windows=0 lsa=0 multicast=1 mapped=1 unmap=MS values=0 channels=1 fail=SYMBOL:N", where the N-th call of
+// SYMBOL fails.
 struct Settings {
   int devices = 1;
   int multiprocessors = 132;
@@ -47,6 +48,7 @@ struct Settings {
   int nccl = 23007;     // version of NCCL
   bool windows = true;  // whether NCCL makes symmetric windows
   bool lsa = true;      // whether windows have addresses
+  int multicast = 0;    // 1: a switch reaches the windows of all ranks; 2: it does nothing
   bool mapped = false;  // whether freeing memory that another process has mapped ends this one
   int unmap_ms = 0;     // how long it takes to unmap memory of another process
   bool values = true;   // whether streams wait for values in memory

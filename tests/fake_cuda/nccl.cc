@@ -1,5 +1,6 @@
 // The functions of libnccl.so.2 that GC3 uses: non-blocking communicators, and windows over the memory of fake devices.
 // Ranks in several processes exchange files in a folder, whose name follows from the id.
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "gc3/runtime/cuda/device/test_platform.h"
 #include "machine.h"
 
 namespace gc3::fake_cuda {
@@ -38,6 +40,8 @@ struct Config {  // as in nccl.h of version 2.14
 
 struct Window {
   std::vector<std::uint64_t> addresses;  // by rank
+  std::size_t bytes = 0;
+  void* all = nullptr;  // stands for the address of all ranks
 };
 
 struct Comm {
@@ -91,6 +95,7 @@ int map_parts(Comm& comm, const std::vector<std::string>& said) {
     }
     window->addresses.push_back(Settings::get().lsa ? at : 0);
   }
+  window->bytes = allocations[comm.base];
   *comm.result = window.release();
   return kNcclSuccess;
 }
@@ -192,6 +197,7 @@ GC3_FAKE_NCCL(ncclCommWindowRegister, void* handle, void* base, std::size_t byte
 GC3_FAKE_NCCL(ncclCommWindowDeregister, void* handle, void* registered) {
   const std::unique_ptr<Window> window(static_cast<Window*>(registered));
   const Comm& comm = *static_cast<Comm*>(handle);
+  if (window->all != nullptr) munmap(window->all, window->bytes);
   for (int r = 0; r < comm.ranks; ++r) {
     if (r != comm.rank) Memory::get().close(window->addresses[static_cast<std::size_t>(r)]);
   }
@@ -200,5 +206,18 @@ GC3_FAKE_NCCL(ncclCommWindowDeregister, void* handle, void* registered) {
 GC3_FAKE_NCCL(ncclGetPeerDevicePointer, void* registered, std::size_t offset, int peer, void** at) {
   const std::uint64_t address = static_cast<Window*>(registered)->addresses.at(static_cast<std::size_t>(peer));
   *at = address == 0 ? nullptr : reinterpret_cast<void*>(address + offset);
+  return kNcclSuccess;
+}
+GC3_FAKE_NCCL(ncclGetLsaMultimemDevicePointer, void* registered, std::size_t offset, void** at) {
+  *at = nullptr;
+  const int multicast = Settings::get().multicast;
+  if (multicast == 0) return kNcclSuccess;
+  auto& window = *static_cast<Window*>(registered);
+  if (window.all == nullptr) {
+    window.all = mmap(nullptr, window.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    gc3::cuda::HostSwitch::get().add(reinterpret_cast<std::uint64_t>(window.all), window.bytes,
+                                     multicast == 1 ? window.addresses : std::vector<std::uint64_t>());
+  }
+  *at = static_cast<std::uint8_t*>(window.all) + offset;
   return kNcclSuccess;
 }

@@ -86,6 +86,20 @@ def test_what_can_be_one_operation_is_one() -> None:
     assert all(gpu["scratch_chunks"] == 0 for gpu in exchanged["gpus"])
 
 
+def test_what_a_switch_does_for_all_ranks_is_one_operation() -> None:
+    entry, leave = ["rlxsignal", "rlxwait", "nop"], ["nop", "signal", "wait"]
+    for in_place in (False, True):
+        plan = plan_of("nvls_allreduce", in_place=in_place)
+        assert operations(plan) == [*entry, "glres", *leave]
+        buffers = [channel.get("buffer_type") for channel in plan["gpus"][1]["channels"]]
+        assert buffers == [None, *(["o"] if in_place else ["i", "o"])]
+    assert operations(plan_of("nvls_allgather", N=1, G=4, in_place=True)) == [*entry, "gstore", *leave]
+    between = plan_of("nvls_allgather", N=2, G=3, in_place=True)
+    assert operations(between) == [*entry, "put", "nop", "gstore", "nop", "signal", "wait", "nop", "gstore", *leave]
+    # It has none that keeps a sum at one rank: each is loaded.
+    assert "glres" not in operations(plan_of("nvls_reducescatter", N=1, G=4, in_place=True))
+
+
 def test_packets_replace_signals() -> None:
     """A sum is stored as packets where it is made; what comes on the way is passed on as it came."""
     how: dict[str, Any] = {"protocol": "LL", "in_place": True}
@@ -130,6 +144,8 @@ PUBLIC: list[tuple[str, str, dict[str, Any]]] = [
     ("alltoall_ring_oop", "direct_alltoall", {"instances": 16, "in_place": False}),
     ("alltoall_ring_peers", "direct_alltoall", {"instances": 16}),
     ("alltoall_pipeline", "direct_alltoall", {"instances": 2}),
+    ("allreduce_nvls_zero_copy", "nvls_allreduce", {"instances": 8}),
+    ("allgather_nvls_zero_copy", "nvls_allgather", {"N": 1, "instances": 8}),
 ]
 
 
@@ -145,7 +161,8 @@ def test_plans_are_not_longer_than_the_public_ones(public: str, name: str, how: 
         return sum(1 + len(op.get("ops", ())) for ops in blocks for op in ops)
 
     theirs = json.loads(path.read_text())
-    ours = plan_of(name, **{"R": ranks, "in_place": True, **how})
+    size = {"G" if name == "nvls_allgather" else "R": ranks}
+    ours = plan_of(name, **size, **{"in_place": True, **how})
     assert ours["collective"] == theirs["collective"]
     assert length(ours) <= length(theirs)
 

@@ -1,5 +1,6 @@
-"""One-sided programs on arrays of a device: device_one_sided.py right|differ|grows|other|missing FILE."""
+"""One-sided programs on arrays of a device: device_one_sided.py right|switch|broken|differ|grows|other|missing FILE."""
 
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -9,7 +10,9 @@ from here import RANK, SIZE, error_of
 from on_device import there
 
 import gc3
+from fake_arrays import InterfaceArray
 from gc3 import algorithms
+from gc3.runtime.buffers import aliased
 from gc3.runtime.checking import Case
 
 NAMES = ("allpairs_allreduce", "ring_allreduce", "direct_allgather", "direct_reducescatter", "direct_alltoall")
@@ -20,20 +23,44 @@ def direct(name: str, *, in_place: bool = False) -> gc3.runtime.direct.DirectPro
     return gc3.compile(algorithms.load(name), R=SIZE, memory="direct", in_place=in_place)
 
 
+class Part:
+    """Elements of an array on the device, from `first` on."""
+
+    def __init__(self, array: InterfaceArray, first: int, size: int) -> None:
+        """Copies nothing."""
+        like = array.memory.like
+        address = array.memory.address + first * like.itemsize
+        self.__cuda_array_interface__ = {
+            **array.__cuda_array_interface__,
+            "data": (address, False),
+            "shape": (size,),
+        }
+
+
 def check(comm: gc3.Communicator, program: gc3.runtime.direct.DirectProgram, count: int, dtype: str, op: str) -> None:
     """Runs a program twice, and compares this rank's output with NumPy's."""
     model = program.collective
     case = Case(model, count, dtype, op)
-    inputs = case.inputs()
+    inputs, size = case.inputs(), model.output_blocks(RANK) * count
+    buffer, block = aliased(model, RANK) or ("", 0)
     for _ in range(2):
-        x = there(inputs[RANK], dtype)
-        out = x if model.in_place else there(np.zeros(model.output_blocks(RANK) * count), dtype)
-        comm.run(program, x, out, op, count=count)
+        values = inputs[RANK].reshape(-1)
+        if buffer == "input":
+            whole = np.zeros(size, dtype)
+            whole[block * count :][: values.size] = values
+            out, begin = there(whole, dtype), 0
+            comm.run(program, Part(out, block * count, values.size), out, op, count=count)
+        elif buffer == "output":
+            out, begin = there(values, dtype), block * count
+            comm.run(program, out, Part(out, begin, size), op, count=count)
+        else:
+            out, begin = there(np.zeros(size), dtype), 0
+            comm.run(program, there(values, dtype), out, op, count=count)
         comm.synchronize()
-        content = out.memory.content.reshape(-1)
-        for rank, start, values in case.expected(inputs):
+        for rank, start, expected in case.expected(inputs):
             if rank == RANK:
-                np.testing.assert_array_equal(content[start : start + values.size], values)
+                found = out.memory.content.reshape(-1)[begin + start :][: expected.size]
+                np.testing.assert_array_equal(found, expected)
 
 
 def right() -> None:
@@ -53,6 +80,28 @@ def right() -> None:
             comm.synchronize()
             assert out.memory.content.tolist() == [expected] * 10
         assert x.memory.content.tolist() == [RANK] * 10
+
+
+def switch() -> None:
+    """Sums and copies through the switch, which the types and operations have that it knows, others without it."""
+    with gc3.init() as comm:
+        for name, size in (("nvls_allreduce", "R"), ("nvls_allgather", "G"), ("nvls_reducescatter", "G")):
+            for in_place in (False, True):
+                program = gc3.compile(algorithms.load(name), **{size: SIZE}, memory="direct", in_place=in_place)
+                for dtype, op in itertools.product(("float32", "float16", "int32", "int64", "int8"), ("sum", "max")):
+                    for count in (program.collective.chunks * 32, 1001):
+                        check(comm, program, count, dtype, op)
+        print(comm.explain("allreduce", 1).devices)
+
+
+def broken() -> None:
+    """The same with a switch that does nothing, which the results tell."""
+    with gc3.init() as comm:
+        program = gc3.compile(algorithms.load("nvls_allreduce"), R=SIZE, memory="direct")
+        try:
+            check(comm, program, 96, "int32", "sum")
+        except AssertionError as problem:
+            print(problem)
 
 
 def call(comm: gc3.Communicator, program: gc3.runtime.direct.DirectProgram, count: int) -> None:
@@ -96,4 +145,4 @@ def missing() -> None:
             time.sleep(0.02)
 
 
-{"right": right, "differ": differ, "grows": grows, "other": other, "missing": missing}[sys.argv[1]]()
+globals()[sys.argv[1]]()

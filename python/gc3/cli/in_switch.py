@@ -17,8 +17,8 @@ def remark(on: Platform, programs: Iterable[Core]) -> bool:
     names = list(dict.fromkeys(p.name for p in programs if counts_on_switches(on, p)))
     if names:
         output.remark(
-            f"{', '.join(names)}: the time is with switches that multicast and add up; engines of gc3 send plain "
-            "messages, whose time --what-if CLASS.multicast_efficiency=0 of gc3 sim predicts"
+            f"{', '.join(names)}: the time is with switches that multicast and add up, which only one-sided programs "
+            "(memory=direct) use, on devices; plain messages take what --what-if CLASS.multicast_efficiency=0 predicts"
         )
     return bool(names)
 

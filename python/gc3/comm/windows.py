@@ -62,7 +62,8 @@ def agree(
     if missing is not None or library is None:
         return Reach(f"CUDA IPC ({missing})")
     version = library.version
-    return Reach(f"windows of NCCL {version // 10000}.{version // 100 % 100}.{version % 100}", windows)
+    switch = ", which a switch reaches at once" if windows is not None and windows.has_switch else ""
+    return Reach(f"windows of NCCL {version // 10000}.{version // 100 % 100}.{version % 100}{switch}", windows)
 
 
 def _first_problem(own: str, exchange: Callable[[bytes], list[bytes]]) -> str | None:

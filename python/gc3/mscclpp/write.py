@@ -1,7 +1,8 @@
 """Writes a one-sided program as an execution plan, which is read again and proven.
 
 A move becomes what the executor has for it: `copy`, `put`, `get`, or a reduction that adds the rank's own value first.
-A move with more operands than an operation holds becomes several, with a `nop` between.
+A move with more operands than an operation holds becomes several, with a `nop` between. Through a switch go what it
+adds up for all its ranks (`glres`) and one value for all of them (`gstore`); other moves are of each rank's place.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from gc3 import _core, errors
@@ -33,6 +34,7 @@ class _Place:
     buffer: str
     index: int
     packet: bool = False
+    group: int | None = None  # of a switch, whose ranks all have the place
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class _Block:
     steps: list[_Step] = field(default_factory=list["_Step"])
     links: list[int] = field(default_factory=list[int])  # that it uses
     others: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # rank and buffer, likewise
+    switches: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])  # group and buffer, likewise
     ops: list[Json] = field(default_factory=list["Json"])
 
 
@@ -66,6 +69,7 @@ class _Writer:
         self.semaphores: list[list[int]] = [[] for _ in range(program.rank_count)]  # initial values
         self.semaphore_of: list[int] = []  # the rank's number of each
         self.barriers: list[tuple[int, int]] = []  # the rank's number, threadblocks
+        self.groups: list[list[int]] = []  # the ranks of each
         self.scratch = [0] * program.rank_count
         self.blocks: list[_Block] = []
         self.others: list[list[tuple[int, str]]] = [[] for _ in range(program.rank_count)]
@@ -104,14 +108,32 @@ class _Writer:
         # As refusals.of_plan asks: as much on all ranks, and for a second half that begins at a whole vector.
         unit = form.VECTOR // (2 if packets else 1)
         alike = -(-max(self.scratch) // unit) * unit if double else max(self.scratch)
+        switches = sorted({switch for block in self.blocks for switch in block.switches})
+        through = [
+            [(k, self.groups[k], buffer) for k, buffer in switches if rank in self.groups[k]] for rank in range(ranks)
+        ]
         gpus = [
             {
                 "id": rank,
                 "input_chunks": collective.input_chunks(rank),
                 "output_chunks": collective.output_chunks(rank),
                 "scratch_chunks": alike if reused or double else self.scratch[rank],
-                "threadblocks": [self._block(b, ends[rank]) for b in self.blocks if b.rank == rank],
-                "channels": [{"channel_type": "memory", "connected_to": peers[rank]}],
+                "threadblocks": [
+                    self._block(b, ends[rank], [(k, buffer) for k, _, buffer in through[rank]])
+                    for b in self.blocks
+                    if b.rank == rank
+                ],
+                "channels": [
+                    {"channel_type": "memory", "connected_to": peers[rank]},
+                    *(
+                        {
+                            "channel_type": "switch",
+                            "buffer_type": buffer,
+                            "rank_groups": [{"size": len(members), "ranks": members}],
+                        }
+                        for _, members, buffer in through[rank]
+                    ),
+                ],
                 "remote_buffers": [
                     {"rank": owner, "type": buffer, "access_channel_types": ["memory"]}
                     for owner, buffer in self.others[rank]
@@ -158,18 +180,7 @@ class _Writer:
             words = line.split()
             if not words:
                 continue
-            if made := _OBJECT.fullmatch(line):
-                kind, _, first, second, port = made.groups()
-                if port:
-                    raise self.refuse("port channels are not written")
-                if kind == "channel":
-                    self.channels.append((int(first), int(second)))
-                else:
-                    self.semaphore_of.append(len(self.semaphores[int(first)]))
-                    self.semaphores[int(first)].append(int(second))
-            elif made := _BARRIER.fullmatch(line):
-                self.barriers.append((int(made[1]), int(made[3])))
-            elif line.startswith("rank"):
+            if line.startswith("rank"):
                 rank = int(words[1])
                 if rank == 1:
                     self._check_room()
@@ -179,7 +190,24 @@ class _Writer:
             elif line.startswith("    "):
                 self.blocks[-1].steps.append(self._read_step(rank, words[1], line))
             else:
-                self.head.append(line)
+                self._parse_head(line)
+
+    def _parse_head(self, line: str) -> None:
+        if made := _OBJECT.fullmatch(line):
+            kind, _, first, second, port = made.groups()
+            if port:
+                raise self.refuse("port channels are not written")
+            if kind == "channel":
+                self.channels.append((int(first), int(second)))
+            else:
+                self.semaphore_of.append(len(self.semaphores[int(first)]))
+                self.semaphores[int(first)].append(int(second))
+        elif made := _BARRIER.fullmatch(line):
+            self.barriers.append((int(made[1]), int(made[3])))
+        elif line.startswith("group"):
+            self.groups.append([int(word) for word in line.split()[3:]])
+        else:
+            self.head.append(line)
 
     def _check_room(self) -> None:
         """Refuses threadblocks of rank 0 that the executor has no room for, before all others are read."""
@@ -205,12 +233,29 @@ class _Writer:
         for side in line.split(" -> "):
             sides.append([])
             for owner, packet, buffer, index in _OPERAND.findall(side):
-                if owner.startswith("g"):
-                    raise self.refuse("moves through switches are not written")
-                place = _Place(int(owner[:-1]) if owner else rank, _LETTERS[buffer], int(index), bool(packet))
-                sides[-1].append(place)
+                group = int(owner[1:-1]) if owner.startswith("g") else None
+                at = rank if group is not None or not owner else int(owner[:-1])
+                sides[-1].append(_Place(at, _LETTERS[buffer], int(index), bool(packet), group))
         times = re.search(r" x(\d+)", line)
-        return _Step(name, False, [], sides[0], sides[1], int(times[1]) if times else 1)
+        sources, targets = sides
+        if not self._is_of_switch(sources, targets):
+            sources, targets = self._apart(sources), self._apart(targets)
+        return _Step(name, False, [], sources, targets, int(times[1]) if times else 1)
+
+    @staticmethod
+    def _is_of_switch(sources: list[_Place], targets: list[_Place]) -> bool:
+        """Whether the executor has a move through a switch."""
+        if len(sources) != 1 or any(place.packet for place in (*sources, *targets)):
+            return False
+        return sources[0].group is None or (len(targets) == 1 and targets[0].group == sources[0].group)
+
+    def _apart(self, places: list[_Place]) -> list[_Place]:
+        """The places with those of each rank of a group."""
+        return [
+            _Place(rank, place.buffer, place.index, place.packet)
+            for place in places
+            for rank in ([place.rank] if place.group is None else self.groups[place.group])
+        ]
 
     def _pair(self) -> list[int]:
         """Returns for each channel the first of the two that become one of the plan's, which go both ways."""
@@ -230,13 +275,17 @@ class _Writer:
                 waiting.setdefault((frozenset(givers), frozenset(takers)), []).append(channel)
         return links
 
-    def _block(self, block: _Block, ends: Sequence[int]) -> Json:
+    def _block(self, block: _Block, ends: Sequence[int], switches: Sequence[tuple[int, str]]) -> Json:
         channels = [ends.index(link) for link in block.links]
+        through = [switches.index(switch) for switch in block.switches]
         others = [self.others[block.rank].index(other) for other in block.others]
         return {
             "id": block.number,
             "ops": block.ops,
-            "channels": [{"channel_type": "memory", "channel_ids": channels}],
+            "channels": [
+                {"channel_type": "memory", "channel_ids": channels},
+                *([{"channel_type": "switch", "channel_ids": through}] if through else []),
+            ],
             "remote_buffer_refs": [{"access_channel_type": "memory", "remote_buffer_ids": others}],
         }
 
@@ -264,6 +313,9 @@ class _Writer:
     def _move(self, block: _Block, step: _Step) -> None:
         if any(place.packet for place in (*step.sources, *step.targets)):
             self._move_packets(block, step)
+            return
+        if any(target.group is not None for target in step.targets):
+            self._move_through_switch(block, step)
             return
         own = [s for s in step.sources if s.rank == block.rank]
         others = [s for s in step.sources if s.rank != block.rank]
@@ -304,6 +356,15 @@ class _Writer:
             block.ops.append({"name": "nop"})
         self._copy(block, target, rest, step.count)
         self._put(block, target, far, step.count)
+
+    def _move_through_switch(self, block: _Block, step: _Step) -> None:
+        if rest := [t for t in step.targets if t.group is None]:
+            self._move(block, replace(step, targets=rest))
+            block.ops.append({"name": "nop"})  # the switch may store to the source, too
+        name = "gstore" if step.sources[0].group is None else "glres"
+        for target in step.targets:
+            if target.group is not None:
+                self._add(block, name, step.sources, [target], step.count)
 
     def _move_packets(self, block: _Block, step: _Step) -> None:
         *packets, last = step.sources
@@ -359,11 +420,15 @@ class _Writer:
             op["reduce_op"] = "sum"
         if any(place.rank != block.rank for place in (*sources, *targets)):
             op["channel_type"] = "memory"
+        if name in ("glres", "gstore"):
+            op["channel_type"] = "switch"
         block.ops.append(op)
 
     def _range(self, block: _Block, place: _Place, count: int) -> Json:
         where: Json = {"type": place.buffer}
-        if place.rank != block.rank:
+        if place.group is not None:
+            where = {"switch_channel_id": _number(block.switches, (place.group, place.buffer))}
+        elif place.rank != block.rank:
             _number(self.others[block.rank], (place.rank, place.buffer))
             where = {"buffer_id": _number(block.others, (place.rank, place.buffer))}
         return {**where, "index": place.index, "size": count}

@@ -125,6 +125,7 @@ class MoveJoiner {
     if (!there) return false;
     m.sources.erase(at);
     m.sources.insert(m.sources.begin(), w.sources.begin(), w.sources.end());
+    m.reduces = m.reduces || w.reduces;
     w.count = 0;
     return false;
   }

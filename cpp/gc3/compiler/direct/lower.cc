@@ -114,15 +114,27 @@ class DirectEmitter {
   }
   void move(const Move& m) {
     in_step_ = false;
-    out_.steps.push_back({Op::move, false, m.count, static_cast<std::uint32_t>(out_.operands.size()),
-                          static_cast<std::uint32_t>(m.sources.size()), static_cast<std::uint32_t>(m.targets.size()),
-                          kNone});
-    for (const std::vector<Spot>* spots : {&m.sources, &m.targets}) {
-      for (const Spot& s : *spots) {
-        out_.operands.push_back({s.rank, s.place.index, s.place.buffer, ir::direct::Access::plain});
-      }
-    }
+    const auto first = static_cast<std::uint32_t>(out_.operands.size());
+    const std::uint32_t sources = operands(m.sources, m.summed);
+    out_.steps.push_back({Op::move, false, m.count, first, sources, operands(m.targets, m.copied), kNone});
     if (from_.source.known()) out_.source.line_of.push_back(from_.source.line_of[m.instruction]);
+  }
+
+  // How many there are: all that go through a switch are one.
+  std::uint32_t operands(const std::vector<Spot>& spots, const Move::Switched& switched) {
+    const std::size_t before = out_.operands.size();
+    if (!switched.ranks.empty()) {
+      const ir::direct::Group group{switched.ranks};
+      const auto at = std::ranges::find(out_.groups, group);
+      const auto number = static_cast<std::uint32_t>(at - out_.groups.begin());
+      if (at == out_.groups.end()) out_.groups.push_back(group);
+      out_.operands.push_back({number, switched.place.index, switched.place.buffer, ir::direct::Access::multicast});
+    }
+    for (const Spot& s : spots) {
+      if (switched.has(s)) continue;
+      out_.operands.push_back({s.rank, s.place.index, s.place.buffer, ir::direct::Access::plain});
+    }
+    return static_cast<std::uint32_t>(out_.operands.size() - before);
   }
 
   const ir::Program& from_;
@@ -140,8 +152,10 @@ class DirectEmitter {
 }  // namespace
 
 Result<Program> lower(const ir::Program& program, bool pushing) {
-  GC3_ASSIGN(Moves moves, find_moves(program, !pushing));
-  moves = join(program, std::move(moves), pushing);
+  const bool switched = !program.switched.empty();  // a switch stores for the rank that has the value
+  GC3_ASSIGN(Moves moves, find_moves(program, !pushing && !switched));
+  moves = join(program, std::move(moves), pushing || switched);
+  if (switched) use_switches(program, moves);
   const Signals signals = place_signals(program, moves);
   return DirectEmitter(program, moves, signals).run();
 }

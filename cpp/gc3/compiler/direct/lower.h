@@ -7,6 +7,9 @@
 // the message form. Where a term would be overwritten before it could be pulled, in a circle of exchanges,
 // its rank puts it aside in scratch.
 //
+// A value that a switch group of the program multicasts is stored by the rank that has it, through the switch, and what
+// it adds up is loaded through it. Nothing says in which order, so that these sums may have other bits.
+//
 // Signals are then placed where the moves need an order that nothing else gives: see signals.h.
 #pragma once
 

@@ -223,7 +223,8 @@ class MoveFinder {
       if (!more) {
         const bool sent = sources.size() == 1 && values[k][0].taken_by != kNone;
         const std::uint32_t sender = sent ? threadblock_of(values[k][0].taken_by) : kNone;
-        move = {s.tb, number(s), 0, std::move(sources), std::move(targets), sender};
+        const bool reduces = !program_.switched.empty() && program_.switched[number(s)].reduction != kNone;
+        move = {s.tb, number(s), 0, std::move(sources), std::move(targets), sender, reduces};
       }
       ++move.count;
     }

@@ -1,6 +1,7 @@
 // The moves of a program of messages: what is kept, where its terms are, and an order in which that works.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,15 @@ struct Move {
   std::vector<Spot> sources;      // the first chunk of each
   std::vector<Spot> targets;      // of the threadblock's rank, unless it is pushed
   std::uint32_t sender = kNone;   // the threadblock that sends its only source
+  bool reduces = false;           // whether a switch may add up some of its sources
+  // A place of several ranks that a switch adds up, or stores to; no ranks: none.
+  struct Switched {
+    std::vector<std::uint32_t> ranks = {};  // ascending
+    model::Place place{model::Buffer::input, 0};
+    bool has(const Spot& s) const { return s.place == place && std::ranges::binary_search(ranks, s.rank); }
+  };
+  Switched summed = {};
+  Switched copied = {};
 };
 
 struct Moves {
@@ -39,5 +49,9 @@ Result<Moves> find_moves(const ir::Program& program, bool defers);
 // that MSCCL++'s executor has, what is only moved is stored by the rank that has it, in one move with the step that has
 // made it or with the same value's other targets.
 Moves join(const ir::Program& program, Moves moves, bool pushing);
+
+// Of a program with switch groups: which operands of moves, joined with `pushing`, go through a switch. In which order
+// it adds up is not said.
+void use_switches(const ir::Program& program, Moves& moves);
 
 }  // namespace gc3::compiler::direct

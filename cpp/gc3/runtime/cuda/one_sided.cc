@@ -131,15 +131,20 @@ std::uint64_t OneSided::least_stride(const interp::Run& run) {
 
 Result<OneSided::Room> OneSided::room_of(std::uint32_t rank, std::uint64_t stride) const {
   const model::Collective& collective = decoded_.program.collective;
-  const std::uint64_t chunks[] = {
-      std::uint64_t{collective.input_blocks(rank)} * collective.chunks(),
-      std::uint64_t{collective.output_blocks(rank)} * collective.chunks(),
-      std::uint64_t{decoded_.scratch_chunks[rank]} * decoded_.program.halves,
+  std::array<std::uint64_t, 3> chunks{};
+  const auto take = [&](std::size_t part, std::uint64_t needed) { chunks[part] = std::max(chunks[part], needed); };
+  const auto used = [&](std::size_t part) {
+    return apart_ && std::ranges::any_of(decoded_.uses,
+                                         [&](const auto& uses) { return uses[part] != direct::Decoded::Use::nothing; });
   };
+  for (std::uint32_t r = apart_ ? 0 : rank; r < (apart_ ? collective.ranks() : rank + 1); ++r) {
+    if (used(0)) take(0, std::uint64_t{collective.input_blocks(r)} * collective.chunks());
+    if (used(1)) take(1, std::uint64_t{collective.output_blocks(r)} * collective.chunks());
+    take(2, std::uint64_t{decoded_.scratch_chunks[r]} * decoded_.program.halves);
+  }
   Room room{};
   for (std::size_t i = 0; i < 3; ++i) {
-    const bool needed = i == 2 || (apart_ && decoded_.uses[rank][i] != direct::Decoded::Use::nothing);
-    GC3_ASSIGN(const std::uint64_t bytes, interp::checked_bytes(needed ? chunks[i] : 0, stride, "scratch buffers"));
+    GC3_ASSIGN(const std::uint64_t bytes, interp::checked_bytes(chunks[i], stride, "scratch buffers"));
     room[i + 1] = room[i] + interp::round_up(bytes, kBetweenRanks);
   }
   return room;
@@ -176,13 +181,16 @@ Status OneSided::reserve(const interp::Run& run, const Parts& parts) {
   return {};
 }
 
-void OneSided::move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, LocalRanks& own) {
+void OneSided::move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, std::uint8_t* switched,
+                    LocalRanks& own) {
   stride_ = stride;
-  for (std::uint32_t r = 0; r < in_room_.size(); ++r) {
-    const Room room = room_of(r, stride).value();  // as long as what was allocated
-    const auto at = [&](std::size_t i) { return room[i] == room[i + 1] ? nullptr : rooms[r] + room[i]; };
-    in_room_[r] = {at(0), at(1), at(2)};
-  }
+  const Room room = room_of(own.ranks()[0], stride).value();  // as long as what was allocated
+  const auto parts = [&](std::uint8_t* base) -> Buffers {
+    const auto at = [&](std::size_t i) { return room[i] == room[i + 1] ? nullptr : base + room[i]; };
+    return {at(0), at(1), at(2)};
+  };
+  std::ranges::transform(rooms, in_room_.begin(), parts);
+  switched_ = switched == nullptr ? std::nullopt : std::optional(parts(switched));
   const Buffers& mine = in_room_[own.ranks()[0]];
   own.share({mine.input, mine.output});
 }
@@ -247,6 +255,8 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
     launch.chunk_bytes = chunk_bytes;
     launch.stride = stride_;
     launch.halves = decoded_.program.halves;
+    launch.has_switch = switched_ ? 1 : 0;
+    launch.switched = switched_.value_or(Buffers{});
     launch.semaphores_at = tables_.semaphores_at;
     launch.barriers_at = tables_.barriers_at;
     const Current current(parts[p]->device());

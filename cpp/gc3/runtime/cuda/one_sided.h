@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gc3/base/result.h"
@@ -37,7 +38,8 @@ class OneSided {
   bool lacks_room(const interp::Run& run) const { return run.tiles != 0 && least_stride(run) > stride_; }
   std::uint64_t next_stride(const interp::Run& run) const { return std::max(least_stride(run), 2 * stride_); }
   Result<std::uint64_t> room_bytes(std::uint32_t rank, std::uint64_t stride) const;
-  void move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, LocalRanks& own);
+  // `switched`: the address of all rooms through a switch; null: there is none.
+  void move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, std::uint8_t* switched, LocalRanks& own);
   // Fails if a device that another rank runs on has no access to a buffer of the call.
   Status check_access(const interp::Call& call, const interp::Run& run, const Parts& parts) const;
   Status check_resident(const LocalRanks& part, std::size_t number, const Kernels& kernels) const;
@@ -59,7 +61,8 @@ class OneSided {
     std::uint32_t peer_count = 0;
     Memory calls;
   };
-  // Where the copies of input and output of a rank begin in its room, where its scratch, and where it ends.
+  // Where the copies of input and output of a rank begin in its room, where its scratch, and where it ends. With
+  // several processes it is the same for all ranks: a switch reaches the same place of all.
   using Room = std::array<std::uint64_t, 4>;
 
   explicit OneSided(direct::Decoded decoded) : decoded_(std::move(decoded)), tables_(decoded_) {}
@@ -75,6 +78,7 @@ class OneSided {
   std::uint64_t stride_ = 0;      // of chunks in the rooms
   std::vector<Memory> rooms_;     // of all parts so far: graphs may still use what was there before
   std::vector<Buffers> in_room_;  // by rank
+  std::optional<Buffers> switched_;
 };
 
 }  // namespace gc3::cuda

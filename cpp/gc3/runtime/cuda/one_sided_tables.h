@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "gc3/runtime/cuda/device/launch.h"
@@ -21,13 +22,28 @@ struct OneSidedTables {
                                                         std::ranges::any_of(program.targets(s), in_scratch));
       most_chunks = std::max(most_chunks, s.count);
       steps.push_back({static_cast<std::uint32_t>(s.op), s.packets ? 1U : 0U, scratch ? 1U : 0U, s.count, s.first,
-                       s.sources, s.targets, s.channel != kNone ? 1U : 0U});
+                       s.sources, s.targets, s.channel != kNone ? 1U : 0U, switched(program, steps.size())});
     }
     for (const direct::Place& p : program.places) {
       places.push_back({p.rank, p.chunk, static_cast<std::uint32_t>(p.buffer), p.packet ? 1U : 0U});
     }
     for (const ir::direct::Semaphore& s : program.program.semaphores) initial.push_back(s.initial);
     for (const ir::direct::Barrier& b : program.program.barriers) parties.push_back(b.threadblocks);
+  }
+
+  static std::uint32_t switched(const direct::Decoded& of, std::size_t index) {
+    const direct::Program& program = of.program;
+    const ir::direct::Step& step = program.steps[index];
+    if (step.op != direct::Op::move || of.steps[index].packets) return 0;
+    const auto goes = [&](std::span<const ir::direct::Operand> operands, std::span<const direct::Place> places) {
+      if (operands.size() != 1 || operands[0].access != ir::direct::Access::multicast) return false;
+      return places.size() == program.ranks.size() && std::ranges::all_of(places, [&](const direct::Place& p) {
+               return p.buffer == places[0].buffer && p.chunk == places[0].chunk &&
+                      of.scratch_chunks[p.rank] == of.scratch_chunks[0];
+             });
+    };
+    return (goes(program.sources(step), of.sources(of.steps[index])) ? kSwitchLoads : 0U) |
+           (goes(program.targets(step), of.targets(of.steps[index])) ? kSwitchStores : 0U);
   }
 
   std::vector<OneSidedStep> steps;

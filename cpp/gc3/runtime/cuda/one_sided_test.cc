@@ -214,8 +214,7 @@ TEST_CASE("ranks with different one-sided programs, or rooms of different sizes,
   for (const auto& engine : all.engines) {
     const Status status = engine->share(rooms);
     REQUIRE(!status.ok());
-    CHECK_MESSAGE(status.error().str().find("makes a call of another size") != std::string::npos,
-                  status.error().str());
+    CHECK_MESSAGE(status.error().str().find("makes a call of another size") != std::string::npos, status.error().str());
   }
   // Without a room there is no call.
   std::int32_t x = 0;

@@ -90,6 +90,8 @@ class OneSidedRanks {
                 decoded_.program.halves,
                 0,
                 0,
+                0,
+                {},
                 {}};
       launch.fold = static_cast<std::uint32_t>(launches.size() == 2 ? Fold::max : Fold::sum);
       const interp::Call call = b.call();

@@ -274,6 +274,7 @@ Result<ArenaHandle> RankEngine::make_room(std::uint64_t count, model::DataType t
   }
   GC3_ASSIGN(ArenaHandle handle, handle_of(base));
   handle.what = mix64(what_ ^ room_stride_);
+  handle.has_switch = windows_ != nullptr && windows_->has_switch() ? 1 : 0;
   return handle;
 }
 
@@ -290,7 +291,10 @@ Status RankEngine::share(const std::vector<ArenaHandle>& rooms) {
       GC3_ASSIGN(at[r], reach(r, rooms[r], windows_ != nullptr ? room_windows_.back() : kNone));
     }
   }
-  launcher_->one_sided()->move(room_stride_, at, *launcher_->parts()[0]);
+  // All ranks or none: what a switch adds up may be rounded otherwise.
+  const bool switched = std::ranges::all_of(rooms, [](const ArenaHandle& room) { return room.has_switch != 0; });
+  launcher_->one_sided()->move(room_stride_, at, switched ? room_windows_.back().through_switch() : nullptr,
+                               *launcher_->parts()[0]);
   return {};
 }
 

@@ -33,6 +33,7 @@ struct ArenaHandle {
   std::int32_t device = 0;                 // its number in that process
   std::int32_t stream_values = 0;          // whether its streams can wait for values, for copy engines
   std::uint64_t what = 0;                  // the same on all ranks: of a one-sided program, and of a room of it
+  std::uint64_t has_switch = 0;            // whether a switch reaches the windows of all
 };
 
 // This process among those of all hosts and containers: a random number, and the number of the process, which a fork

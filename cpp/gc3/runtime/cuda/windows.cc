@@ -62,6 +62,7 @@ Status Windows::probe() {
   GC3_ASSIGN(Window window, Window::allocate(self, kProbe));
   GC3_CHECK(window.open());
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) GC3_CHECK(window.of(rank));
+  has_switch_ = window.through_switch() != nullptr;
   return {};
 }
 
@@ -98,6 +99,12 @@ Result<std::uint8_t*> Window::of(std::uint32_t rank) const {
                                                 std::to_string(rank) + " by loads and stores");
   }
   return static_cast<std::uint8_t*>(at);
+}
+
+std::uint8_t* Window::through_switch() const {
+  void* at = nullptr;
+  const int result = (*windows_->nccl_)->switch_pointer(window_, 0, &at);
+  return result == kNcclSuccess ? static_cast<std::uint8_t*>(at) : nullptr;
 }
 
 Window::~Window() {

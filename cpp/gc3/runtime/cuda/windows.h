@@ -30,6 +30,8 @@ class Windows {
 
   // Whether a small window can be made, and all ranks' parts of it have addresses here. Collective.
   Status probe();
+  // After `probe`: whether a switch reaches the windows of all ranks at once (NVLink SHARP).
+  bool has_switch() const { return has_switch_; }
   int version() const { return nccl_->version(); }
 
  private:
@@ -44,6 +46,7 @@ class Windows {
   std::shared_ptr<Device> device_;
   std::uint32_t ranks_;
   double timeout_s_;
+  bool has_switch_ = false;
   NcclComm comm_ = nullptr;
 };
 
@@ -57,6 +60,8 @@ class Window {
   Status open();
   // The address of the memory of a rank on this device.
   Result<std::uint8_t*> of(std::uint32_t rank) const;
+  // That of the memory of all ranks through a switch; null: there is none.
+  std::uint8_t* through_switch() const;
 
   Window(Window&& other) noexcept { *this = std::move(other); }
   Window& operator=(Window&& other) noexcept {

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/vec.h"
 
@@ -137,6 +138,61 @@ class CudaPlatform {
   __device__ __forceinline__ static void store_element(uint8_t* at, T x) {
     *reinterpret_cast<T*>(at) = x;
   }
+
+  // Through a switch, by the address of the same place of all ranks: multimem of PTX 8.1, for devices of
+  // capability 9.0. The order in which a switch adds up is not specified; sums of 16-bit numbers are rounded once.
+#if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 1))
+  static constexpr bool kHasSwitch = true;
+#define GC3_SUM "multimem.ld_reduce.relaxed.sys.global.add"
+  template <class Element>
+  __device__ __forceinline__ static Vec load_sum(const uint8_t* at) {
+    Vec v;
+    if constexpr (Element::kSwitchSum == SwitchSum::f32) {
+      float x[4];
+      asm volatile(GC3_SUM ".v4.f32 {%0, %1, %2, %3}, [%4];"
+                   : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                   : "l"(at)
+                   : "memory");
+      memcpy(&v, x, sizeof v);
+    } else if constexpr (Element::kSwitchSum == SwitchSum::f16 || Element::kSwitchSum == SwitchSum::bf16) {
+      uint32_t x[4];
+      if constexpr (Element::kSwitchSum == SwitchSum::f16) {
+        asm volatile(GC3_SUM ".acc::f32.v4.f16x2 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "l"(at)
+                     : "memory");
+      } else {
+        asm volatile(GC3_SUM ".acc::f32.v4.bf16x2 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "l"(at)
+                     : "memory");
+      }
+      memcpy(&v, x, sizeof v);
+    } else if constexpr (Element::kSwitchSum == SwitchSum::f64) {
+      double x[2];
+      for (int i = 0; i < 2; ++i) asm volatile(GC3_SUM ".f64 %0, [%1];" : "=d"(x[i]) : "l"(at + 8 * i) : "memory");
+      memcpy(&v, x, sizeof v);
+    } else if constexpr (Element::kSwitchSum == SwitchSum::u32) {
+      uint32_t x[4];
+      for (int i = 0; i < 4; ++i) asm volatile(GC3_SUM ".u32 %0, [%1];" : "=r"(x[i]) : "l"(at + 4 * i) : "memory");
+      memcpy(&v, x, sizeof v);
+    } else {
+      asm volatile(GC3_SUM ".u64 %0, [%1];" : "=l"(v.low) : "l"(at) : "memory");
+      asm volatile(GC3_SUM ".u64 %0, [%1];" : "=l"(v.high) : "l"(at + 8) : "memory");
+    }
+    return v;
+  }
+#undef GC3_SUM
+  __device__ __forceinline__ static void store_all(uint8_t* at, const Vec& v) {
+    float x[4];
+    memcpy(x, &v, sizeof v);
+    asm volatile("multimem.st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(at), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3])
+                 : "memory");
+  }
+#else
+  static constexpr bool kHasSwitch = false;
+#endif
 
   __device__ __forceinline__ static uint32_t load_stop(const uint32_t* at) {
     return *static_cast<const volatile uint32_t*>(at);

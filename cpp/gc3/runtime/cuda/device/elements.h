@@ -38,9 +38,14 @@ struct Bits {  // integers and booleans
   GC3_HOST_DEVICE static constexpr bool folds(Fold) { return true; }
   static constexpr bool kComplex = false;
 };
+// Integers wrap, so that signed ones are added as unsigned ones.
+GC3_HOST_DEVICE constexpr SwitchSum sum_of_integers(uint32_t bytes) {
+  return bytes == 4 ? SwitchSum::u32 : bytes == 8 ? SwitchSum::u64 : SwitchSum::none;
+}
 
 template <class T>
 struct Real : Ordered {
+  static constexpr SwitchSum kSwitchSum = sizeof(T) == 4 ? SwitchSum::f32 : SwitchSum::f64;
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
@@ -51,6 +56,7 @@ struct Real : Ordered {
 
 template <class T>
 struct Unsigned : Bits {
+  static constexpr SwitchSum kSwitchSum = sum_of_integers(sizeof(T));
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
@@ -69,6 +75,7 @@ struct Unsigned : Bits {
 
 template <class T>
 struct Boolean : Bits {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::none;
   using Stored = T;
   template <Fold kFold>
   GC3_HOST_DEVICE static T apply(T a, T b) {
@@ -105,6 +112,7 @@ struct UnsignedOf<8> {
 // overflow.
 template <class T>
 struct Signed : Bits {
+  static constexpr SwitchSum kSwitchSum = sum_of_integers(sizeof(T));
   using Stored = T;
   using Wrapping = typename UnsignedOf<sizeof(T)>::type;
   template <Fold kFold>
@@ -132,6 +140,7 @@ struct Signed : Bits {
 // Computed through float32, see float_formats.h.
 template <class Format>
 struct Through : Ordered {
+  static constexpr SwitchSum kSwitchSum = Format::kSwitchSum;
   using Stored = typename Format::Stored;
   template <Fold kFold>
   GC3_HOST_DEVICE static Stored apply(Stored a, Stored b) {
@@ -164,6 +173,7 @@ GC3_HOST_DEVICE double product(double a, double b) {
 
 template <class T>
 struct Complex {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::none;  // for which its kernels have no registers left
   using Stored = T;
   GC3_HOST_DEVICE static constexpr bool folds(Fold fold) { return fold <= Fold::prod; }
   static constexpr bool kComplex = true;

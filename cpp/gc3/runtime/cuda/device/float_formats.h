@@ -10,14 +10,20 @@
 
 namespace gc3::cuda {
 
+// How a switch adds up elements, see CudaPlatform::load_sum.
+enum class SwitchSum : uint32_t { none, f32, f64, f16, bf16, u32, u64 };
+
 struct E4M3 : interp::E4M3 {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::none;
   using Stored = uint8_t;
 };
 struct E5M2 : interp::E5M2 {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::none;
   using Stored = uint8_t;
 };
 
 struct Half {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::f16;
   using Stored = uint16_t;
 #if defined(__CUDA_ARCH__)
   GC3_HOST_DEVICE static float widen(uint32_t stored) {
@@ -38,6 +44,7 @@ struct Half {
 };
 
 struct BHalf {
+  static constexpr SwitchSum kSwitchSum = SwitchSum::bf16;
   using Stored = uint16_t;
   GC3_HOST_DEVICE static float widen(uint32_t stored) { return bits_as<float>(stored << 16U); }
   GC3_HOST_DEVICE static uint32_t narrow(float x) {

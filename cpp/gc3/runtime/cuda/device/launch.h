@@ -99,6 +99,8 @@ struct OneSidedPlace {
   uint32_t buffer = 0;  // 0 input, 1 output, 2 scratch
   uint32_t packet = 0;
 };
+inline constexpr uint32_t kSwitchLoads = 1;
+inline constexpr uint32_t kSwitchStores = 2;
 struct OneSidedStep {
   uint32_t op = 0;       // OneSidedOp
   uint32_t packets = 0;  // some place of a move is of packets
@@ -108,6 +110,9 @@ struct OneSidedStep {
   uint32_t sources = 0;  // of a move; else the number of objects
   uint32_t targets = 0;
   uint32_t through = 0;  // an asynchronous move
+  // kSwitchLoads: the sources are the same place of all ranks; kSwitchStores: the targets are. A switch can add up the
+  // ones and store to the others.
+  uint32_t switched = 0;
 };
 struct OneSidedThreadblock {
   uint32_t first_step = 0;
@@ -145,6 +150,8 @@ struct OneSidedLaunch {
   uint32_t halves;
   uint32_t fold;    // Fold
   uint32_t system;  // some ranks are on other devices
+  uint32_t has_switch;
+  Buffers switched;  // the same place of the buffers of all ranks, through the switch
   Buffers buffers[kMaxRanks];
 };
 static_assert(sizeof(OneSidedLaunch) <= 4096);

@@ -122,7 +122,9 @@ class OneSidedBlock {
   }
 
   GC3_HOST_DEVICE uint8_t* address(const OneSidedPlace& place, uint32_t chunk) const {
-    const Buffers& rank = launch_.buffers[place.rank];
+    return address(launch_.buffers[place.rank], place, chunk);
+  }
+  GC3_HOST_DEVICE uint8_t* address(const Buffers& rank, const OneSidedPlace& place, uint32_t chunk) const {
     const uint64_t at = place.chunk + chunk;
     if (place.buffer == 0) return rank.input + at * launch_.chunk_bytes;
     if (place.buffer == 1) return rank.output + at * launch_.chunk_bytes;
@@ -132,6 +134,11 @@ class OneSidedBlock {
   GC3_HOST_DEVICE uint8_t* at(const OneSidedStep& step, uint32_t i) const {
     if (i < kStagedSteps) return platform_.shared().located[i].src;
     return address(launch_.places[step.first + i], chunk_);
+  }
+  // The place of the i-th operand and those after it, if they are the same of all ranks and there is a switch.
+  GC3_HOST_DEVICE uint8_t* through_switch(const OneSidedStep& step, uint32_t kind, uint32_t i) const {
+    if ((step.switched & kind) == 0 || launch_.has_switch == 0) return nullptr;
+    return address(launch_.switched, launch_.places[step.first + i], chunk_);
   }
   GC3_HOST_DEVICE Vec folded(const Vec& a, const Vec& b) const {
     return fold_vec<Element>(static_cast<Fold>(launch_.fold), a, b);
@@ -144,9 +151,23 @@ class OneSidedBlock {
     const uint64_t whole = bits % kVec == 0 ? bytes / kVec : 0;
     constexpr uint32_t kAtOnce = 2;  // loads of a thread under way
     const uint64_t threads = platform_.threads();
+    const uint8_t* sums = nullptr;
+    uint8_t* copies = nullptr;
+    if constexpr (Platform::kHasSwitch) {
+      const bool adds = kSums && static_cast<Fold>(launch_.fold) == Fold::sum;
+      if (adds) sums = through_switch(step, kSwitchLoads, 0);
+      copies = through_switch(step, kSwitchStores, step.sources);
+    }
     for (uint64_t v = platform_.thread(); v < whole; v += kAtOnce * threads) {
       Vec sum[kAtOnce];
-      for (uint32_t i = 0; i < step.sources; ++i) {
+      if constexpr (kSums) {
+        GC3_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          if (sums == nullptr || v + k * threads >= whole) continue;
+          sum[k] = platform_.template load_sum<Element>(sums + (v + k * threads) * kVec);
+        }
+      }
+      for (uint32_t i = 0; sums == nullptr && i < step.sources; ++i) {
         const uint8_t* const from = at(step, i);
         Vec next[kAtOnce];
         GC3_UNROLL
@@ -156,7 +177,14 @@ class OneSidedBlock {
         GC3_UNROLL
         for (uint32_t k = 0; k < kAtOnce; ++k) sum[k] = i == 0 ? next[k] : folded(sum[k], next[k]);
       }
-      for (uint32_t i = step.sources; i < operands; ++i) {
+      if constexpr (Platform::kHasSwitch) {
+        GC3_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          if (copies == nullptr || v + k * threads >= whole) continue;
+          platform_.store_all(copies + (v + k * threads) * kVec, sum[k]);
+        }
+      }
+      for (uint32_t i = step.sources; copies == nullptr && i < operands; ++i) {
         uint8_t* const to = at(step, i);
         GC3_UNROLL
         for (uint32_t k = 0; k < kAtOnce; ++k) {
@@ -249,6 +277,7 @@ class OneSidedBlock {
     }
   }
 
+  static constexpr bool kSums = Platform::kHasSwitch && Element::kSwitchSum != SwitchSum::none;
   Platform& platform_;
   const OneSidedLaunch& launch_;
   uint64_t call_;

@@ -12,13 +12,45 @@
 #include <barrier>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "gc3/runtime/cuda/device/elements.h"
 #include "gc3/runtime/cuda/device/shared.h"
 #include "gc3/runtime/cuda/device/vec.h"
 
 namespace gc3::cuda {
+
+// A switch: addresses that stand for the same place of several ranks. Nothing is there.
+class HostSwitch {
+ public:
+  static HostSwitch& get() {
+    static HostSwitch one;
+    return one;
+  }
+  void add(std::uint64_t base, std::size_t bytes, std::vector<std::uint64_t> parts) {
+    const std::lock_guard lock(mutex_);
+    parts_[base] = {bytes, std::move(parts)};
+  }
+  template <class Visit>
+  void each(const std::uint8_t* at, const Visit& visit) {
+    const std::lock_guard lock(mutex_);
+    const auto wanted = reinterpret_cast<std::uint64_t>(at);
+    const auto& [base, part] = *std::prev(parts_.upper_bound(wanted));
+    if (wanted + kVec > base + part.first) std::abort();
+    for (const std::uint64_t to : part.second) visit(reinterpret_cast<std::uint8_t*>(to + (wanted - base)));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::pair<std::size_t, std::vector<std::uint64_t>>> parts_;
+};
 
 // The state that the warps of a block share.
 struct HostBlock {
@@ -117,6 +149,19 @@ class HostPlatform {
   template <class T>
   static void store_element(std::uint8_t* at, T x) {
     *reinterpret_cast<T*>(at) = x;
+  }
+
+  static constexpr bool kHasSwitch = true;
+  template <class Element>
+  static Vec load_sum(const std::uint8_t* at) {
+    Vec sum;
+    HostSwitch::get().each(at, [&](const std::uint8_t* from) {
+      sum = fold_vec<Element, Fold::sum>(sum, load(from));  // begins with zeros
+    });
+    return sum;
+  }
+  static void store_all(std::uint8_t* at, const Vec& v) {
+    HostSwitch::get().each(at, [&](std::uint8_t* to) { store(to, v); });
   }
 
   static std::uint32_t load_stop(const std::uint32_t* at) {
