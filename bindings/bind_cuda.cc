@@ -254,7 +254,8 @@ void bind_cuda(nb::module_& m) {
             const std::vector<cuda::ArenaHandle> copies = handles_of(rooms);
             without_gil([&] { return engine.share(copies); });
           },
-          "rooms"_a, "The rooms of all ranks; none may enqueue before all have shared them.")
+          "rooms"_a, "The rooms of all ranks.")
+      .def("use_rooms", &RankEngine::use_rooms, "The rooms that all ranks have shared: calls use them from now on.")
       .def(
           "enqueue",
           [](RankEngine& engine, std::uintptr_t input, std::uintptr_t output, std::size_t count, std::string_view dtype,

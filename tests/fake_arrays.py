@@ -50,6 +50,11 @@ class Memory:
         self._copy("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(self.address))
         return found
 
+    def fill(self, value: float) -> None:
+        """Sets all of its elements."""
+        source = np.full_like(np.ascontiguousarray(self.like), value)
+        self._copy("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(self.address), ctypes.c_void_p(source.ctypes.data))
+
     def _copy(self, symbol: str, to: Any, source: Any) -> None:
         self._driver(symbol, to, source, ctypes.c_size_t(self.like.nbytes), None)
         self._driver("cuStreamSynchronize", None)

@@ -159,6 +159,8 @@ class Tree:
         parts = {"core"} if "_core" in targets else set[str]()
         if any(test.startswith("tests/nccl") for test in tests):
             targets |= {"gc3_nccl_library", "gc3_nccl_tuner_library"}
+        if any(test.startswith("tests/cuda") for test in tests):
+            targets.add("gc3_fake_cuda")
             parts.add("nccl")
         status, told = self._run(["cmake", "--build", str(BUILD), "--target", *sorted(targets)], None)
         for part in sorted(parts):

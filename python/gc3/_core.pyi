@@ -2168,7 +2168,10 @@ class CudaRankEngine:
         """The data that other ranks need to access the new room of this one."""
 
     def share(self, rooms: Sequence[bytes]) -> None:
-        """The rooms of all ranks; none may enqueue before all have shared them."""
+        """The rooms of all ranks."""
+
+    def use_rooms(self) -> None:
+        """The rooms that all ranks have shared: calls use them from now on."""
 
     def enqueue(self, input: int, output: int, count: int, dtype: str, op: Operation, stream: int) -> None:
         """

@@ -98,6 +98,24 @@ def test_one_sided_calls_that_differ(how: str, said: list[str], tmp_path: Path) 
         assert all("GC3-R010" in text for _, text in results)
 
 
+@fake_driver.needs_library
+def test_memory_for_a_larger_one_sided_call_that_cannot_be_opened() -> None:
+    """Each rank opens two arenas, two rooms, and then fails at the first of the next two."""
+    environment = {**fake_driver.ENVIRONMENT, "FAKE_CUDA": "mapped=1 fail=cuIpcOpenMemHandle_v2:5"}
+    for text in ranks.run(ranks.program("device_one_sided"), 3, environment, ["unreached"]):
+        assert "GC3-R016" in text
+        assert "the memory of another process" in text
+
+
+@fake_driver.needs_library
+def test_a_graph_beside_calls_in_other_memory_is_told() -> None:
+    environment = {**fake_driver.ENVIRONMENT, "FAKE_CUDA": "mapped=1"}
+    texts = ranks.run(ranks.program("device_one_sided"), 3, environment, ["replayed"])
+    for rank, text in enumerate(texts):
+        assert text.startswith("no error [6.0]\n")
+        assert f"call 4 of the one-sided program 'allpairs_allreduce' on rank {rank} is not that of" in text
+
+
 def test_arrays_that_cannot_be_used(driver: Mapping[str, str]) -> None:
     ranks.run(ranks.program("device_unusable_arrays"), 2, driver)
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import gc3
-from gc3 import algorithms
+from gc3 import algorithms, chunk, collectives
 
 
 def _sizes(name: str) -> list[dict[str, int]]:
@@ -57,6 +57,53 @@ def test_switch_groups_are_one_operand(name: str, size: dict[str, int], moves: l
     for move in moves:
         assert move in program.text
     program.verify()
+
+
+@gc3.algorithm("allgather", ranks=lambda R: R, in_place=True)
+def groups_within_groups(R: int) -> None:
+    """Rank 0 multicasts to two ranks, all others to all."""
+    chunk(0, "out", 0).multicast([1, 2], "out", 0)
+    chunk(0, "out", 0).copy(3, "out", 0, ch=1)
+    for rank in range(1, R):
+        chunk(rank, "out", rank).multicast([peer for peer in range(R) if peer != rank], "out", rank)
+
+
+def test_the_largest_group_of_the_rank_itself_is_taken() -> None:
+    program = gc3.compile(groups_within_groups, R=4, memory="direct")
+    assert program.text.count("group ") == 1
+    assert [f"move out[{rank}] -> g0:out[{rank}]" in program.text for rank in range(4)] == [True] * 4
+    program.verify()
+
+
+TWICE = {(0, 0): [(3, 0)], (0, 1): [(0, 1)], (2, 0): [(3, 0)], (3, 0): [(0, 0), (0, 1)]}
+AGAIN = {(2, 0): [(2, 0)], (3, 0): [(0, 0), (2, 0)]}
+_twice = collectives.custom("twice", inputs=[2] * 4, outputs=[2] * 4, expect=lambda r, i: TWICE.get((r, i)))
+_again = collectives.custom("again", inputs=[1] * 4, outputs=[1] * 4, expect=lambda r, i: AGAIN.get((r, i)))
+
+
+@gc3.algorithm(_twice)
+def waits_twice_at_one_place() -> None:
+    """A threadblock waits for two signals of one other: that something is done, and that something is visible."""
+    chunk(0, "in", 1).copy(3, "out", 0)
+    chunk(3, "out", 0).copy(0, "out", 1, ch=1)
+    chunk(3, "out", 0).reduce(chunk(0, "in", 0), ch=1)
+    chunk(3, "in", 0).multicast([2, 0], "out", 0)
+
+
+@gc3.algorithm(_again)
+def stores_where_the_owner_has_stored() -> None:
+    """The next call's first store to a place comes from another rank than this call's last one."""
+    chunk(2, "in", 0).copy(1, "sc", 0)
+    chunk(1, "sc", 0).copy(2, "out", 0)
+    chunk(1, "sc", 0).multicast([2, 0], "sc", 0, ch=0)
+    chunk(1, "sc", 0).reduce(chunk(0, "in", 0), ch=0)
+    chunk(0, "sc", 0).reduce(chunk(1, "in", 0))
+    chunk(1, "sc", 0).copy(3, "out", 0)
+
+
+@pytest.mark.parametrize("algorithm", [waits_twice_at_one_place, stores_where_the_owner_has_stored])
+def test_who_stores_for_others_signals_enough(algorithm: gc3.Algorithm) -> None:
+    gc3.compile(algorithm, memory="direct").verify()
 
 
 def test_wrong_arguments() -> None:

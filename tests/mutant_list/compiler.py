@@ -4,6 +4,8 @@ from mutant_list import Mutant
 
 _PASSES = "cpp/gc3/compiler/passes/"
 _TESTS = ("gc3_compiler_test",)
+_DIRECT = "cpp/gc3/compiler/direct/"
+_LOWERING = ("tests/direct/test_lowering.py",)
 
 MUTANTS = (
     Mutant(
@@ -186,5 +188,40 @@ MUTANTS = (
         _TESTS,
         equivalent="A connection leads from one rank to another, so what an instruction receives on is never what it "
         "sends on: the two lines change different counters, and the greatest is taken of one alone.",
+    ),
+    Mutant(
+        "switch-of-ranks-without-the-own-one",
+        _DIRECT + "switches.cc",
+        "      if (!std::ranges::binary_search(ranks, own)) continue;\n",
+        "",
+        _LOWERING,
+    ),
+    Mutant(
+        "switch-smallest-group",
+        _DIRECT + "switches.cc",
+        "std::ranges::stable_sort(groups, std::ranges::greater(), &Ranks::size);",
+        "std::ranges::stable_sort(groups, std::ranges::less(), &Ranks::size);",
+        _LOWERING,
+    ),
+    Mutant(
+        "signals-begin-shows-nothing",
+        _DIRECT + "signals.cc",
+        "a.writer.tb == kNone) begun.push_back({s.rank, by_others});",
+        "a.writer.tb == kNone) begun.push_back({s.rank, false});",
+        _LOWERING,
+    ),
+    Mutant(
+        "lower-two-waits-without-a-sync",
+        _DIRECT + "lower.cc",
+        "        if (relaxed && again(objects)) step(Op::sync, {}, false);\n        step(at_home ? Op::acquire",
+        "        step(at_home ? Op::acquire",
+        _LOWERING,
+    ),
+    Mutant(
+        "proxy-forgets-its-phase",
+        "cpp/gc3/verify/direct/counters.h",
+        "      teller.earlier.clear();  // what was told since comes after it\n",
+        "      teller.earlier.clear();\n      teller.told.clear();\n",
+        ("gc3_verify_test", "--source-file=*direct*"),
     ),
 )

@@ -4,6 +4,7 @@ from mutant_list import Mutant
 
 _CORE = "cpp/gc3/runtime/core/"
 _TESTS = ("gc3_runtime_core_test",)
+_DEVICES = ("tests/cuda/test_cuda_communicator.py",)
 
 MUTANTS = (
     Mutant(
@@ -269,5 +270,33 @@ MUTANTS = (
         " + recipe_->text);",
         ");",
         ("gc3_runtime_select_test",),
+    ),
+    Mutant(
+        "one-sided-calls-without-their-room",
+        "cpp/gc3/runtime/cuda/rank_engine.cc",
+        "mix64(mix64(what) ^ one_sided->stride())",
+        "mix64(mix64(what))",
+        _DEVICES,
+    ),
+    Mutant(
+        "one-sided-calls-not-compared",
+        "cpp/gc3/runtime/cuda/device/one_sided.h",
+        "s == tb.step_count && index == 0 && !same_call(platform, launch, call);",
+        "false;",
+        ("gc3_runtime_cuda_test", "--source-file=*one_sided*"),
+    ),
+    Mutant(
+        "one-sided-rooms-used-before-all-have-them",
+        "python/gc3/comm/devices.py",
+        "self._all_do(lambda: engine.share(rooms))  # if",
+        "engine.share(rooms)  # if",
+        _DEVICES,
+    ),
+    Mutant(
+        "switch-sums-of-other-operations",
+        "cpp/gc3/runtime/cuda/device/one_sided.h",
+        "const bool adds = kSums && static_cast<Fold>(launch_.fold) == Fold::sum;",
+        "const bool adds = kSums;",
+        _DEVICES,
     ),
 )

@@ -1,5 +1,6 @@
-"""One-sided programs on arrays of a device: device_one_sided.py right|switch|broken|differ|grows|other|missing FILE."""
+"""One-sided programs on arrays of a device: device_one_sided.py CASE [FILE]; the cases are the functions below."""
 
+import ctypes
 import itertools
 import sys
 import time
@@ -10,7 +11,7 @@ from here import RANK, SIZE, error_of
 from on_device import there
 
 import gc3
-from fake_arrays import InterfaceArray
+from fake_arrays import Driver, InterfaceArray
 from gc3 import algorithms
 from gc3.runtime.buffers import aliased
 from gc3.runtime.checking import Case
@@ -124,6 +125,41 @@ def grows() -> None:
         program = direct("allpairs_allreduce")
         call(comm, program, 96)
         print(error_of(lambda: call(comm, program, 100_000 if RANK == 1 else 96)))
+
+
+def unreached() -> None:
+    """No rank can open the others' memory for a larger call. Those that need none go on, and so does the same again."""
+    with gc3.init() as comm:
+        program = direct("allpairs_allreduce")
+        call(comm, program, 96)
+        print(error_of(lambda: call(comm, program, 100_000)))
+        check(comm, program, 96, "int32", "sum")
+        check(comm, program, 100_000, "int32", "sum")
+
+
+def replayed() -> None:
+    """A graph uses the memory of its capture: after a larger call rank 0 replays it, and the others make the call."""
+    driver, stream = Driver(), ctypes.c_void_p()
+    graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+    with gc3.init() as comm:
+        program = direct("allpairs_allreduce")
+        driver("cuStreamCreate", ctypes.byref(stream), 1)
+        x, out = (InterfaceArray(np.full(96, RANK, np.float32), stream=stream.value) for _ in range(2))
+        comm.run(program, x, out)
+        comm.synchronize()
+        driver("cuStreamBeginCapture_v2", stream, 0)
+        comm.run(program, x, out)
+        driver("cuStreamEndCapture", stream, ctypes.byref(graph))
+        driver("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_ulonglong(0))
+        call(comm, program, 100_000)
+        for live in (False, RANK != 0):
+            x.memory.fill(2)
+            if live:
+                comm.run(program, x, out)
+            else:
+                driver("cuGraphLaunch", made, stream)
+            driver("cuStreamSynchronize", stream)
+            print(error_of(comm.synchronize), np.unique(out.memory.content).tolist())
 
 
 def other() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gc3 import _core, datatypes, errors
 from gc3.comm.arrays import offset
-from gc3.comm.windows import Reach, agree
+from gc3.comm.windows import Reach, agree, first_problem
 from gc3.cuda import DeviceArray, runtime
 from gc3.cuda.arrays import address
 from gc3.runtime.buffers import aliased, operation
@@ -99,8 +99,9 @@ class Devices:
         how = operation(op, model, typed.dtype, self._rank)
         engine, dtype = self._of(program, typed.device), datatypes.name(typed.dtype)
         if engine.lacks_room(count, dtype):
-            engine.share(self._exchange(engine.make_room(count, dtype)))
-            self._exchange(_BARRIER)  # no rank starts before all have the memory of all
+            rooms = self._exchange(engine.make_room(count, dtype))
+            self._all_do(lambda: engine.share(rooms))  # if a rank has no access to the memory of another, none uses it
+            engine.use_rooms()
         _enqueue(engine, (given, result), count, typed, how)
         return result
 
@@ -173,10 +174,23 @@ class Devices:
         """The engine of a program, connected to those of the others: all ranks make the same in the same order."""
         how = slots, slot_bytes, self._timeout, reach.windows, self._proxy
         engine = _core.CudaRankEngine(runtime(), program, self._rank, device, *how)
-        engine.connect(self._exchange(engine.handle()))
-        self._exchange(_BARRIER)  # no rank starts before all are connected
+        handles = self._exchange(engine.handle())
+        self._all_do(lambda: engine.connect(handles))  # no rank starts before all are connected
         self._engines.append(engine)
         return engine
+
+    def _all_do(self, work: Callable[[], None]) -> None:
+        """Returns when all ranks have done it; what fails on one rank is an error of all."""
+        own: errors.Gc3Error | None = None
+        try:
+            work()
+        except errors.Gc3Error as problem:
+            own = problem
+        found = first_problem("" if own is None else own.diagnostics[0].message, self._exchange)
+        if own is not None:
+            raise own
+        if found is not None:
+            raise errors.error("CudaFailed", found)
 
     def _of(self, program: Program | DirectProgram, device: int) -> _core.CudaRankEngine:
         engine = self._of_programs.get((device, program))

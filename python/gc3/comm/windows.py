@@ -47,7 +47,7 @@ def agree(
             identity = library.new_id()
         except errors.Gc3Error as found:
             problem = found.diagnostics[0].message
-    missing = _first_problem(problem, exchange)
+    missing = first_problem(problem, exchange)
     if missing is not None:
         return Reach(f"CUDA IPC ({missing})")
     identity = exchange(identity or bytes(_ID))[0]
@@ -58,7 +58,7 @@ def agree(
             windows.probe()
         except errors.Gc3Error as found:
             problem = found.diagnostics[0].message
-    missing = _first_problem(problem, exchange)
+    missing = first_problem(problem, exchange)
     if missing is not None or library is None:
         return Reach(f"CUDA IPC ({missing})")
     version = library.version
@@ -66,8 +66,8 @@ def agree(
     return Reach(f"windows of NCCL {version // 10000}.{version // 100 % 100}.{version % 100}{switch}", windows)
 
 
-def _first_problem(own: str, exchange: Callable[[bytes], list[bytes]]) -> str | None:
-    """The text of the first rank that has a problem."""
+def first_problem(own: str, exchange: Callable[[bytes], list[bytes]]) -> str | None:
+    """Returns the text of the first rank that has a problem. Collective; `own`: this rank's, or ""."""
     everyone = exchange(own.encode()[:_MOST_SAID].ljust(_MOST_SAID, b"\0"))
     said = [text.rstrip(b"\0").decode(errors="replace") for text in everyone]
     return next((f"rank {rank}: {text}" for rank, text in enumerate(said) if text), None)

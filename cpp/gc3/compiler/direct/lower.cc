@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -70,7 +71,7 @@ class DirectEmitter {
       for (const bool relaxed : {false, true}) {
         const std::vector<std::uint32_t> objects = objects_of(outgoing_[tb], &Edge::from, after, at_home, relaxed);
         if (objects.empty()) continue;
-        if (!in_step_) step(Op::sync, {}, false);
+        if (!in_step_ || (relaxed && again(objects))) step(Op::sync, {}, false);
         step(at_home ? Op::release : Op::signal, objects, relaxed);
       }
     }
@@ -79,9 +80,20 @@ class DirectEmitter {
     for (const bool at_home : {true, false}) {
       for (const bool relaxed : {false, true}) {
         const std::vector<std::uint32_t> objects = objects_of(incoming_[tb], &Edge::to, before, at_home, relaxed);
-        if (!objects.empty()) step(at_home ? Op::acquire : Op::wait, objects, relaxed);
+        if (objects.empty()) continue;
+        if (relaxed && again(objects)) step(Op::sync, {}, false);
+        step(at_home ? Op::acquire : Op::wait, objects, relaxed);
       }
     }
+  }
+
+  // Whether the step before has some of these objects, perhaps in other threads.
+  bool again(const std::vector<std::uint32_t>& objects) const {
+    if (out_.steps.size() == out_.threadblocks.back().first_step) return false;
+    const ir::direct::Step& last = out_.steps.back();
+    if (ir::direct::info(last.op).objects != ir::direct::Objects::channel) return false;
+    const auto before = std::span(out_.objects).subspan(last.first, last.sources);
+    return std::ranges::find_first_of(before, objects) != before.end();
   }
 
   std::vector<std::uint32_t> objects_of(const std::vector<const Edge*>& edges, std::uint32_t Edge::* end,

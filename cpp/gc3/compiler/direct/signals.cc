@@ -30,8 +30,12 @@ class SignalPlacer {
     out_.synced.resize(tbs_);
     spots_.resize(places_.count());
     std::vector<bool> moving(tbs_);
+    last_writer_.assign(places_.count(), kNone);
     for (const Move& m : moves.all) {
       moving[m.tb] = true;
+      for (std::uint32_t k = 0; k < m.count; ++k) {
+        for (const Spot& s : m.targets) last_writer_[number(s, k)] = rank_of_[m.tb];
+      }
       for (const std::vector<Spot>* spots : {&m.sources, &m.targets}) {
         for (const Spot& s : *spots) {
           std::vector<std::uint32_t>& there = reaching_[{rank_of_[m.tb], s.rank}];
@@ -87,9 +91,17 @@ class SignalPlacer {
     bool visible;
   };
 
-  Access& access(const Spot& s, std::uint32_t k) {
-    return spots_[places_.number(s.rank, s.place.buffer, s.place.index + k)];
+  // What a move needs of a rank before it touches its memory: that it has begun the call, and that what others have
+  // stored there in the call before is visible.
+  struct Begin {
+    std::uint32_t rank;
+    bool visible;
+  };
+
+  std::uint32_t number(const Spot& s, std::uint32_t k) const {
+    return places_.number(s.rank, s.place.buffer, s.place.index + k);
   }
+  Access& access(const Spot& s, std::uint32_t k) { return spots_[number(s, k)]; }
 
   void add(std::uint32_t m) {
     const Move& move = moves_.all[m];
@@ -97,14 +109,14 @@ class SignalPlacer {
     const std::uint32_t rank = rank_of_[tb];
     const Position here{tb, static_cast<std::uint32_t>(out_.moves[tb].size()) + 1};
     std::vector<Need> needs;
-    std::vector<std::uint32_t> begun;  // ranks
+    std::vector<Begin> begun;
     for (std::uint32_t k = 0; k < move.count; ++k) {
       for (const Spot& s : move.sources) {
         Access& a = access(s, k);
         if (a.writer.tb != kNone) {
           needs.push_back({a.writer, true});
         } else if (s.rank != rank) {
-          begun.push_back(s.rank);
+          begun.push_back({s.rank, false});
         }
         if (s.rank != rank) last_load_[tb][s.rank] = here.after;
       }
@@ -113,7 +125,9 @@ class SignalPlacer {
         for (const Position& reader : a.readers) needs.push_back({reader, false});
         if (a.readers.empty() && a.writer.tb != kNone) needs.push_back({a.writer, true});
         if (s.rank == rank) continue;
-        if (a.readers.empty() && a.writer.tb == kNone) begun.push_back(s.rank);
+        // Of other buffers the caller has seen all that is there, between two calls.
+        const bool by_others = s.place.buffer == Buffer::scratch && last_writer_[number(s, k)] != rank;
+        if (a.readers.empty() && a.writer.tb == kNone) begun.push_back({s.rank, by_others});
         last_store_[tb][s.rank] = here.after;
       }
     }
@@ -136,7 +150,7 @@ class SignalPlacer {
   }
 
   // Adds the edges for what the next move of `tb` needs; whether there are any.
-  bool settle(std::uint32_t tb, std::vector<Need>& needs, const std::vector<std::uint32_t>& begun) {
+  bool settle(std::uint32_t tb, std::vector<Need>& needs, const std::vector<Begin>& begun) {
     const auto now = static_cast<std::uint32_t>(out_.moves[tb].size());
     // The latest first: they imply most.
     std::ranges::stable_sort(needs, std::ranges::greater(), [](const Need& n) { return n.of.after; });
@@ -145,9 +159,9 @@ class SignalPlacer {
       if (need.of.tb == tb || knows(tb, need.of, need.visible)) continue;
       any = connect(need.of, tb, now, !need.visible) || any;
     }
-    for (const std::uint32_t rank : begun) {
-      if (has_begun(tb, rank)) continue;
-      any = connect({partner(rank, tb), 0}, tb, now, true) || any;
+    for (const Begin& begin : begun) {
+      if (has_begun(tb, begin)) continue;
+      any = connect({partner(begin.rank, tb), 0}, tb, now, !begin.visible) || any;
     }
     return any;
   }
@@ -157,10 +171,13 @@ class SignalPlacer {
     if (at == known_[tb].end() || at->of != of.tb) return false;
     return (visible ? at->visible : at->done) >= static_cast<std::int32_t>(of.after);
   }
-  bool has_begun(std::uint32_t tb, std::uint32_t rank) const {
-    const ir::RankProgram& there = program_.ranks[rank];
-    const auto at = std::ranges::lower_bound(known_[tb], there.first_tb, {}, &Knowledge::of);
-    return at != known_[tb].end() && at->of < there.first_tb + there.tb_count;
+  bool has_begun(std::uint32_t tb, const Begin& begin) const {
+    const ir::RankProgram& there = program_.ranks[begin.rank];
+    auto at = std::ranges::lower_bound(known_[tb], there.first_tb, {}, &Knowledge::of);
+    for (; at != known_[tb].end() && at->of < there.first_tb + there.tb_count; ++at) {
+      if (!begin.visible || at->visible != kUnknown) return true;
+    }
+    return false;
   }
 
   // What is known after being told, which is as much as is visible to the teller where it is a strong signal.
@@ -243,6 +260,7 @@ class SignalPlacer {
   std::vector<std::uint32_t> place_;                 // per threadblock: its position among them
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<std::uint32_t>> reaching_;  // of a rank, another one
   std::vector<Access> spots_;
+  std::vector<std::uint32_t> last_writer_;                          // of a call, by place: the rank
   std::vector<std::map<std::uint32_t, std::uint32_t>> last_load_;   // per threadblock: of each other rank
   std::vector<std::map<std::uint32_t, std::uint32_t>> last_store_;  // likewise
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<std::size_t>> last_edge_;

@@ -32,10 +32,17 @@ std::set<Ranks> groups_of(const ir::Program& program) {
 }  // namespace
 
 void use_switches(const ir::Program& program, Moves& moves) {
-  const std::set<Ranks> groups = groups_of(program);
-  // A group whose ranks' places are among `spots`, or are `also`.
-  const auto found = [&](const std::vector<Spot>& spots, const Spot* also) -> Move::Switched {
+  const std::set<Ranks> known = groups_of(program);
+  std::vector<Ranks> groups(known.begin(), known.end());
+  std::ranges::stable_sort(groups, std::ranges::greater(), &Ranks::size);
+  std::vector<std::uint32_t> rank_of;
+  for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
+    rank_of.insert(rank_of.end(), program.ranks[r].tb_count, r);
+  }
+  // The largest group of a rank whose ranks' places are among `spots`, or are `also`.
+  const auto found = [&](std::uint32_t own, const std::vector<Spot>& spots, const Spot* also) -> Move::Switched {
     for (const Ranks& ranks : groups) {
+      if (!std::ranges::binary_search(ranks, own)) continue;
       for (const Spot& first : spots) {
         const bool all = std::ranges::all_of(ranks, [&](std::uint32_t rank) {
           const Spot wanted{rank, first.place};
@@ -47,10 +54,11 @@ void use_switches(const ir::Program& program, Moves& moves) {
     return {};
   };
   for (Move& m : moves.all) {
-    if (m.reduces) m.summed = found(m.sources, nullptr);
+    const std::uint32_t own = rank_of[m.tb];
+    if (m.reduces) m.summed = found(own, m.sources, nullptr);
     // A switch stores to the source as well, which has the value.
     const Spot* const source = m.sources.size() == 1 ? m.sources.data() : nullptr;
-    m.copied = found(m.targets, source);
+    m.copied = found(own, m.targets, source);
     if (source != nullptr && m.copied.has(*source) && std::ranges::find(m.targets, *source) == m.targets.end()) {
       m.targets.push_back(*source);
     }

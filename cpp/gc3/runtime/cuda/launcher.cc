@@ -305,7 +305,7 @@ Status Launcher::start_afresh() {
 
 Diagnostic Launcher::explain(Stop why) const {
   if (why == Stop::asked) return Diagnostic(ErrorCode::Aborted, "stopped by the caller");
-  if (why == Stop::differs) return one_sided_->differing(watch_, *parts_[0], last_run_.tag);
+  if (why == Stop::differs) return one_sided_->differing(watch_, *parts_[0]);
   std::ostringstream text;
   text << "a threadblock has waited for " << timeout_s_ << " s on the device";
   Diagnostic problem(ErrorCode::Timeout, text.str());

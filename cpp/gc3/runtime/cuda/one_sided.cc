@@ -245,7 +245,7 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
     launch.counters = reinterpret_cast<interp::Counter* const*>(has.counters.data());
     launch.peers = reinterpret_cast<const OneSidedPeer*>(has.peers.data());
     launch.peer_count = has.peer_count;
-    launch.tag = static_cast<std::uint32_t>(tag);
+    launch.tag = tag & ((std::uint64_t{1} << kTagBits) - 1);
     launch.halt = from.halt;
     launch.stands = from.stands;
     launch.control = from.control;
@@ -288,19 +288,22 @@ void OneSided::report(const Watch& watch, Diagnostic& problem) const {
   });
 }
 
-Diagnostic OneSided::differing(const Watch& watch, const LocalRanks& own, std::uint64_t tag) const {
+Diagnostic OneSided::differing(const Watch& watch, const LocalRanks& own) const {
   const direct::Program& program = decoded_.program;
   const std::uint32_t rank = own.ranks()[0];
-  std::uint64_t call = 0;
-  for (std::uint32_t t = 0; t < program.ranks[rank].tb_count; ++t) {
-    call = std::max(call, watch.stands()[program.ranks[rank].first_tb + t].tile);
+  Stand stand;
+  for (std::uint32_t t = 0; t < program.ranks[rank].tb_count && stand.stopped == 0; ++t) {
+    stand = watch.stands()[program.ranks[rank].first_tb + t];
   }
+  const std::uint64_t call = stand.tile;
+  const std::uint64_t said = call << kTagBits | std::uint64_t{stand.waiting} << 32U | stand.wait;
   std::string which;
   for (std::uint32_t r = 0; r < program.ranks.size(); ++r) {
     std::uint64_t told = 0;
     const std::uint64_t at = (direct::Counters::ranks_at(program) + r) * sizeof(interp::Counter);
-    if (!own.memory().read(&told, at + call % 2 * sizeof told, sizeof told).ok() || told >> 16U != call) continue;
-    if ((told & 0xffffU) != tag) which += (which.empty() ? "rank " : ", rank ") + std::to_string(r);
+    const bool known = own.memory().read(&told, at + call % 2 * sizeof told, sizeof told).ok();
+    if (!known || (told ^ said) >> kTagBits != 0 || told == said) continue;
+    which += (which.empty() ? "rank " : ", rank ") + std::to_string(r);
   }
   return Diagnostic(ErrorCode::CallsDiffer, "call " + std::to_string(call) + " of the one-sided program '" +
                                                 program.name + "' on rank " + std::to_string(rank) +

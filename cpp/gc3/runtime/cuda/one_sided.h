@@ -37,6 +37,7 @@ class OneSided {
   Status reserve(const interp::Run& run, const Parts& parts);
   bool lacks_room(const interp::Run& run) const { return run.tiles != 0 && least_stride(run) > stride_; }
   std::uint64_t next_stride(const interp::Run& run) const { return std::max(least_stride(run), 2 * stride_); }
+  std::uint64_t stride() const { return stride_; }
   Result<std::uint64_t> room_bytes(std::uint32_t rank, std::uint64_t stride) const;
   // `switched`: the address of all rooms through a switch; null: there is none.
   void move(std::uint64_t stride, const std::vector<std::uint8_t*>& rooms, std::uint8_t* switched, LocalRanks& own);
@@ -51,8 +52,8 @@ class OneSided {
   Status reset() const;
   // Adds where threadblocks have waited when they were stopped.
   void report(const Watch& watch, Diagnostic& problem) const;
-  // After a launch that found that the ranks' calls differ: which ranks have made another one than `tag` says.
-  Diagnostic differing(const Watch& watch, const LocalRanks& own, std::uint64_t tag) const;
+  // After a launch that found that the ranks' calls differ: which ranks have made another one.
+  Diagnostic differing(const Watch& watch, const LocalRanks& own) const;
 
  private:
   struct OnDevice {

@@ -230,10 +230,13 @@ Status RankEngine::enqueue(const void* input, void* output, std::uint64_t count,
   const OwnBuffers own(plan(), rank_, input, output, factor);
   const interp::Call call = own.call(count, type, op);
   GC3_CHECK(interp::check_rank(plan(), call, rank_));
-  // Ranks with different calls wait for each other until the time-out, and do not accept each other's data.
+  // Ranks with different calls do not accept each other's data, see interp/fifo.h, and those of one-sided programs tell
+  // each other what they call: with which room, too, because a graph keeps that of its capture.
   const std::uint64_t what = count << 16U | static_cast<std::uint64_t>(type) << 8U | static_cast<std::uint64_t>(op);
+  const OneSided* const one_sided = launcher_->one_sided();
+  const std::uint64_t tag = one_sided != nullptr ? mix64(mix64(what) ^ one_sided->stride()) : mix64(what) & 0xffffU;
   last_ = {count, type, op};
-  return remember(launcher_->enqueue(call, mix64(what) & 0xffffU, {stream}));
+  return remember(launcher_->enqueue(call, tag, {stream}));
 }
 
 Result<interp::Run> RankEngine::run_of(std::uint64_t count, model::DataType type) const {
@@ -254,25 +257,24 @@ Result<ArenaHandle> RankEngine::make_room(std::uint64_t count, model::DataType t
   GC3_ASSIGN(const interp::Run run, run_of(count, type));
   OneSided& program = *launcher_->one_sided();
   room_stride_ = program.next_stride(run);
-  std::uint64_t bytes = 1;
-  for (std::uint32_t r = 0; r < plan().ranks.size(); ++r) {
-    if (windows_ == nullptr && r != rank_) continue;
-    GC3_ASSIGN(const std::uint64_t needed, program.room_bytes(r, room_stride_));
-    bytes = std::max(bytes, needed);
+  Room& room = rooms_[room_stride_];
+  if (room.data() == nullptr) {
+    std::uint64_t bytes = 1;
+    for (std::uint32_t r = 0; r < plan().ranks.size(); ++r) {
+      if (windows_ == nullptr && r != rank_) continue;
+      GC3_ASSIGN(const std::uint64_t needed, program.room_bytes(r, room_stride_));
+      bytes = std::max(bytes, needed);
+    }
+    bytes = interp::round_up(bytes, kArenaUnit);
+    if (windows_ != nullptr) {
+      GC3_ASSIGN(Window window, Window::allocate(windows_, bytes));
+      GC3_CHECK(Memory::lent(device_, window.data(), bytes));  // zeroed
+      room.window = std::move(window);
+    } else {
+      GC3_ASSIGN(room.memory, Memory::on(device_, bytes, "the room of a one-sided program"));
+    }
   }
-  bytes = interp::round_up(bytes, kArenaUnit);
-  const std::uint8_t* base = nullptr;
-  if (windows_ != nullptr) {
-    GC3_ASSIGN(Window window, Window::allocate(windows_, bytes));
-    GC3_CHECK(Memory::lent(device_, window.data(), bytes));  // zeroed
-    base = window.data();
-    room_windows_.push_back(std::move(window));
-  } else {
-    GC3_ASSIGN(Memory memory, Memory::on(device_, bytes, "the room of a one-sided program"));
-    base = memory.data();
-    rooms_.push_back(std::move(memory));
-  }
-  GC3_ASSIGN(ArenaHandle handle, handle_of(base));
+  GC3_ASSIGN(ArenaHandle handle, handle_of(room.data()));
   handle.what = mix64(what_ ^ room_stride_);
   handle.has_switch = windows_ != nullptr && windows_->has_switch() ? 1 : 0;
   return handle;
@@ -281,21 +283,31 @@ Result<ArenaHandle> RankEngine::make_room(std::uint64_t count, model::DataType t
 Status RankEngine::share(const std::vector<ArenaHandle>& rooms) {
   const std::lock_guard lock(mutex_);
   GC3_CHECK(check_handles(rooms, mix64(what_ ^ room_stride_), " makes a call of another size"));
-  if (windows_ != nullptr) GC3_CHECK(room_windows_.back().open());
-  static const Window kNone;
-  std::vector<std::uint8_t*> at(rooms.size());
+  Room& room = rooms_[room_stride_];
+  if (windows_ != nullptr && !room.opened) GC3_CHECK(room.window.open());
+  room.opened = true;
+  std::vector<std::uint8_t*> all(rooms.size());
   for (std::uint32_t r = 0; r < rooms.size(); ++r) {
     if (r == rank_) {
-      at[r] = windows_ != nullptr ? room_windows_.back().data() : rooms_.back().data();
-    } else {
-      GC3_ASSIGN(at[r], reach(r, rooms[r], windows_ != nullptr ? room_windows_.back() : kNone));
+      all[r] = room.data();
+      continue;
     }
+    if (!room.others.contains(r)) {
+      GC3_ASSIGN(room.others[r], reach(r, rooms[r], room.window));
+    }
+    all[r] = room.others[r];
   }
   // All ranks or none: what a switch adds up may be rounded otherwise.
-  const bool switched = std::ranges::all_of(rooms, [](const ArenaHandle& room) { return room.has_switch != 0; });
-  launcher_->one_sided()->move(room_stride_, at, switched ? room_windows_.back().through_switch() : nullptr,
-                               *launcher_->parts()[0]);
+  const bool switched = std::ranges::all_of(rooms, [](const ArenaHandle& r) { return r.has_switch != 0; });
+  room.switched = switched ? room.window.through_switch() : nullptr;
+  room.all = std::move(all);
   return {};
+}
+
+void RankEngine::use_rooms() {
+  const std::lock_guard lock(mutex_);
+  const Room& room = rooms_[room_stride_];
+  launcher_->one_sided()->move(room_stride_, room.all, room.switched, *launcher_->parts()[0]);
 }
 
 Status RankEngine::reserve(const void* input, void* output, std::uint64_t count, model::DataType type,

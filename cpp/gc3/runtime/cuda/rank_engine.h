@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -83,10 +84,12 @@ class RankEngine {
   Status connect(const std::vector<ArenaHandle>& handles, const Interrupted& interrupted = {});
 
   // Whether a call of a one-sided program needs a larger room, on all ranks the same. If so, each makes one, and gets
-  // those of the others before its call. With windows `share` is collective.
+  // access to those of the others; once all have it, each uses the rooms. With windows `share` is collective. Ranks
+  // that fail on the way, all or some, have the rooms of before, and may try again.
   Result<bool> lacks_room(std::uint64_t count, model::DataType type);
   Result<ArenaHandle> make_room(std::uint64_t count, model::DataType type);
   Status share(const std::vector<ArenaHandle>& rooms);
+  void use_rooms();
 
   // Loads the kernels of a type, and fails if the device cannot hold the program's threadblocks.
   Status load(model::DataType type) const { return launcher_->load(type); }
@@ -132,10 +135,19 @@ class RankEngine {
   std::shared_ptr<Windows> windows_;
   Window window_;
   std::uint64_t what_ = 0;  // of its program
-  // Of a one-sided program, all so far: graphs may use earlier ones. With windows `rooms_` stays empty.
-  std::vector<Memory> rooms_;
-  std::vector<Window> room_windows_;
-  std::uint64_t room_stride_ = 0;  // of the last one
+  // Memory that all ranks access, in a window if there are windows. Others may have it mapped even if not all have, so
+  // it is kept for the next attempt of the ranks.
+  struct Room {
+    Memory memory;
+    Window window;
+    bool opened = false;                            // the window
+    std::map<std::uint32_t, std::uint8_t*> others;  // that this rank has access to
+    std::vector<std::uint8_t*> all;                 // once it has access to all
+    std::uint8_t* switched = nullptr;
+    std::uint8_t* data() const { return window.data() != nullptr ? window.data() : memory.data(); }
+  };
+  std::map<std::uint64_t, Room> rooms_;  // by stride, of a one-sided program: graphs may use earlier ones
+  std::uint64_t room_stride_ = 0;        // that the ranks last wanted
   std::vector<OpenedArena> peers_;
   std::unique_ptr<Launcher> launcher_;
   std::tuple<std::uint64_t, model::DataType, model::ReduceOp> last_{};  // call: elements per block, type, reduction

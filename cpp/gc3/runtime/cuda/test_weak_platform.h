@@ -250,6 +250,7 @@ class WeakPlatform {
   static void store_word(std::uint64_t* at, std::uint64_t value) { put(Access::strong, at, value); }
 
   static constexpr bool kHasSwitch = false;
+  static void fence_aliases() {}
   static Vec load(const std::uint8_t* at) { return get<Vec>(Access::plain, at); }
   static void store(std::uint8_t* at, const Vec& v) { put(Access::plain, at, v); }
   template <class T>

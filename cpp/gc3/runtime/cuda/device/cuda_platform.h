@@ -193,6 +193,7 @@ class CudaPlatform {
 #else
   static constexpr bool kHasSwitch = false;
 #endif
+  __device__ __forceinline__ static void fence_aliases() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 
   __device__ __forceinline__ static uint32_t load_stop(const uint32_t* at) {
     return *static_cast<const volatile uint32_t*>(at);

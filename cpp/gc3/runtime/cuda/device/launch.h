@@ -120,7 +120,8 @@ struct OneSidedThreadblock {
   uint32_t stand = 0;  // index into OneSidedLaunch::stands
 };
 
-// What a rank says to another one: at [call % 2] the number of its call, times 65536, and its tag.
+// What a rank says to another one: at [call % 2] the tag of its call, and above it the lowest bits of its number.
+inline constexpr uint32_t kTagBits = 48;
 struct OneSidedPeer {
   uint64_t* tells = nullptr;  // in the other's memory
   const uint64_t* told = nullptr;
@@ -138,7 +139,7 @@ struct OneSidedLaunch {
   interp::Counter* const* counters;         // in the order of direct::Counters, each where its waiter is
   const OneSidedPeer* peers;                // the other ranks, if they are in other processes
   uint32_t peer_count;
-  uint32_t tag;  // 16 bits, of the call: ranks with different calls say so
+  uint64_t tag;  // of the call: ranks with different calls say so
   Halt* halt;
   Stand* stands;
   Control* control;

@@ -112,7 +112,10 @@ class OneSidedBlock {
       chunk_ = chunk;
       platform_.sync();
       if (step.packets == 0) {
+        // The same memory has two addresses: accesses by the one are ordered with those by the other.
+        if (step.switched != 0) platform_.fence_aliases();
         plain(step, at_once * launch_.chunk_bytes);
+        if (step.switched != 0) platform_.fence_aliases();
       } else if (platform_.sync_or(!packets(step))) {
         return false;
       }
@@ -290,7 +293,7 @@ class OneSidedBlock {
 template <class Platform>
 GC3_HOST_DEVICE void tell_call(Platform& platform, const OneSidedLaunch& launch, uint64_t call) {
   for (uint32_t k = platform.thread(); k < launch.peer_count; k += platform.threads()) {
-    platform.store_word(launch.peers[k].tells + call % 2, call << 16U | launch.tag);
+    platform.store_word(launch.peers[k].tells + call % 2, call << kTagBits | launch.tag);
   }
 }
 // False: a rank makes another call, or the wait was stopped.
@@ -298,11 +301,11 @@ template <class Platform>
 GC3_HOST_DEVICE bool same_call(Platform& platform, const OneSidedLaunch& launch, uint64_t call) {
   for (uint32_t k = platform.thread(); k < launch.peer_count; k += platform.threads()) {
     WaitLimit limit;
-    uint64_t told = 0;
-    while ((told = platform.load_word(launch.peers[k].told + call % 2)) >> 16U != call) {
+    const uint64_t* const told = launch.peers[k].told + call % 2;
+    while (((platform.load_word(told) ^ call << kTagBits) >> kTagBits) != 0) {
       if (limit.over(platform, launch)) return false;
     }
-    if ((told & 0xffffU) == launch.tag) continue;
+    if (platform.load_word(told) == (call << kTagBits | launch.tag)) continue;
     platform.store_stop(&launch.control->stop, static_cast<uint32_t>(Stop::differs));
     return false;
   }
@@ -327,7 +330,9 @@ GC3_HOST_DEVICE void run_one_sided(Platform& platform, const OneSidedLaunch& lau
   if (platform.sync_or(differs) || s != tb.step_count) {
     if (platform.thread() == 0) {
       platform.store_stop(&launch.halt->halted, 1);
-      launch.stands[tb.stand] = {call, s, 0, 0, 1};
+      // For the host, which may have enqueued other calls since: which one it was.
+      launch.stands[tb.stand] = {call, s, static_cast<uint32_t>(launch.tag), static_cast<uint32_t>(launch.tag >> 32U),
+                                 1};
     }
     return;
   }

@@ -152,6 +152,7 @@ class HostPlatform {
   }
 
   static constexpr bool kHasSwitch = true;
+  static void fence_aliases() {}
   template <class Element>
   static Vec load_sum(const std::uint8_t* at) {
     Vec sum;
