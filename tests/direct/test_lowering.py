@@ -75,6 +75,23 @@ def test_the_largest_group_of_the_rank_itself_is_taken() -> None:
     program.verify()
 
 
+@gc3.algorithm("allgather", ranks=lambda R: R, in_place=True)
+def group_of_others(R: int) -> None:
+    """Rank 0 multicasts to two ranks; all others copy."""
+    chunk(0, "out", 0).multicast([1, 2], "out", 0)
+    chunk(0, "out", 0).copy(3, "out", 0, ch=1)
+    for rank in range(1, R):
+        for peer in range(R):
+            if peer != rank:
+                chunk(rank, "out", rank).copy(peer, "out", rank, ch=rank)
+
+
+def test_a_rank_outside_a_group_does_not_use_it() -> None:
+    text = gc3.compile(group_of_others, R=4, memory="direct").text
+    assert "move out[0] -> g0:out[0] 3:out[0]" in text
+    assert "g0:out[3]" not in text
+
+
 TWICE = {(0, 0): [(3, 0)], (0, 1): [(0, 1)], (2, 0): [(3, 0)], (3, 0): [(0, 0), (0, 1)]}
 AGAIN = {(2, 0): [(2, 0)], (3, 0): [(0, 0), (2, 0)]}
 _twice = collectives.custom("twice", inputs=[2] * 4, outputs=[2] * 4, expect=lambda r, i: TWICE.get((r, i)))
