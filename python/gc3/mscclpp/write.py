@@ -109,29 +109,23 @@ class _Writer:
         unit = form.VECTOR // (2 if packets else 1)
         alike = -(-max(self.scratch) // unit) * unit if double else max(self.scratch)
         switches = sorted({switch for block in self.blocks for switch in block.switches})
-        through = [
-            [(k, self.groups[k], buffer) for k, buffer in switches if rank in self.groups[k]] for rank in range(ranks)
-        ]
+        through = [[switch for switch in switches if rank in self.groups[switch[0]]] for rank in range(ranks)]
         gpus = [
             {
                 "id": rank,
                 "input_chunks": collective.input_chunks(rank),
                 "output_chunks": collective.output_chunks(rank),
                 "scratch_chunks": alike if reused or double else self.scratch[rank],
-                "threadblocks": [
-                    self._block(b, ends[rank], [(k, buffer) for k, _, buffer in through[rank]])
-                    for b in self.blocks
-                    if b.rank == rank
-                ],
+                "threadblocks": [self._block(b, ends[rank], through[rank]) for b in self.blocks if b.rank == rank],
                 "channels": [
                     {"channel_type": "memory", "connected_to": peers[rank]},
                     *(
                         {
                             "channel_type": "switch",
                             "buffer_type": buffer,
-                            "rank_groups": [{"size": len(members), "ranks": members}],
+                            "rank_groups": [{"size": len(self.groups[group]), "ranks": self.groups[group]}],
                         }
-                        for _, members, buffer in through[rank]
+                        for group, buffer in through[rank]
                     ),
                 ],
                 "remote_buffers": [

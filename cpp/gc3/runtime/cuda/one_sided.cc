@@ -48,7 +48,7 @@ Result<OneSided::OnDevice> OneSided::upload(const LocalRanks& part, const std::v
   };
   std::vector<interp::Counter*> counters;
   for (const std::uint32_t waiter : direct::Counters::waiters(program)) {
-    counters.push_back(arenas[waiter] == nullptr ? nullptr : counter(waiter, counters.size()));
+    counters.push_back(counter(waiter, counters.size()));
   }
   // Ranks without steps have nothing to say.
   std::vector<OneSidedPeer> peers;

@@ -259,13 +259,8 @@ Result<ArenaHandle> RankEngine::make_room(std::uint64_t count, model::DataType t
   room_stride_ = program.next_stride(run);
   Room& room = rooms_[room_stride_];
   if (room.data() == nullptr) {
-    std::uint64_t bytes = 1;
-    for (std::uint32_t r = 0; r < plan().ranks.size(); ++r) {
-      if (windows_ == nullptr && r != rank_) continue;
-      GC3_ASSIGN(const std::uint64_t needed, program.room_bytes(r, room_stride_));
-      bytes = std::max(bytes, needed);
-    }
-    bytes = interp::round_up(bytes, kArenaUnit);
+    GC3_ASSIGN(const std::uint64_t needed, program.room_bytes(rank_, room_stride_));  // on all ranks as much
+    const std::uint64_t bytes = std::max(interp::round_up(needed, kArenaUnit), kArenaUnit);
     if (windows_ != nullptr) {
       GC3_ASSIGN(Window window, Window::allocate(windows_, bytes));
       GC3_CHECK(Memory::lent(device_, window.data(), bytes));  // zeroed
