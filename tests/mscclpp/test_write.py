@@ -100,6 +100,45 @@ def test_what_a_switch_does_for_all_ranks_is_one_operation() -> None:
     assert "glres" not in operations(plan_of("nvls_reducescatter", N=1, G=4, in_place=True))
 
 
+STORED_BY_ANOTHER = """direct "pull" version 1
+collective allreduce ranks 2 chunks 2
+halves 1
+channel 0 from 0 to 1
+channel 1 from 1 to 0
+group 0 ranks 0 1
+
+rank 0
+  tb 0
+    0 signal 0 relaxed
+    1 wait 1 relaxed
+    2 sync
+    3 move in[0] + 1:in[0] -> out[0]
+    4 sync
+    5 move out[0] -> g0:out[0]
+    6 sync
+    7 signal 0
+    8 wait 1
+
+rank 1
+  tb 0
+    0 signal 1 relaxed
+    1 wait 0 relaxed
+    2 sync
+    3 move 0:in[1] + in[1] -> out[1] 0:out[1]
+    4 sync
+    5 move 0:out[1] -> g0:out[1]
+    6 sync
+    7 signal 1
+    8 wait 0
+"""
+
+
+def test_a_value_of_another_rank_is_loaded_before_it_goes_through_a_switch() -> None:
+    plan = mscclpp.plan_of(_core.DirectProgram.from_text(STORED_BY_ANOTHER, "a text"))
+    assert "gstore" not in operations(plan, 1)
+    assert operations(plan, 0).count("gstore") == 1
+
+
 def test_packets_replace_signals() -> None:
     """A sum is stored as packets where it is made; what comes on the way is passed on as it came."""
     how: dict[str, Any] = {"protocol": "LL", "in_place": True}

@@ -232,16 +232,18 @@ class _Writer:
                 sides[-1].append(_Place(at, _LETTERS[buffer], int(index), bool(packet), group))
         times = re.search(r" x(\d+)", line)
         sources, targets = sides
-        if not self._is_of_switch(sources, targets):
+        if not self._is_of_switch(rank, sources, targets):
             sources, targets = self._apart(sources), self._apart(targets)
         return _Step(name, False, [], sources, targets, int(times[1]) if times else 1)
 
     @staticmethod
-    def _is_of_switch(sources: list[_Place], targets: list[_Place]) -> bool:
+    def _is_of_switch(rank: int, sources: list[_Place], targets: list[_Place]) -> bool:
         """Whether the executor has a move through a switch."""
         if len(sources) != 1 or any(place.packet for place in (*sources, *targets)):
             return False
-        return sources[0].group is None or (len(targets) == 1 and targets[0].group == sources[0].group)
+        if sources[0].group is None:
+            return sources[0].rank == rank
+        return len(targets) == 1 and targets[0].group == sources[0].group
 
     def _apart(self, places: list[_Place]) -> list[_Place]:
         """The places with those of each rank of a group."""
