@@ -195,7 +195,7 @@ Status Launcher::enqueue(const interp::Call& call, std::uint64_t tag, const std:
   }
   if (!copies && !one_sided_) return {};
   const Status status = copies ? launch_copies(call, run, kernels, streams)
-                               : one_sided_->enqueue(call, run, parts_, kernels, watch_, timeout_ns(), tag, streams);
+                               : one_sided_->enqueue(call, run, parts_, kernels, watch_, timeout_ns(), streams);
   for (std::size_t p = 0; p < parts_.size(); ++p) {  // some of it may have been launched even if something has failed
     const Current current(parts_[p]->device());
     GC3_CHECK(mark(p));

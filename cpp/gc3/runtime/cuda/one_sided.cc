@@ -214,7 +214,7 @@ Status OneSided::check_access(const interp::Call& call, const interp::Run& run, 
 
 Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
                          const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
-                         std::uint64_t tag, const std::vector<CUstream>& streams) const {
+                         const std::vector<CUstream>& streams) const {
   if (run.tiles == 0) return {};
   const std::uint64_t chunk_bytes = run.chunk_elems * run.elem_bytes;
   std::vector<LocalRanks::Prepared> prepared(parts.size());
@@ -245,7 +245,7 @@ Status OneSided::enqueue(const interp::Call& call, const interp::Run& run, const
     launch.counters = reinterpret_cast<interp::Counter* const*>(has.counters.data());
     launch.peers = reinterpret_cast<const OneSidedPeer*>(has.peers.data());
     launch.peer_count = has.peer_count;
-    launch.tag = tag & ((std::uint64_t{1} << kTagBits) - 1);
+    launch.tag = run.tag & ((std::uint64_t{1} << kTagBits) - 1);
     launch.halt = from.halt;
     launch.stands = from.stands;
     launch.control = from.control;

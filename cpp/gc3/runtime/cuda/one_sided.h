@@ -46,7 +46,7 @@ class OneSided {
   Status check_resident(const LocalRanks& part, std::size_t number, const Kernels& kernels) const;
   // Puts a call on the parts' streams, none of which executes another call of the program meanwhile. Allocates nothing.
   Status enqueue(const interp::Call& call, const interp::Run& run, const Parts& parts,
-                 const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns, std::uint64_t tag,
+                 const std::vector<Kernels>& kernels, const Watch& watch, std::uint64_t timeout_ns,
                  const std::vector<CUstream>& streams) const;
   // After a failure, once the arenas are empty. No launch may be running.
   Status reset() const;

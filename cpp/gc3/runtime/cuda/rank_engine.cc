@@ -281,21 +281,15 @@ Status RankEngine::share(const std::vector<ArenaHandle>& rooms) {
   Room& room = rooms_[room_stride_];
   if (windows_ != nullptr && !room.opened) GC3_CHECK(room.window.open());
   room.opened = true;
-  std::vector<std::uint8_t*> all(rooms.size());
+  room.all.resize(rooms.size());
+  room.all[rank_] = room.data();
   for (std::uint32_t r = 0; r < rooms.size(); ++r) {
-    if (r == rank_) {
-      all[r] = room.data();
-      continue;
-    }
-    if (!room.others.contains(r)) {
-      GC3_ASSIGN(room.others[r], reach(r, rooms[r], room.window));
-    }
-    all[r] = room.others[r];
+    if (room.all[r] != nullptr) continue;  // an earlier attempt has got that far
+    GC3_ASSIGN(room.all[r], reach(r, rooms[r], room.window));
   }
   // All ranks or none: what a switch adds up may be rounded otherwise.
   const bool switched = std::ranges::all_of(rooms, [](const ArenaHandle& r) { return r.has_switch != 0; });
   room.switched = switched ? room.window.through_switch() : nullptr;
-  room.all = std::move(all);
   return {};
 }
 

@@ -140,9 +140,8 @@ class RankEngine {
   struct Room {
     Memory memory;
     Window window;
-    bool opened = false;                            // the window
-    std::map<std::uint32_t, std::uint8_t*> others;  // that this rank has access to
-    std::vector<std::uint8_t*> all;                 // once it has access to all
+    bool opened = false;             // the window
+    std::vector<std::uint8_t*> all;  // by rank; null: this rank has no access to it yet
     std::uint8_t* switched = nullptr;
     std::uint8_t* data() const { return window.data() != nullptr ? window.data() : memory.data(); }
   };
