@@ -187,18 +187,14 @@ TEST_CASE("ranks whose calls of a one-sided program differ are told so, and whic
   Apart all(ir::direct::test::one_shot(3));
   all.check_run(96);
   std::vector<std::int32_t> in(100);
-  std::vector<std::int32_t> out(100);
-  for (std::uint32_t r = 0; r < 3; ++r) {
-    const std::uint64_t count = r == 1 ? 48 : 96;
-    REQUIRE(all.engines[r]
-                ->enqueue(in.data(), out.data(), count, DataType::int32, ReduceOp::sum, {}, all.streams[r].get())
-                .ok());
-  }
+  std::vector<std::vector<std::int32_t>> out(3, in);
+  const auto enqueue = [&](std::uint32_t r, std::uint64_t count) {
+    return all.engines[r]->enqueue(in.data(), out[r].data(), count, DataType::int32, ReduceOp::sum, {},
+                                   all.streams[r].get());
+  };
+  for (std::uint32_t r = 0; r < 3; ++r) REQUIRE(enqueue(r, r == 1 ? 48 : 96).ok());
   // Later calls are queued already, which are alike.
-  for (std::uint32_t r = 0; r < 3; ++r) {
-    static_cast<void>(
-        all.engines[r]->enqueue(in.data(), out.data(), 24, DataType::int32, ReduceOp::sum, {}, all.streams[r].get()));
-  }
+  for (std::uint32_t r = 0; r < 3; ++r) static_cast<void>(enqueue(r, 24));
   for (std::uint32_t r = 0; r < 3; ++r) {
     const Status status = all.engines[r]->synchronize();
     REQUIRE(!status.ok());
