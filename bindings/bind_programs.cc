@@ -73,7 +73,7 @@ nb::object run_plain(const Joined& joined, RankEngine* program, nb::handle x, nb
 // This rank's part of a program that computes.
 void compute_on_rank(const Joined& joined, cpu::ProcessProgram& program, const std::vector<ConstBytes>& inputs,
                      const std::vector<Bytes>& outputs, const std::vector<std::uint64_t>& counts,
-                     std::string_view dtype, const Operation& op, const nb::callable& function,
+                     std::string_view dtype, const Operation& op, const nb::list& applications,
                      std::optional<double> timeout) {
   const interp::Plan& plan = program.plan();
   const Reduction reduction = parse_reduction(dtype, op);
@@ -85,7 +85,65 @@ void compute_on_rank(const Joined& joined, cpu::ProcessProgram& program, const s
   const auto given = chunks_of(plan.collective, rank, false, inputs, counts, elem);
   const auto made = chunks_of(plan.collective, rank, true, outputs, counts, elem);
   const cpu::VRankCall call{counts, given, made, reduction.type, reduction.op, {}, timeout};
-  without_gil([&] { return joined.body().compute(program, call, caller_of(plan, function), interrupted); });
+  compute(plan, applications,
+          [&](const auto& function) { return joined.body().compute(program, call, function, interrupted); });
+}
+
+// The value of a key of a dict; none: there is none.
+nb::object value_of(nb::handle dict, nb::handle key) {
+  nb::object found = nb::borrow(PyDict_GetItemWithError(dict.ptr(), key.ptr()));
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return found;
+}
+
+bool same_lengths(nb::handle shape, nb::handle other) {
+  const Py_ssize_t size = PyTuple_Check(shape.ptr()) != 0 ? PyTuple_Size(shape.ptr()) : -1;
+  if (size != PyTuple_Size(other.ptr())) return false;
+  for (Py_ssize_t k = 0; k < size; ++k) {
+    PyObject* const length = PyTuple_GetItem(shape.ptr(), k);
+    if (PyLong_CheckExact(length) == 0) return false;  // 4.0 is equal to 4, and no length
+    if (!nb::handle(length).equal(nb::handle(PyTuple_GetItem(other.ptr(), k)))) return false;
+  }
+  return true;
+}
+
+// Of the calls that are kept, tuples of what is kept, the reduction, shape and type of each input or None, and names
+// with shapes: the first part of that with the same others, and the inputs. None: there is none such.
+nb::object kept_call(const nb::list& kept, const nb::list& names, nb::handle op, nb::handle tensors,
+                     nb::handle shapes) {
+  const auto is_dict = [](nb::handle x) { return PyDict_CheckExact(x.ptr()) != 0; };
+  const auto size_of = [](nb::handle dict) { return static_cast<std::size_t>(PyDict_Size(dict.ptr())); };
+  if (PyUnicode_CheckExact(op.ptr()) == 0 || !is_dict(tensors) || !(shapes.is_none() || is_dict(shapes))) {
+    return nb::none();
+  }
+  if (size_of(tensors) != names.size()) return nb::none();
+  nb::list inputs;
+  for (const nb::handle name : names) {
+    const nb::object input = value_of(tensors, name);
+    if (!input.is_valid()) return nb::none();
+    inputs.append(input);
+  }
+  const auto suits = [&](const nb::tuple& of) {
+    const nb::tuple looks = of[2];
+    const nb::tuple known = of[3];
+    if (!op.equal(of[1]) || known.size() != (shapes.is_none() ? 0 : size_of(shapes))) return false;
+    for (std::size_t k = 0; k < looks.size(); ++k) {
+      const nb::object look = looks[k];
+      const nb::object input = inputs[k];
+      if (look.is_none() != input.is_none()) return false;
+      if (!look.is_none() && !is_like(input, look[0], look[1])) return false;
+    }
+    for (const nb::handle pair : known) {
+      const nb::object shape = value_of(shapes, pair[0]);
+      if (!shape.is_valid() || !same_lengths(shape, nb::object(pair[1]))) return false;
+    }
+    return true;
+  };
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    const nb::tuple of = kept[k];
+    if (suits(of)) return nb::make_tuple(of[0], inputs);
+  }
+  return nb::none();
 }
 
 template <class Program>
@@ -120,11 +178,16 @@ void bind_programs(nb::class_<Joined>& joined) {
                    "gc3.datatypes.Array | tuple[typing.Any, typing.Any]"),
            "Collective: runs the program on arrays that it can use as they are; else a tuple of them.")
       .def("compute", &compute_on_rank, "program"_a, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a,
-           "function"_a, "timeout"_a.none() = nb::none(),
+           "applications"_a, "timeout"_a.none() = nb::none(),
            nb::sig("def compute(self, program: ProcessProgram, inputs: Sequence[gc3.datatypes.Array], outputs: "
-                   "Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, function: "
-                   "Callable[[int, list[memoryview]], None], timeout: float | None = None) -> None"),
+                   "Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, applications: "
+                   "list[tuple[typing.Any, ...]], timeout: float | None = None) -> None"),
            "Collective: runs a program of named tensors on those of this rank; see ThreadsEngine.compute.")
+      .def_static(
+          "kept_call", &kept_call, "kept"_a, "names"_a, "op"_a, "tensors"_a, "shapes"_a.none(),
+          nb::sig("def kept_call(kept: list[typing.Any], names: list[str], op: object, tensors: object, shapes: "
+                  "object) -> tuple[typing.Any, list[typing.Any]] | None"),
+          "Of the calls of a bound program that are kept, that with the same reduction, shapes and types.")
       .def(
           "run_ready",
           [](Joined& j, RankEngine& program, const std::optional<ConstBytes>& input, const std::optional<Bytes>& output,

@@ -54,7 +54,7 @@ std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>> blocks_copied(
 
 void compute_on_threads(cpu::ThreadsEngine& engine, const std::vector<std::vector<ConstBytes>>& inputs,
                         const std::vector<std::vector<Bytes>>& outputs, const std::vector<std::uint64_t>& counts,
-                        std::string_view dtype, const Operation& op, const nb::callable& function) {
+                        std::string_view dtype, const Operation& op, const nb::list& applications) {
   const interp::Plan& plan = engine.plan();
   const model::Collective& collective = plan.collective;
   const Reduction reduction = parse_reduction(dtype, op);
@@ -72,7 +72,7 @@ void compute_on_threads(cpu::ThreadsEngine& engine, const std::vector<std::vecto
   for (std::uint32_t r = 0; r < collective.ranks(); ++r) {
     calls.push_back({counts, chunks[2 * r], chunks[2 * r + 1], reduction.type, reduction.op});
   }
-  without_gil([&] { return engine.compute(calls, caller_of(plan, function), interrupted); });
+  compute(plan, applications, [&](const auto& call) { return engine.compute(calls, call, interrupted); });
 }
 
 }  // namespace
@@ -128,12 +128,13 @@ void bind_runtime(nb::module_& m) {
   nb::class_<cpu::ThreadsEngine, Engine>(m, "ThreadsEngine", "Runs all ranks of a program on threads of this process.")
       .def(nb::new_(&make_engine), "program"_a, "slots"_a = 0, "slot_bytes"_a = 0, "workers"_a = 0, "timeout"_a = 30.0,
            "seed"_a = nb::none(), "pin"_a = true)
-      .def("compute", &compute_on_threads, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a, "function"_a,
+      .def("compute", &compute_on_threads, "inputs"_a, "outputs"_a, "counts"_a, "dtype"_a, "op"_a, "applications"_a,
            nb::sig("def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: "
                    "Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, "
-                   "function: Callable[[int, list[memoryview]], None]) -> None"),
-           "Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and "
-           "what is called with the number of an application and views of its operands.")
+                   "applications: list[tuple[typing.Any, ...]]) -> None"),
+           "Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and of "
+           "each application its function, the shapes and the type of its operands, what takes the seconds of a call "
+           "or None, and a list with a None for each operand.")
       .def_prop_ro("usable", &cpu::ThreadsEngine::usable,
                    "False in a process that was forked after the engine was made.")
       .def_prop_ro("slots", &cpu::ThreadsEngine::slots)

@@ -3,9 +3,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
@@ -13,17 +16,9 @@
 #include "gc3/base/errors/runtime.h"
 #include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/interp/plan.h"
+#include "operand.h"
 
 namespace gc3::bindings {
-
-inline nanobind::object view_of(const std::uint8_t* data, std::uint64_t bytes, bool writable) {
-  static std::uint8_t nothing = 0;  // a view of no bytes has an address, too
-  auto* const at = bytes == 0 ? &nothing : const_cast<std::uint8_t*>(data);
-  constexpr int kRead = 0x100;  // PyBUF_READ, which some versions of the limited API do not define
-  constexpr int kWrite = 0x200;
-  return nanobind::steal(
-      PyMemoryView_FromMemory(reinterpret_cast<char*>(at), static_cast<Py_ssize_t>(bytes), writable ? kWrite : kRead));
-}
 
 // "rank 1 threadblock 0 step 3 (apply, ring.py:12)" of the k-th application.
 inline std::string place_of(const interp::Plan& plan, std::uint32_t application) {
@@ -63,23 +58,68 @@ inline Diagnostic raised(const interp::Plan& plan, const cpu::Computation& done,
   return told;
 }
 
-// Calls `function(application, operands)` in the thread that executes the step.
-inline cpu::Computing::Function caller_of(const interp::Plan& plan, const nanobind::callable& function) {
-  return [&plan, &function](const cpu::Computation& computation) -> Status {
+// An application, as Python keeps it: a tuple of the function, the shapes and the type of its operands, None or what
+// takes the seconds of each call, and a list for the arrays, which later calls use again.
+inline void call_function(const interp::Plan& plan, nanobind::handle application, const cpu::Computation& done) {
+  const auto part = [&](Py_ssize_t k) { return nanobind::borrow(PyTuple_GetItem(application.ptr(), k)); };
+  const nanobind::object function = part(0), shapes = part(1), dtype = part(2), times = part(3), arrays = part(4);
+  const ir::Application& a = plan.compute.applications[done.application];
+  const std::size_t results = done.operands.size() - a.reads;
+  std::vector<nanobind::object> operands;
+  std::vector<PyObject*> arguments;
+  for (std::uint32_t k = 0; k < done.operands.size(); ++k) {
+    const auto at = static_cast<Py_ssize_t>(k);
+    const bool reads = k < a.reads;
+    const interp::Extent& memory = done.operands[k];
+    operands.push_back(array_of(reads ? memory.src : memory.dst, memory.bytes, !reads, PyList_GetItem(shapes.ptr(), at),
+                                dtype, PyList_GetItem(arrays.ptr(), at)));
+    if (reads) arguments.push_back(operands.back().ptr());
+    PyList_SetItem(arrays.ptr(), at, nanobind::object(operands.back()).release().ptr());
+  }
+  nanobind::object out = operands.back();
+  if (results != 1) {
+    out = nanobind::steal(PyTuple_New(static_cast<Py_ssize_t>(results)));
+    for (std::size_t k = 0; k < results; ++k) {
+      PyTuple_SetItem(out.ptr(), static_cast<Py_ssize_t>(k), nanobind::object(operands[a.reads + k]).release().ptr());
+    }
+  }
+  arguments.push_back(out.ptr());
+  static PyObject* const names = nanobind::make_tuple("out").release().ptr();
+  const auto begin = std::chrono::steady_clock::now();
+  const nanobind::object made = nanobind::steal(PyObject_Vectorcall(function.ptr(), arguments.data(), a.reads, names));
+  if (!made.is_valid()) throw nanobind::python_error();
+  if (!times.is_none()) times(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  if (made.is_none() || made.is(out)) return;
+  const std::string& name = plan.collective.custom_data()->operations[a.operation];
+  const std::string what = name + " has returned " + text_of(made.type().attr("__name__")) + ": it has to fill out=";
+  PyErr_SetString(PyExc_TypeError, what.c_str());
+  throw nanobind::python_error();
+}
+
+// Runs a program that computes: `run` with what calls the functions, in the threads that execute the steps. What ends
+// programs, as Ctrl-C does, is no error of a function where it was raised.
+template <class Run>
+void compute(const interp::Plan& plan, const nanobind::list& applications, const Run& run) {
+  std::optional<nanobind::python_error> ended;
+  const cpu::Computing::Function call = [&](const cpu::Computation& done) -> Status {
     const nanobind::gil_scoped_acquire acquire;
-    const std::uint32_t reads = plan.compute.applications[computation.application].reads;
     try {
-      nanobind::list operands;
-      for (std::uint32_t k = 0; k < computation.operands.size(); ++k) {
-        const interp::Extent& at = computation.operands[k];
-        operands.append(view_of(k < reads ? at.src : at.dst, at.bytes, k >= reads));
-      }
-      function(computation.application, operands);
+      const auto at = static_cast<Py_ssize_t>(done.application);
+      call_function(plan, nanobind::borrow(PyList_GetItem(applications.ptr(), at)), done);
       return {};
-    } catch (const nanobind::python_error& problem) {
-      return raised(plan, computation, problem);
+    } catch (nanobind::python_error& problem) {
+      Diagnostic told = raised(plan, done, problem);
+      if (!problem.matches(PyExc_Exception)) ended.emplace(std::move(problem));
+      return told;
     }
   };
+  Status status;
+  without_gil([&] {
+    status = run(call);
+    return Status();
+  });
+  if (!status.ok() && ended) throw std::move(*ended);
+  unwrap(std::move(status));
 }
 
 // The addresses of the chunks of tensors, one after the other.

@@ -204,6 +204,31 @@ Operand like(const Operand& other, const nb::object& shape, std::shared_ptr<std:
 
 Operand copy(const Operand& other) { return of_numpy(known().array(other.array)); }
 
+bool is_like(nb::handle x, nb::handle shape, nb::handle dtype) {
+  if (!suits(x, kContiguous)) return false;
+  const NumpyArray& a = numpy_array(x);
+  if (PyTuple_Size(shape.ptr()) != a.dimensions) return false;
+  for (int i = 0; i < a.dimensions; ++i) {
+    if (PyLong_AsSsize_t(PyTuple_GetItem(shape.ptr(), i)) != a.shape[i]) return false;
+  }
+  return a.dtype == dtype.ptr() || nb::handle(a.dtype).equal(dtype);
+}
+
+nb::object array_of(const std::uint8_t* data, std::uint64_t bytes, bool writable, nb::handle shape, nb::handle dtype,
+                    nb::handle before) {
+  static std::uint8_t nothing = 0;  // an array of no bytes has an address, too
+  auto* const at = bytes == 0 ? &nothing : const_cast<std::uint8_t*>(data);
+  if (Py_REFCNT(before.ptr()) == 1 && is_like(before, shape, dtype)) {
+    const NumpyArray& a = numpy_array(before);
+    if (a.data == at && ((a.flags & kWritable) != 0) == writable) return nb::borrow(before);
+  }
+  constexpr int kRead = 0x100;  // PyBUF_READ, which some versions of the limited API do not define
+  constexpr int kWrite = 0x200;
+  const nb::object memory = nb::steal(
+      PyMemoryView_FromMemory(reinterpret_cast<char*>(at), static_cast<Py_ssize_t>(bytes), writable ? kWrite : kRead));
+  return known().ndarray(shape, dtype, memory);
+}
+
 bool same_type(const Operand& a, const Operand& b) {
   return a.known && b.known ? a.type == b.type : a.dtype().equal(b.dtype());
 }

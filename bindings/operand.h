@@ -41,6 +41,13 @@ Operand like(const Operand& other, const nanobind::object& shape, std::shared_pt
 // A copy of a NumPy array.
 Operand copy(const Operand& other);
 
+// Whether it is a contiguous NumPy array of a shape, which is a tuple, and of a type.
+bool is_like(nanobind::handle x, nanobind::handle shape, nanobind::handle dtype);
+// A NumPy array of memory that others own. `before`: None, or one that was made for an earlier call. It is used again
+// if it is the same, and nobody else has it.
+nanobind::object array_of(const std::uint8_t* data, std::uint64_t bytes, bool writable, nanobind::handle shape,
+                          nanobind::handle dtype, nanobind::handle before);
+
 // Whether their elements are of one type.
 bool same_type(const Operand& a, const Operand& b);
 

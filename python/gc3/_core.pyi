@@ -1278,9 +1278,9 @@ class ThreadsEngine(Engine):
 
     def __init__(self, program: Program, slots: int = 0, slot_bytes: int = 0, workers: int = 0, timeout: float = 30.0, seed: int | None = None, pin: bool = True) -> None: ...
 
-    def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, function: Callable[[int, list[memoryview]], None]) -> None:
+    def compute(self, inputs: Sequence[Sequence[gc3.datatypes.Array]], outputs: Sequence[Sequence[gc3.datatypes.Array]], counts: Sequence[int], dtype: str, op: Operation, applications: list[tuple[Any, ...]]) -> None:
         """
-        Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and what is called with the number of an application and views of its operands.
+        Runs a program of named tensors: arrays by rank and tensor, the elements of a chunk of each length, and of each application its function, the shapes and the type of its operands, what takes the seconds of a call or None, and a list with a None for each operand.
         """
 
     @property
@@ -1703,9 +1703,15 @@ class Joined:
         Collective: runs the program on arrays that it can use as they are; else a tuple of them.
         """
 
-    def compute(self, program: ProcessProgram, inputs: Sequence[gc3.datatypes.Array], outputs: Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, function: Callable[[int, list[memoryview]], None], timeout: float | None = None) -> None:
+    def compute(self, program: ProcessProgram, inputs: Sequence[gc3.datatypes.Array], outputs: Sequence[gc3.datatypes.Array], counts: Sequence[int], dtype: str, op: Operation, applications: list[tuple[Any, ...]], timeout: float | None = None) -> None:
         """
         Collective: runs a program of named tensors on those of this rank; see ThreadsEngine.compute.
+        """
+
+    @staticmethod
+    def kept_call(kept: list[Any], names: list[str], op: object, tensors: object, shapes: object) -> tuple[Any, list[Any]] | None:
+        """
+        Of the calls of a bound program that are kept, that with the same reduction, shapes and types.
         """
 
     def run_ready(self, program: RankEngine, input: gc3.datatypes.Array | None, output: gc3.datatypes.Array | None, count: int, dtype: str, op: Operation) -> None:

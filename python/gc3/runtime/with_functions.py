@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,11 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = "tuple[int, ...]"
 
-# An application: its function, how many operands it reads, the shapes of all, and the times of its operation on these.
-_Applied: TypeAlias = "tuple[Callable[..., object], int, list[Shape], deque[float]]"
+# An application, as `_core` calls it: its function, the shapes and the type of its operands, what takes the seconds of
+# each call, and the arrays of the call before.
+_Applied: TypeAlias = (
+    "tuple[Callable[..., object], list[Shape], np.dtype[Any], Callable[[float], None] | None, list[None]]"
+)
 
 _LINE = 128  # bytes: slots are whole cache lines
 _KNOWN = 64  # sets of arrays that are not looked at again
@@ -80,6 +82,10 @@ class _Ready:
     applied: list[_Applied]
 
 
+# A call that is kept: see `_core.Joined.kept_call`.
+_Kept: TypeAlias = "tuple[_Ready, str, tuple[tuple[Shape, np.dtype[Any]] | None, ...], tuple[tuple[str, Shape], ...]]"
+
+
 class Bound:
     """A program with a function for each of its compute operations. Made by `gc3.Program.bind`."""
 
@@ -101,7 +107,7 @@ class Bound:
         self._engine = engine
         # By communicator, which they do not keep open.
         self._prepared: WeakKeyDictionary[_core.Communicator, dict[int, _core.ProcessProgram]] = WeakKeyDictionary()
-        self._known: WeakKeyDictionary[_core.Communicator, dict[tuple[object, ...], _Ready]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[_core.Communicator, list[_Kept]] = WeakKeyDictionary()
         self._collective = program.collective
         self._lengths = program.lengths
         self._applications = program.applications()
@@ -173,16 +179,14 @@ class Bound:
             name: [np.empty(_whole(found[length], chunks[rank]), dtype) for rank in ranks]
             for name, chunks, length in self._outputs
         }
-        engine = self._engine(EngineOptions(slots, 0, workers, timeout, seed))
-        with _RaisedWhereItEnds() as ended:
-            engine.compute(
-                inputs,
-                [[outputs[name][rank] for name in outputs] for rank in ranks],
-                [math.prod(shape) for shape in found],
-                datatypes.name(dtype),
-                _core.Operation(datatypes.op(op)),
-                self._caller(self._applied(found), dtype, ended),
-            )
+        self._engine(EngineOptions(slots, 0, workers, timeout, seed)).compute(
+            inputs,
+            [[outputs[name][rank] for name in outputs] for rank in ranks],
+            [math.prod(shape) for shape in found],
+            datatypes.name(dtype),
+            _core.Operation(datatypes.op(op)),
+            self._applied(found, dtype),
+        )
         return outputs
 
     @of_all_ranks
@@ -226,30 +230,27 @@ class Bound:
         shapes: Mapping[str, Shape] | None,
         timeout: float | None,
     ) -> dict[str, Array]:
-        key = self._key(tensors, op, shapes)
-        given: Any = tensors
-        kept = self._known.setdefault(comm, {})  # of the latest calls
-        ready = kept.get(key) if key is not None else None
-        if ready is None:
-            ready, inputs = self._first_time(joined, comm, tensors, op, shapes)
-            if key is not None:
-                kept[key] = ready
-                if len(kept) > _KNOWN:
-                    kept.pop(next(iter(kept)))
+        kept = self._known.get(comm)
+        if kept is None:
+            kept = self._known.setdefault(comm, [])
+        known = joined.kept_call(kept, self._inputs, op, tensors, shapes)
+        if known is not None:
+            ready, given = known
+            inputs = [_NOTHING if array is None else array for array in given]
         else:
-            inputs = [_NOTHING if given[name] is None else given[name] for name in self._inputs]
+            ready, inputs = self._first_time(joined, comm, tensors, op, shapes)
+            self._keep(kept, ready, op, tensors, shapes)
         outputs = {name: np.empty(shape, ready.dtype) for name, shape in ready.outputs}
-        with _RaisedWhereItEnds() as ended:
-            joined.compute(
-                ready.program,
-                inputs,
-                list(outputs.values()),
-                ready.counts,
-                ready.name,
-                ready.operation,
-                self._caller(ready.applied, ready.dtype, ended),
-                timeout,
-            )
+        joined.compute(
+            ready.program,
+            inputs,
+            list(outputs.values()),
+            ready.counts,
+            ready.name,
+            ready.operation,
+            ready.applied,
+            timeout,
+        )
         return outputs
 
     def _first_time(
@@ -283,63 +284,29 @@ class Bound:
         outputs = [(name, _whole(found[length], chunks[rank])) for name, chunks, length in self._outputs]
         counts = [math.prod(shape) for shape in found]
         operation = _core.Operation(datatypes.op(op))
-        ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, self._applied(found))
+        ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, self._applied(found, dtype))
         return ready, [own[rank] for own in arrays.values()]
 
-    def _key(self, tensors: Any, op: str, shapes: Any) -> tuple[Any, ...] | None:
-        """What a call of plain arrays has in common with those that need the same; None: it has to be looked at."""
-        if type(tensors) is not dict or not (shapes is None or type(shapes) is dict):
-            return None
-        arrays = cast("dict[str, Any]", tensors)
-        if len(arrays) != len(self._inputs):
-            return None
-        looks: list[tuple[Any, ...] | None] = []
-        for name in self._inputs:
-            array = arrays.get(name, ())
-            if array is not None and not _is_plain(array):
-                return None
-            looks.append(None if array is None else (array.shape, array.dtype))
-        # With the types of lengths: 4.0 is equal to 4, and no length.
-        given = cast("dict[str, Any]", shapes or {})
-        try:
-            key = (op, *looks, *((name, shape, *map(type, shape)) for name, shape in given.items()))
-            hash(key)
-        except TypeError:
-            return None
-        return key
+    def _keep(self, kept: list[_Kept], ready: _Ready, op: str, tensors: Any, shapes: Any) -> None:
+        """Keeps a call of plain arrays, for later ones of the same shapes and types; others are looked at each time."""
+        arrays = [tensors[name] for name in self._inputs]
+        if not all(array is None or _is_plain(array) for array in arrays):
+            return
+        given = cast("dict[str, Shape]", dict(shapes or {}))
+        looks = tuple(None if array is None else (array.shape, array.dtype) for array in arrays)
+        kept.append((ready, op, looks, tuple((name, tuple(map(int, shape))) for name, shape in given.items())))
+        if len(kept) > _KNOWN:
+            kept.pop(0)
 
-    def _applied(self, shapes: Sequence[Shape]) -> list[_Applied]:
+    def _applied(self, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> list[_Applied]:
         """The applications, on chunks of these shapes."""
         found: list[_Applied] = []
-        for function, (name, reads, lengths) in zip(self._functions, self._applications, strict=True):
+        for function, (name, _, lengths) in zip(self._functions, self._applications, strict=True):
             own = [shapes[length] for length in lengths]
             times = self._measured[name].of(tuple(math.prod(shape) for shape in own))
-            found.append((function, reads, own, times))
+            # A check takes copies, and calls a function twice.
+            found.append((function, own, dtype, None if self._checks else times.append, [None] * len(own)))
         return found
-
-    def _caller(
-        self, applied: Sequence[_Applied], dtype: np.dtype[Any], ended: list[BaseException]
-    ) -> Callable[[int, list[memoryview]], None]:
-        """What calls a function; an exception that ends programs, as of Ctrl-C, goes to `ended`."""
-
-        def call(application: int, operands: list[memoryview]) -> None:
-            function, reads, shapes, times = applied[application]
-            views: list[Array] = [np.ndarray(s, dtype, memory) for s, memory in zip(shapes, operands, strict=True)]
-            out = views[reads] if len(views) == reads + 1 else tuple(views[reads:])
-            begin = time.perf_counter()
-            try:
-                made = function(*views[:reads], out=out)
-            except BaseException as problem:
-                if not isinstance(problem, Exception):
-                    ended.append(problem)
-                raise
-            if not self._checks:  # which takes copies, and calls it twice
-                times.append(time.perf_counter() - begin)
-            if made is not None and made is not out:
-                name = self._applications[application][0]
-                raise TypeError(f"{name} has returned {type(made).__name__}: it has to fill out=")
-
-        return call
 
     def _arrays(
         self, given: Mapping[str, Sequence[npt.ArrayLike | None]], ranks: Collection[int]
@@ -422,20 +389,6 @@ class Bound:
                 f"no input has chunks as long as those of '{self._lengths[number]}': give its shape in shapes=",
             )
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
-
-
-class _RaisedWhereItEnds:
-    """What ends programs, as Ctrl-C does, is no error of a function on the rank where it was raised: it is put here."""
-
-    def __enter__(self) -> list[BaseException]:
-        """Returns where it is put."""
-        self._ended: list[BaseException] = []
-        return self._ended
-
-    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
-        """Raises it instead of the error of the call."""
-        if self._ended and isinstance(problem, errors.UserError):
-            raise self._ended[0] from None
 
 
 def _is_plain(array: object) -> bool:
