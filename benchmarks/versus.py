@@ -14,7 +14,8 @@ from typing import Any
 import click
 from peers import PEERS, Plan, record
 from peers.compare import compare
-from peers.points import COLLECTIVES, CONDITIONS, OURS, PATTERNS, REUSED
+from peers.points import COLLECTIVES, CONDITIONS, MESSAGES, OURS, PATTERNS, REUSED
+from peers.summary import FROM_PYTHON
 
 from gc3.cli import options, output
 from gc3.cli.main import Script
@@ -36,6 +37,7 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
         "make bench-vs",
         "python benchmarks/versus.py",
         "python benchmarks/versus.py --vs openmpi,gloo --collectives allreduce --ranks 2 -e 1MiB",
+        "python benchmarks/versus.py --collectives oneway,window --ranks 2 -b 8 -e 16MiB -f 8",
     ],
 )
 @click.option(
@@ -48,10 +50,11 @@ def sizes_between(smallest: int, largest: int, factor: int) -> tuple[int, ...]:
 )
 @click.option(
     "--collectives",
-    type=options.Names(COLLECTIVES),
+    type=options.Names((*COLLECTIVES, *MESSAGES)),
     default=COLLECTIVES,
     metavar="NAME,...",
-    help=f"Of {', '.join(COLLECTIVES)}.  [default: all]",
+    help=f"Of {', '.join(COLLECTIVES)}.  [default: all]  Or of {', '.join(MESSAGES)}: messages of two ranks, there and "
+    "back or 64 under way.",
 )
 @click.option("--ranks", type=options.Counts(2), default=(2, 4, 8), metavar="N,...", help="[default: 2,4,8]")
 @click.option("-b", "--min-size", type=Size(), default="1KiB", show_default=True, help="Smallest size.")
@@ -102,6 +105,11 @@ def versus(
     """
     found_sizes = sizes_between(min_size, max_size, factor)
     if conditions != "quiet":
+        patterns = (REUSED,)
+    if not set(collectives).isdisjoint(MESSAGES):
+        if not set(collectives) <= set(MESSAGES) or ranks != (2,):
+            raise click.UsageError(f"{' and '.join(MESSAGES)} are measured without others, and with --ranks 2")
+        libraries = tuple(name for name in libraries if name not in FROM_PYTHON)
         patterns = (REUSED,)
     more = {"table": table, "minutes": minutes, "patterns": patterns, "conditions": conditions}
     plan = Plan(collectives, ranks, found_sizes, libraries, rounds, **more)

@@ -90,7 +90,7 @@ class Norm:
 
     def messages(self, calls: Calls) -> list[Array]:
         """Without what is computed."""
-        return [calls.all_reduce(self.x)]
+        return [calls.all_gather(calls.reduce_scatter(self.x.reshape(self.comm.size, *self.own.shape)))]
 
 
 def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:

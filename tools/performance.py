@@ -106,6 +106,11 @@ def _processes(data: Any) -> _Shown:
         f"({', '.join(means)}); least {found['slowest']:.2f}; a peer wins {found['lost']} points.",
         *(f"\nLeft out: {name}: {why}." for name, why in data["failed"].items()),
     ]
+    messages: list[str] = []
+    for name, said in (("oneway", "one way"), ("window", "64 under way")):
+        some = [p["speedup"] for p in data.get("messages", ()) if p["collective"] == name and p["speedup"]]
+        messages += [f"{said} {mean(some):.2f} (least {min(some):.2f})"] if some else []
+    summary += [f"\nMessages of 8 B to 16 MiB between 2 ranks: {', '.join(messages)}."] if messages else []
     lines = ["", *_table("Collective, ranks", *map(short_size, _SIZES), rows=rows)]
     conditions = {"quiet": "points", "a session each": "sessions", "the same beside loops": "loaded"}
     if data.get("loaded"):

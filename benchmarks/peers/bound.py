@@ -11,6 +11,7 @@ can stay in a cache.
 | reducescatter | n S | S |
 | alltoall | n S | n S |
 | broadcast | S | (n - 1) S |
+| oneway, window: a message | S | S |
 
 How long that takes is measured: threads that share all buffers and never wait for each other, one for each rank or
 core, whichever are fewer, make the same reads, additions and writes on buffers of the same size, with stores that pass
@@ -69,6 +70,8 @@ def traffic(collective: str, ranks: int, size: int) -> Traffic:
         "reducescatter": Traffic(ranks, 1, size),
         "alltoall": Traffic(1, 1, ranks * size),
         "broadcast": Traffic(1, ranks - 1, size),
+        "oneway": Traffic(1, 1, size),
+        "window": Traffic(1, 1, size),
     }[collective]
 
 

@@ -80,7 +80,8 @@ def _lines(point: Point, *, first: bool, plan: Plan) -> Iterator[str]:
         )
         yield f"#{'size':>9}{names}  best peer"
     ours = point.times[OURS]
-    cells = [_us(ours.median_us), _us(ours.p99_us or 0), _us(point.times[PYTHON].median_us)]
+    python = point.times.get(PYTHON)
+    cells = [_us(ours.median_us), _us(ours.p99_us or 0), _us(python.median_us) if python else "-"]
     for peer in plan.peers:
         best = point.best(peer)
         cells.append("-" if best is None else _us(point.times[best].median_us))

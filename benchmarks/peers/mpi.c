@@ -1,10 +1,10 @@
-/* A rank of an MPI world, or of gc3 (own/mpi.h): waits for commands and answers them as rank.py does for libraries with a Python interface.
-   usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that other worlds can work;
-   rank 0 answers into the FIFO FOLDER/answer. A line is
-     COLLECTIVE BYTES WARMUP ITERATIONS CHECK LANGUAGE PATTERN PAIRS
-   on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns are. The answer is
-   WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits" the processor
-   time of all ranks for a call. */
+/* A rank of an MPI world, or of gc3 (own/mpi.h): waits for commands and answers them as rank.py does for libraries with
+   a Python interface. usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that
+   other worlds can work; rank 0 answers into the FIFO FOLDER/answer. A line is COLLECTIVE BYTES WARMUP ITERATIONS CHECK
+   LANGUAGE PATTERN PAIRS on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns
+   are. "oneway" and "window" are messages between two ranks: there and back, and many under way from rank 0 to rank 1.
+   The answer is WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits"
+   the processor time of all ranks for a call. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,15 +15,49 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROW = 16 }; /* calls of an iteration of "rows", as in rank.py */
+enum { ROW = 16 };                 /* calls of an iteration of "rows", as in rank.py */
+enum { ROUNDS = 16, WINDOW = 64 }; /* round trips of an iteration of "oneway", messages of one of "window" */
+enum { MOST_HELD = 64 << 20 };     /* bytes of the buffers of a window, of which large messages share some */
 
 static int rank, ranks;
 static float *own_in, *own_out; /* a pair of buffers */
 static float* ring;             /* many pairs */
 static size_t held, held_ring, turn;
 
+static void send_and_receive(int count, const float* in, float* out) {
+  for (int i = 0; i < ROUNDS; ++i) {
+    if (rank == 0) MPI_Send(in, count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD);
+    MPI_Recv(out, count, MPI_FLOAT, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Send(in, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD);
+  }
+}
+
+static size_t buffers_of(const char* name, size_t bytes) {
+  if (strcmp(name, "window") != 0) return 1;
+  return bytes * WINDOW <= MOST_HELD ? WINDOW : bytes < MOST_HELD ? MOST_HELD / bytes : 1;
+}
+
+static void send_many(int count, const float* in, float* out) {
+  static MPI_Request requests[WINDOW];
+  const size_t buffers = buffers_of("window", (size_t)count * sizeof *in);
+  for (size_t i = 0; i < WINDOW; ++i) {
+    const size_t at = i % buffers * (size_t)count;
+    if (rank == 0)
+      MPI_Isend(in + at, count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD, &requests[i]);
+    else
+      MPI_Irecv(out + at, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD, &requests[i]);
+  }
+  MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+  if (rank == 0)
+    MPI_Recv(out, 1, MPI_FLOAT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  else
+    MPI_Send(in, 1, MPI_FLOAT, 0, 1, MPI_COMM_WORLD);
+}
+
 static void call(const char* name, int count, const float* in, float* out) {
   const int part = count / ranks;
+  if (strcmp(name, "oneway") == 0) send_and_receive(count, in, out);
+  if (strcmp(name, "window") == 0) send_many(count, in, out);
   if (strcmp(name, "allreduce") == 0) MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   if (strcmp(name, "allgather") == 0) MPI_Allgather(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
   if (strcmp(name, "reducescatter") == 0) MPI_Reduce_scatter_block(in, out, part, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
@@ -45,8 +79,10 @@ static long wrong(const char* name, int count) {
   const int blocks = strcmp(name, "allgather") == 0 || strcmp(name, "alltoall") == 0;
   const int length = strcmp(name, "reducescatter") == 0 || blocks ? count / ranks : count;
   long found = 0;
+  if (strcmp(name, "window") == 0 && rank == 0) return 0;
   for (int b = 0; b < (blocks ? ranks : 1); ++b) {
-    const float expected = reduces ? (float)(ranks * (ranks + 1) / 2) : (float)(blocks ? b + 1 : 1);
+    const int sent = strcmp(name, "oneway") == 0 ? 2 - rank : 1;
+    const float expected = reduces ? (float)(ranks * (ranks + 1) / 2) : (float)(blocks ? b + 1 : sent);
     for (int i = 0; i < length; ++i) found += own_out[(size_t)b * (size_t)length + (size_t)i] != expected;
   }
   return found;
@@ -99,7 +135,10 @@ static int serve(const char* line, FILE* answers) {
   const int count = (int)(bytes / sizeof *ring);
   const int rotated = strcmp(pattern, "rotated") == 0, waits = strcmp(pattern, "waits") == 0;
   const int rows = strcmp(pattern, "rows") == 0, calls = rows ? ROW : 1;
-  if (allocate(name, bytes, rotated ? pairs : 0) != 0) return 1;
+  const int window = strcmp(name, "window") == 0, messages = window                        ? WINDOW
+                                                             : strcmp(name, "oneway") == 0 ? 2 * ROUNDS
+                                                                                           : 1;
+  if (allocate(name, bytes * buffers_of(name, bytes), rotated ? pairs : 0) != 0) return 1;
   double* starts = (double*)malloc((size_t)(warmup + iterations) * sizeof *starts);
   double* ends = (double*)malloc((size_t)(warmup + iterations) * sizeof *ends);
   double* most = (double*)malloc(2 * (size_t)iterations * sizeof *most);
@@ -141,7 +180,8 @@ static int serve(const char* line, FILE* answers) {
   }
   if (answers != NULL) {
     fprintf(answers, "%ld", all);
-    for (int i = 0; i < iterations; ++i) fprintf(answers, " %.9g", (most[iterations + i] - most[i]) / calls);
+    for (int i = 0; i < iterations; ++i)
+      fprintf(answers, " %.9g", (most[iterations + i] - most[i]) / (calls * messages));
     if (waits) fprintf(answers, " %.9g", all_used / iterations);
     fprintf(answers, "\n");
     fflush(answers);

@@ -9,6 +9,7 @@ OURS = "gc3"
 PYTHON = "gc3 python"
 FOLLOWER = "mpi4py"  # the library of another peer, called from Python: never the best of all
 COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast")
+MESSAGES = ("oneway", "window")  # between two ranks, in C and C++ only
 REUSED, ROTATED, ROWS, WAITS = PATTERNS = ("reused", "rotated", "rows", "waits")
 CONDITIONS = ("quiet", "sessions", "loaded")
 

@@ -16,12 +16,12 @@ from gc3.runtime.measure import machine
 from gc3.support import schema
 from peers.bound import caches
 from peers.contest import Contest
-from peers.points import COLLECTIVES, ROTATED, Point, Sample
+from peers.points import COLLECTIVES, MESSAGES, ROTATED, Point, Sample
 from peers.summary import summarize, worst
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-_LISTS = {"quiet": "points", "sessions": "sessions", "loaded": "loaded"}  # conditions -> key
+_LISTS = {name: name for name in ("sessions", "loaded", "messages")} | {"quiet": "points"}  # conditions -> key
 _AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
@@ -96,7 +96,8 @@ def merged(old: Any, new: Any) -> dict[str, Any]:
     Points of other conditions than "quiet" are kept apart. Reasons stay, and each point that a peer wins has one, empty
     until somebody writes it.
     """
-    conditions = new["settings"]["conditions"]
+    settings = new["settings"]
+    conditions = settings["conditions"] if set(settings["collectives"]) <= set(COLLECTIVES) else "messages"
     lists = {key: old.get(key, []) for key in _LISTS.values()}
     lists[_LISTS[conditions]] = _replaced(lists[_LISTS[conditions]], new["points"])
     # What the quiet points were measured with.
@@ -131,7 +132,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def _replaced(old: Any, new: Any) -> list[Any]:
     def kind(point: Any) -> tuple[Any, ...]:
-        return point["ranks"], COLLECTIVES.index(point["collective"]), point["size"]
+        return point["ranks"], (*COLLECTIVES, *MESSAGES).index(point["collective"]), point["size"]
 
     found = {kind(point): point for some in (old, new) for point in some}
     return [found[key] for key in sorted(found)]

@@ -314,12 +314,12 @@ Result<Transfer> Communicator::start(const Message& message, Done done) {
   GC3_ASSIGN(p2p::Messenger* const messenger, body_->comm->messages());
   p2p::Operation operation;
   GC3_CHECK(describe(message, operation));
-  if (p2p::Envelope got; !done && messenger->at_once(operation, got)) {
-    return Transfer(Transferred{got.peer, got.tag, got.bytes}, message.type);
-  }
   std::function<void(const p2p::Request&)> notify;
-  if (done) notify = [done = std::move(done)](const p2p::Request& request) { done(request.status()); };
-  GC3_ASSIGN(std::shared_ptr<p2p::Request> request, messenger->start(operation, std::move(notify)));
+  if (done) notify = [done](const p2p::Request& request) { done(request.status()); };
+  p2p::Envelope got;
+  GC3_ASSIGN(std::shared_ptr<p2p::Request> request,
+             messenger->start(operation, std::move(notify), done ? nullptr : &got));
+  if (request == nullptr) return Transfer(Transferred{got.peer, got.tag, got.bytes}, message.type);
   return Transfer(std::move(request), message.type, body_->comm);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,7 +13,9 @@
 
 using MPI_Datatype = gc3::DataType;
 using MPI_Op = gc3::ReduceOp;
+using MPI_Request = std::optional<gc3::Transfer>;
 enum MPI_Comm { MPI_COMM_WORLD };
+enum MPI_Status { MPI_STATUS_IGNORE, MPI_STATUSES_IGNORE };
 
 inline constexpr MPI_Datatype MPI_FLOAT = gc3::DataType::float32;
 inline constexpr MPI_Datatype MPI_DOUBLE = gc3::DataType::float64;
@@ -27,14 +30,17 @@ inline void check(const gc3::Status& status) {
   std::fprintf(stderr, "%s\n", status.error().str().c_str());
   std::exit(1);
 }
+template <class Value>
+Value checked(gc3::Result<Value> made) {
+  if (!made.ok()) check(made.error());
+  return std::move(made.value());
+}
 
 inline void MPI_Init(int*, char*** arguments) {
   const std::string folder = (*arguments)[1];
   gc3::Options options;
   options.programs = folder + "/programs";
-  gc3::Result<gc3::Communicator> made = gc3::init(options);
-  if (!made.ok()) check(made.error());
-  world = std::make_unique<gc3::Communicator>(std::move(made.value()));
+  world = std::make_unique<gc3::Communicator>(checked(gc3::init(options)));
 }
 inline void MPI_Finalize() { world.reset(); }
 inline void MPI_Abort(MPI_Comm, int) { world->abort(); }
@@ -58,4 +64,24 @@ inline void MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Co
 }
 inline void MPI_Reduce(const void* in, void* out, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm) {
   check(world->reduce(in, out, static_cast<std::size_t>(count), type, op, static_cast<std::uint32_t>(root)));
+}
+inline void MPI_Send(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm) {
+  check(world->send(data, static_cast<std::size_t>(count), type, static_cast<std::uint32_t>(to), tag));
+}
+inline void MPI_Recv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm, MPI_Status) {
+  checked(world->recv(data, static_cast<std::size_t>(count), type, static_cast<std::uint32_t>(from), tag));
+}
+inline void MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag, MPI_Comm, MPI_Request* request) {
+  request->emplace(
+      checked(world->isend(data, static_cast<std::size_t>(count), type, static_cast<std::uint32_t>(to), tag)));
+}
+inline void MPI_Irecv(void* data, int count, MPI_Datatype type, int from, int tag, MPI_Comm, MPI_Request* request) {
+  request->emplace(
+      checked(world->irecv(data, static_cast<std::size_t>(count), type, static_cast<std::uint32_t>(from), tag)));
+}
+inline void MPI_Waitall(int count, MPI_Request* requests, MPI_Status) {
+  for (int i = 0; i < count; ++i) {
+    checked(requests[i]->wait());
+    requests[i].reset();
+  }
 }

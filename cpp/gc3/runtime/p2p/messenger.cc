@@ -41,13 +41,10 @@ Messenger::Messenger(core::Group& group, std::unique_ptr<HostPipes> hosts)
 Diagnostic Messenger::of_another_process() const { return gc3::of_another_process(group_.process(rank_)); }
 
 bool Messenger::at_once(const Operation& operation, Envelope& got) {
-  if (operation.peer >= in_.size() || operation.peer == rank_) return false;
   // Another thread may hold the lock for long, and a caller in Python holds the interpreter.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || closing_ || !group_.job()->here() || !check(operation).ok()) return false;
-  if (operation.kind == Operation::Kind::receive) return receive_at_once(operation, got);
-  got = {operation.peer, operation.tag, operation.bytes};
-  return send_at_once(operation);
+  return do_at_once(operation, got);
 }
 
 Status Messenger::check(const Operation& operation) const {
@@ -133,6 +130,13 @@ void Messenger::begin_receive(Request& request) {
   } else if (request.got.peer != rank_) {
     ring(request.got.peer);
   }
+}
+
+bool Messenger::do_at_once(const Operation& call, Envelope& got) {
+  if (call.peer >= in_.size() || call.peer == rank_) return false;
+  if (call.kind == Operation::Kind::receive) return receive_at_once(call, got);
+  got = {call.peer, call.tag, call.bytes};
+  return send_at_once(call);
 }
 
 // Sends a short message to another rank if nothing is in its way. Then no request is needed.
@@ -330,8 +334,8 @@ bool Messenger::pump(std::uint32_t to) {
 
 void Messenger::finish(Request& request) {
   const std::shared_ptr<Request> own = std::move(request.self);
-  if (started_.erase(request)) {
-    begun_.fetch_sub(1, std::memory_order_relaxed);
+  if (started_.erase(request) && started_.first() == nullptr) {
+    begun_.store(false, std::memory_order_relaxed);
     group_.job()->pending().ended();
   }
   // release: its result and its buffer; nothing touches it afterwards.

@@ -62,8 +62,10 @@ class Messenger final : public core::Pending::Work {
   // All of them at once, so that their order does not matter; what the receives have got, and the sends have sent.
   Result<std::vector<Envelope>> run(std::span<const Operation> operations, const WaitLimits& limits = {});
 
-  // Starts one and returns. `notify` is called by a thread of the messenger when it is done.
-  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {});
+  // Starts one and returns. `notify` is called by a thread of the messenger when it is done. `got`: a short message
+  // that need not wait is sent or received without a request, and null is returned.
+  Result<std::shared_ptr<Request>> start(const Operation& operation, std::function<void(const Request&)> notify = {},
+                                         Envelope* got = nullptr);
   // Does it, if it is valid and a short message can be sent or received without waiting. If not, nothing has happened;
   // start() says what is wrong.
   bool at_once(const Operation& operation, Envelope& got);
@@ -154,6 +156,7 @@ class Messenger final : public core::Pending::Work {
   Status begin_send(Request& request);
   Status open(std::uint32_t to);
   void begin_receive(Request& request);
+  bool do_at_once(const Operation& call, Envelope& got);
   bool send_at_once(const Operation& call);
   bool receive_at_once(const Operation& call, Envelope& got);
   // For all requests; nothing is taken out of a pipe once `until` is done.
@@ -225,6 +228,7 @@ class Messenger final : public core::Pending::Work {
   std::vector<Outgoing> out_;
   std::vector<Incoming> in_;
   RequestList<&Request::as_posted> posted_;  // receives without a message, in the order of their calls
+  std::uint32_t unlooked_ = 0;               // receives that were started since one has looked for messages
   std::vector<Reading> reading_;
   std::uint64_t arrivals_ = 0;
   std::uint64_t own_held_ = 0;                    // bytes that this rank has sent itself
@@ -237,7 +241,7 @@ class Messenger final : public core::Pending::Work {
   bool carrier_ends_ = false;
   std::thread lane_;  // calls the functions of requests
 
-  std::atomic<std::uint64_t> begun_ = 0;     // of those in started_
+  std::atomic<bool> begun_ = false;          // whether started_ has some
   std::atomic<std::uint32_t> inside_ = 0;    // threads
   std::atomic<std::uint32_t> entering_ = 0;  // threads that wait for the lock in enter()
   std::atomic<bool> closing_ = false;

@@ -10,6 +10,9 @@ namespace gc3::p2p {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{10};
+// A look at a line that the sender is writing to takes both ranks a transfer, about as long as starting a receive. Then
+// the line has one message instead of several.
+constexpr std::uint32_t kReceivesPerLook = 16;
 
 thread_local const Messenger* here = nullptr;  // whose requests this thread notifies
 
@@ -18,20 +21,27 @@ thread_local const Messenger* here = nullptr;  // whose requests this thread not
 bool Messenger::notifies_here() const { return here == this; }
 
 Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
-                                                  std::function<void(const Request&)> notify) {
+                                                  std::function<void(const Request&)> notify, Envelope* got) {
   GC3_ASSIGN(const auto lock, enter());
   GC3_CHECK(check(operation));
+  if (got != nullptr && do_at_once(operation, *got)) return std::shared_ptr<Request>();
   if (notify && !lane_.joinable()) {
     GC3_ASSIGN(lane_, start_thread("the thread that tells of messages", [this] { serve(); }));
   }
   auto request = std::make_shared<Request>(operation);
   GC3_CHECK(begin(*request));
-  if (!request->is_done()) advance(request.get());
+  if (!request->is_done() && (operation.kind == Operation::Kind::send || posted_.first() == request.get() ||
+                              ++unlooked_ >= kReceivesPerLook)) {
+    unlooked_ = 0;
+    advance(request.get());
+  }
   if (!request->is_done()) {
     request->self = request;
+    if (started_.first() == nullptr) {
+      begun_.store(true, std::memory_order_relaxed);
+      group_.job()->pending().begun();
+    }
     started_.push_back(*request);
-    begun_.fetch_add(1, std::memory_order_relaxed);
-    group_.job()->pending().begun();
     if (hosts_ != nullptr) carry_on();
   }
   if (notify) {
@@ -77,7 +87,7 @@ bool Messenger::test(Request& request) {
 
 // relaxed: who started them sees them, and a thread that waits looks again.
 bool Messenger::go_on() {
-  if (begun_.load(std::memory_order_relaxed) == 0 || !group_.job()->here()) return false;
+  if (!begun_.load(std::memory_order_relaxed) || !group_.job()->here()) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   return lock.owns_lock() && advance();
 }

@@ -30,7 +30,7 @@ class Pending {
     std::erase(all_, &work);
   }
 
-  // Counts what was started, of all work. relaxed: a thread that waits looks again.
+  // Counts the work of which something has been started and is not done. relaxed: a thread that waits looks again.
   void begun() { count_.fetch_add(1, std::memory_order_relaxed); }
   void ended() { count_.fetch_sub(1, std::memory_order_relaxed); }
   bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
