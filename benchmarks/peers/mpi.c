@@ -17,7 +17,7 @@
 
 enum { ROW = 16 };                 /* calls of an iteration of "rows", as in rank.py */
 enum { ROUNDS = 16, WINDOW = 64 }; /* round trips of an iteration of "oneway", messages of one of "window" */
-enum { MOST_HELD = 64 << 20 };     /* bytes of the buffers of a window, of which large messages share some */
+enum { MOST_HELD = 64 << 20 }; /* bytes of the buffers of a window: fewer messages are under way if they are large */
 
 static int rank, ranks;
 static float *own_in, *own_out; /* a pair of buffers */
@@ -32,6 +32,7 @@ static void send_and_receive(int count, const float* in, float* out) {
   }
 }
 
+/* The messages of a window, each with a buffer of its own. */
 static size_t buffers_of(const char* name, size_t bytes) {
   if (strcmp(name, "window") != 0) return 1;
   return bytes * WINDOW <= MOST_HELD ? WINDOW : bytes < MOST_HELD ? MOST_HELD / bytes : 1;
@@ -39,15 +40,15 @@ static size_t buffers_of(const char* name, size_t bytes) {
 
 static void send_many(int count, const float* in, float* out) {
   static MPI_Request requests[WINDOW];
-  const size_t buffers = buffers_of("window", (size_t)count * sizeof *in);
-  for (size_t i = 0; i < WINDOW; ++i) {
-    const size_t at = i % buffers * (size_t)count;
+  const size_t messages = buffers_of("window", (size_t)count * sizeof *in);
+  for (size_t i = 0; i < messages; ++i) {
+    const size_t at = i * (size_t)count;
     if (rank == 0)
       MPI_Isend(in + at, count, MPI_FLOAT, 1, 0, MPI_COMM_WORLD, &requests[i]);
     else
       MPI_Irecv(out + at, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD, &requests[i]);
   }
-  MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+  MPI_Waitall((int)messages, requests, MPI_STATUSES_IGNORE);
   if (rank == 0)
     MPI_Recv(out, 1, MPI_FLOAT, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   else
@@ -135,10 +136,9 @@ static int serve(const char* line, FILE* answers) {
   const int count = (int)(bytes / sizeof *ring);
   const int rotated = strcmp(pattern, "rotated") == 0, waits = strcmp(pattern, "waits") == 0;
   const int rows = strcmp(pattern, "rows") == 0, calls = rows ? ROW : 1;
-  const int window = strcmp(name, "window") == 0, messages = window                        ? WINDOW
-                                                             : strcmp(name, "oneway") == 0 ? 2 * ROUNDS
-                                                                                           : 1;
-  if (allocate(name, bytes * buffers_of(name, bytes), rotated ? pairs : 0) != 0) return 1;
+  const size_t buffers = buffers_of(name, bytes);
+  const int messages = strcmp(name, "oneway") == 0 ? 2 * ROUNDS : (int)buffers;
+  if (allocate(name, bytes * buffers, rotated ? pairs : 0) != 0) return 1;
   double* starts = (double*)malloc((size_t)(warmup + iterations) * sizeof *starts);
   double* ends = (double*)malloc((size_t)(warmup + iterations) * sizeof *ends);
   double* most = (double*)malloc(2 * (size_t)iterations * sizeof *most);
