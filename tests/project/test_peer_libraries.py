@@ -112,3 +112,19 @@ def test_a_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = find("openmpi", tmp_path)
     assert isinstance(found, Missing)
     assert found.why.endswith("fails: no header")
+
+
+def test_messages_of_two_ranks_are_right() -> None:
+    given = ["--collectives", "oneway,window", "--vs", "gloo", "-b", "8", "-e", "32KiB", "-f", "64", "--turns", "1"]
+    run = CliRunner().invoke(versus, [*given, "--ranks", "2", "--minutes", "0.02", "--json"])
+    assert run.exit_code == 0, run.output
+    data = json.loads(run.output)
+    assert not data["failed"]
+    assert [(p["collective"], p["size"]) for p in data["points"]] == [
+        (name, size) for name in ("oneway", "window") for size in (8, 512, 32768)
+    ]
+    assert all(set(p["times"]) == {OURS} for p in data["points"])
+    for wrong in (["--ranks", "2,4"], ["--ranks", "2", "--collectives", "oneway,allreduce"]):
+        refused = CliRunner().invoke(versus, [*given, *wrong])
+        assert refused.exit_code == 2
+        assert "are measured without others, and with --ranks 2" in refused.output

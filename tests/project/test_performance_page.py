@@ -27,7 +27,7 @@ def intel() -> Any:
 
 def as_new(data: Any, **more: Any) -> Any:
     """The document of a run that measured this."""
-    return {**data, "settings": {"conditions": "quiet"}, **more}
+    return {**data, "settings": {"conditions": "quiet", "collectives": ["allreduce"]}, **more}
 
 
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **results: Any) -> str:
@@ -120,12 +120,25 @@ def test_earlier_measurements_are_kept() -> None:
     both = record.merged(old, new)
     assert both["libraries"] == {**old["libraries"], "mpich": "MPICH 9"}
     assert both["missing"] == {"other": "not here"}
-    loaded = as_new(old, settings={"conditions": "loaded"}, machine={"cpu": "x"}, points=old["points"][:1])
+    loaded = as_new(
+        old,
+        settings={"conditions": "loaded", "collectives": ["allreduce"]},
+        machine={"cpu": "x"},
+        points=old["points"][:1],
+    )
     both = record.merged(both, loaded)
     assert both["machine"] == old["machine"]
     assert both["points"] == old["points"]
     assert both["loaded"] == old["points"][:1]
     assert [p.collective for p in record.points(both, "loaded")] == ["allreduce"]
+
+
+def test_messages_are_kept_apart() -> None:
+    old = {**intel(), "messages": []}
+    one = {**old["points"][0], "collective": "window"}
+    both = record.merged(old, as_new(old, settings={"conditions": "quiet", "collectives": ["window"]}, points=[one]))
+    assert both["points"] == old["points"]
+    assert both["messages"] == [one]
 
 
 def test_reasons_are_kept_and_asked_for() -> None:
