@@ -58,7 +58,7 @@ CASES = {
 TILES = 8  # of fused_ on hosts, whose place ends with the rate of the links
 FUSED = {
     **{
-        f"fused_{name}, 2 hosts, {rate}": (f"2x1 {rate}", "")
+        f"fused_{name}, 2 hosts, {rate}": (f"2x1 {rate}", f"--predict ethernet_hosts:N=2,G=1,Gbps={rate[0]}")
         for rate in ("1gbit", "2gbit", "5gbit")
         for name in ("mlp", "linear", "moe", "fsdp")
     },
@@ -108,7 +108,7 @@ def compared(python: str, case: str, *options: str) -> dict[str, Any]:
         return {"case": case, "version": record.version(), **json.loads(out.read_text())}
 
 
-def judged(rows: list[dict[str, Any]], tiles: int, ranks: int) -> str:
+def judged(rows: list[dict[str, Any]], tiles: int, ranks: int, predicted_ms: float | None) -> str:
     """What the model says of a fused program, and what was reached; link idle: when the messages could rest.
 
     On hosts messages and what is computed overlap in `tiles`. On one host (0) they take the same cores one after the
@@ -119,8 +119,10 @@ def judged(rows: list[dict[str, Any]], tiles: int, ranks: int) -> str:
     alone, messages, once = ms["alone"], ms["messages"], ms["gc3 one program"]
     overlapped = max(alone + used["messages"], messages) + min(alone, messages) / tiles if tiles else 0
     bound = overlapped or messages + alone / ranks
+    says = "" if predicted_ms is None else f" (predicted {ms['gc3'] / predicted_ms:.2f})"
     return (
-        f"gain {ms['gc3'] / once:.2f}, bound {ms['gc3'] / bound:.2f}, over by hand {ms['gc3 by hand'] / once:.2f}; "
+        f"gain {ms['gc3'] / once:.2f}{says}, bound {ms['gc3'] / bound:.2f}, "
+        f"over by hand {ms['gc3 by hand'] / once:.2f}; "
         f"processor {used['gc3 one program']:.3g} ms, link idle {100 * max(0, 1 - messages / once):.0f} %"
     )
 
@@ -147,7 +149,8 @@ def main(only: str, recorded: bool, python: str | None, rounds: int | None) -> i
         point = compared(chosen, case, *options)
         if case in FUSED:
             place = FUSED[case][0]
-            click.echo(judged(point["rows"], *((TILES, 0) if "x" in place else (0, int(place)))))
+            overlap = (TILES, 0) if "x" in place else (0, int(place))
+            click.echo(judged(point["rows"], *overlap, point.get("predicted_ms")))
         elif recorded:
             keep(point)
     return 0

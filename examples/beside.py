@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 import gc3
 from gc3.algorithms import catalogue, load
+from gc3.sim import simulate
 
 Array = npt.NDArray[Any]
 STEPS = 3  # timed steps of a turn, after one that is not timed: caches and sleeping threads are those of its library
@@ -209,6 +210,13 @@ def parser(doc: str | None, **sizes: int) -> argparse.ArgumentParser:
     return made
 
 
+def fused_parser(doc: str | None, **sizes: int) -> argparse.ArgumentParser:
+    """The same, for programs that compute."""
+    made = parser(doc, **sizes)
+    made.add_argument("--predict", metavar="MACHINE", help="also what gc3 sim says of the program there, by its costs")
+    return made
+
+
 def positive(text: str) -> int:
     """Reads a number of the command line."""
     number = int(text)
@@ -287,6 +295,7 @@ class Fused(Protocol):
     """A rank's part of some work, and the same step in several ways, from calls to results."""
 
     program: gc3.Program
+    bound: Any  # what `program.bind` has made
 
     def one_program(self, calls: Calls, /) -> Sequence[Array]:
         """As the program."""
@@ -335,6 +344,9 @@ def one_program(comm: gc3.Communicator, given: argparse.Namespace, collective: s
     if not given.check:
         variants += [Alone("alone", comm), Calls("messages", comm)]
         names |= {"alone": "in turn", "messages": "messages"}
+        if given.predict is not None:
+            bound, on = work.bound, given.predict
+            about["predicted_ms"] = lambda: 1e3 * simulate(program, on, bound.shapes, costs=bound.costs).time_s
         compare(comm, variants, lambda each: forms[names[each.name]](each), given, **about)
     return 0
 
@@ -395,6 +407,7 @@ def compare(
         for name, took in medians.items()
     ]
     if comm.rank == 0:
+        about |= {name: made() for name, made in about.items() if callable(made)}
         show(rows, about)
         if given.json is not None:
             where = {"ranks": comm.size, "hosts": max(1, len(comm.hosts))}
@@ -411,3 +424,5 @@ def show(rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> None:
     for row in rows:
         rate, share = f"{row['per_second']:.0f}", f"{100 * row['communication']:.0f} %"
         print(f"{row['library']:<32} {row['ms']:>10.3f} {rate:>12} {share:>9}   {row['ratio']:.2f}", flush=True)
+    if "predicted_ms" in about:
+        print(f"{'one program, as predicted':<32} {about['predicted_ms']:>10.3f}")

@@ -182,7 +182,7 @@ def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
 
 def main() -> int:
     """Runs the example."""
-    return beside.start(run, beside.parser(__doc__, rows=512, width=1024, layers=8).parse_args())
+    return beside.start(run, beside.fused_parser(__doc__, rows=512, width=1024, layers=8).parse_args())
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
 
 def main() -> int:
     """Runs the example."""
-    return beside.start(run, beside.parser(__doc__, rows=1024, width=1024, hidden=1024, tiles=8).parse_args())
+    return beside.start(run, beside.fused_parser(__doc__, rows=1024, width=1024, hidden=1024, tiles=8).parse_args())
 
 
 if __name__ == "__main__":

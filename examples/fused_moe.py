@@ -140,7 +140,7 @@ def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__, tokens=4096, width=512, tiles=16)
+    parser = beside.fused_parser(__doc__, tokens=4096, width=512, tiles=16)
     parser.add_argument("--skew", type=int, default=0, help="of the experts' popularity, in tenths (default: 0)")
     return beside.start(run, parser.parse_args())
 

@@ -102,7 +102,7 @@ def run(comm: gc3.Communicator, given: argparse.Namespace) -> int:
 
 def main() -> int:
     """Runs the example."""
-    parser = beside.parser(__doc__)
+    parser = beside.fused_parser(__doc__)
     parser.add_argument("--rows", type=beside.positive, default=16, help="of each rank's block (default: 16)")
     parser.add_argument("--width", type=beside.positive, default=4096, help="(default: 4096)")
     return beside.start(run, parser.parse_args())

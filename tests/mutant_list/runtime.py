@@ -299,4 +299,25 @@ MUTANTS = (
         "const bool adds = kSums;",
         _DEVICES,
     ),
+    Mutant(
+        "functions-get-arrays-that-others-keep",
+        "bindings/operand.cc",
+        "Py_REFCNT(before.ptr()) == 1 && ",
+        "",
+        ("tests/lang/test_compute.py",),
+    ),
+    Mutant(
+        "kept-calls-of-any-shape",
+        "bindings/bind_programs.cc",
+        "if (!look.is_none() && !is_like(input, look[0], look[1])) return false;",
+        "",
+        ("tests/lang/test_compute.py",),
+    ),
+    Mutant(
+        "exceptions-that-end-programs-as-errors",
+        "bindings/compute_call.h",
+        "if (!status.ok() && ended) throw std::move(*ended);",
+        "",
+        ("tests/lang/test_compute_functions.py",),
+    ),
 )

@@ -42,6 +42,7 @@ with gc3.init() as comm:
     for _ in range(3):
         case.check_rank(bound.run_rank(comm, mine, shapes=case.shapes), RANK)
     assert len({id(array) for array in kept}) == len(kept)
+    assert set(bound.shapes) >= {"x", "w", "y"}
 
     # A bound program keeps no communicator open.
     mine = {name: arrays[RANK] for name, arrays in case.inputs.items()}

@@ -134,13 +134,15 @@ def test_costs_measured_by_runs() -> None:
     case = Case(computing_programs.gemm_ring, 2, rows=64)
     bound = case.program.bind(case.functions)
     assert bound.costs == {}
+    assert bound.shapes == {}
     bound.run(case.inputs, shapes=case.shapes)
     cost = bound.costs["matmul"]
     assert callable(cost)
     sizes = (64 * 4, 4 * 6, 64 * 6)
     assert cost(*(2 * size for size in sizes)) == pytest.approx(2 * cost(*sizes)), "in proportion to the elements"
     given = {"x": (64, 4), "w": (4, 6), "y": (64, 6)}
-    assert simulate(case.program, "ndv4", given, costs=bound.costs).time_s > 2 * cost(*sizes)
+    assert bound.shapes == given
+    assert simulate(case.program, "ndv4", bound.shapes, costs=bound.costs).time_s > 2 * cost(*sizes)
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ class _Ready:
     name: str
     operation: _core.Operation
     applied: list[_Applied]
+    shapes: dict[str, Shape]
 
 
 # A call that is kept: see `_core.Joined.kept_call`.
@@ -133,6 +134,7 @@ class Bound:
                 )
         made = {name: guarded(functions[name], properties[name]) for name in wanted} if check else functions
         self._functions = [made[name] for name, _, _ in self._applications]
+        self._shapes_of_latest: dict[str, Shape] = {}
         self._measured = {
             name: Measured(name, declared[name].cost if name in declared else None) for name in sorted(wanted)
         }
@@ -141,6 +143,11 @@ class Bound:
     def costs(self) -> dict[str, computing.Cost]:
         """What applications have cost in the runs so far, by operation, for `gc3.sim.simulate`."""
         return {name: measured for name, measured in self._measured.items() if measured}
+
+    @property
+    def shapes(self) -> dict[str, Shape]:
+        """The shapes of chunks in the latest run, by name, for `gc3.sim.simulate`; empty before it."""
+        return dict(self._shapes_of_latest)
 
     def run(
         self,
@@ -171,6 +178,7 @@ class Bound:
         ranks = range(self._collective.ranks)
         arrays, dtype = self._arrays(tensors, ranks)
         found = self._shapes(arrays, shapes or {}, ranks)
+        self._shapes_of_latest = self._named(found)
         inputs = [
             [arrays[name][rank] for name, is_output, _, _ in self._collective.tensors if not is_output]
             for rank in ranks
@@ -240,6 +248,7 @@ class Bound:
         else:
             ready, inputs = self._first_time(joined, comm, tensors, op, shapes)
             self._keep(kept, ready, op, tensors, shapes)
+        self._shapes_of_latest = ready.shapes
         outputs = {name: np.empty(shape, ready.dtype) for name, shape in ready.outputs}
         joined.compute(
             ready.program,
@@ -284,7 +293,8 @@ class Bound:
         outputs = [(name, _whole(found[length], chunks[rank])) for name, chunks, length in self._outputs]
         counts = [math.prod(shape) for shape in found]
         operation = _core.Operation(datatypes.op(op))
-        ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, self._applied(found, dtype))
+        applied = self._applied(found, dtype)
+        ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, applied, self._named(found))
         return ready, [own[rank] for own in arrays.values()]
 
     def _keep(self, kept: list[_Kept], ready: _Ready, op: str, tensors: Any, shapes: Any) -> None:
@@ -307,6 +317,13 @@ class Bound:
             # A check takes copies, and calls a function twice.
             found.append((function, own, dtype, None if self._checks else times.append, [None] * len(own)))
         return found
+
+    def _named(self, shapes: Sequence[Shape]) -> dict[str, Shape]:
+        """The shapes by name: of each tensor, and of other lengths that applications need."""
+        used = {number for _, _, lengths in self._applications for number in lengths}
+        named = {name: shapes[number] for name, _, _, number in self._collective.tensors}
+        tensors = {number for _, _, _, number in self._collective.tensors}
+        return named | {self._lengths[number]: shapes[number] for number in sorted(used - tensors)}
 
     def _arrays(
         self, given: Mapping[str, Sequence[npt.ArrayLike | None]], ranks: Collection[int]
