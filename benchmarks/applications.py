@@ -108,17 +108,19 @@ def compared(python: str, case: str, *options: str) -> dict[str, Any]:
         return {"case": case, "version": record.version(), **json.loads(out.read_text())}
 
 
-def judged(rows: list[dict[str, Any]], tiles: int, ranks: int, predicted_ms: float | None) -> str:
+def judged(rows: list[dict[str, Any]], place: str, predicted_ms: float | None) -> str:
     """What the model says of a fused program, and what was reached; link idle: when the messages could rest.
 
-    On hosts messages and what is computed overlap in `tiles`. On one host (0) they take the same cores one after the
-    other, and each rank computes its part of what all compute without the program.
+    On hosts messages and what is computed overlap in tiles. On one host they take the same cores one after the other,
+    and each rank computes its part of what all compute without the program.
     """
     ms = {row["library"]: row["ms"] for row in rows}
     used = {row["library"]: row["processor_ms"] for row in rows}
     alone, messages, once = ms["alone"], ms["messages"], ms["gc3 one program"]
-    overlapped = max(alone + used["messages"], messages) + min(alone, messages) / tiles if tiles else 0
-    bound = overlapped or messages + alone / ranks
+    if "x" in place:
+        bound = max(alone + used["messages"], messages) + min(alone, messages) / TILES
+    else:
+        bound = messages + alone / int(place)
     says = "" if predicted_ms is None else f" (predicted {ms['gc3'] / predicted_ms:.2f})"
     return (
         f"gain {ms['gc3'] / once:.2f}{says}, bound {ms['gc3'] / bound:.2f}, "
@@ -148,9 +150,7 @@ def main(only: str, recorded: bool, python: str | None, rounds: int | None) -> i
         click.echo(f"\n{case}, load {os.getloadavg()[0]:.1f}")
         point = compared(chosen, case, *options)
         if case in FUSED:
-            place = FUSED[case][0]
-            overlap = (TILES, 0) if "x" in place else (0, int(place))
-            click.echo(judged(point["rows"], *overlap, point.get("predicted_ms")))
+            click.echo(judged(point["rows"], FUSED[case][0], point.get("predicted_ms")))
         elif recorded:
             keep(point)
     return 0

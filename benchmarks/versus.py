@@ -14,7 +14,7 @@ from typing import Any
 import click
 from peers import PEERS, Plan, record
 from peers.compare import compare
-from peers.points import COLLECTIVES, CONDITIONS, MESSAGES, OURS, PATTERNS, REUSED
+from peers.points import COLLECTIVES, CONDITIONS, MESSAGES, OURS, PATTERNS, REUSED, has_messages
 from peers.summary import FROM_PYTHON
 
 from gc3.cli import options, output
@@ -106,7 +106,7 @@ def versus(
     found_sizes = sizes_between(min_size, max_size, factor)
     if conditions != "quiet":
         patterns = (REUSED,)
-    if not set(collectives).isdisjoint(MESSAGES):
+    if has_messages(collectives):
         if not set(collectives) <= set(MESSAGES) or ranks != (2,):
             raise click.UsageError(f"{' and '.join(MESSAGES)} are measured without others, and with --ranks 2")
         libraries = tuple(name for name in libraries if name not in FROM_PYTHON)

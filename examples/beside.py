@@ -375,6 +375,7 @@ def compare(
         step: Does the work with a variant.
         given: The command line.
         about: What is done: `name`, `of` units in a step, and their name, `unit`; and what else the record shall have.
+            A function is called after all steps.
     """
     times: dict[str, list[tuple[float, float, float]]] = {each.name: [] for each in variants}
     for turn in range(given.rounds):

@@ -19,7 +19,7 @@ from gc3.comm.world import Answer, Request, World, WorldError
 from gc3.runtime.measure import cores
 from peers.bound import Bound, caches, traffic
 from peers.libraries import Library, Missing, Setting, find, own_ranks, python_ranks
-from peers.points import MESSAGES, OURS, PATTERNS, PYTHON, REUSED, ROTATED, ROWS, WAITS, Point, Sample, percentile
+from peers.points import OURS, PATTERNS, PYTHON, REUSED, ROTATED, ROWS, WAITS, Point, Sample, has_messages, percentile
 
 MOST_WAITING = 1 << 20  # bytes; a call of more takes longer than the waits
 # Each has ranks of its own.
@@ -59,11 +59,6 @@ class Plan:
     # processes that never wait.
     conditions: str = "quiet"
     working_set: int = field(default_factory=working_set)  # bytes of the rotated buffers of all ranks
-
-    @property
-    def messages(self) -> bool:
-        """Whether it is about messages."""
-        return not set(self.collectives).isdisjoint(MESSAGES)
 
     def pairs(self, ranks: int, size: int) -> int:
         """Returns the number of pairs of buffers of a rank, which fill the working set."""
@@ -219,7 +214,7 @@ class Contest:
                 self._world(Setting(name, OURS, start(self.plan.table, apart=self._apart)), ranks, stack), language
             )
             for name, (start, language) in _OWN.items()
-            if name == OURS or not self.plan.messages
+            if name == OURS or not has_messages(self.plan.collectives)
         }
 
     def _check_memory(self, ranks: int) -> None:

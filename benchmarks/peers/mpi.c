@@ -1,10 +1,12 @@
 /* A rank of an MPI world, or of gc3 (own/mpi.h): waits for commands and answers them as rank.py does for libraries with
-   a Python interface. usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that
-   other worlds can work; rank 0 answers into the FIFO FOLDER/answer. A line is COLLECTIVE BYTES WARMUP ITERATIONS CHECK
-   LANGUAGE PATTERN PAIRS on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns
-   are. "oneway" and "window" are messages between two ranks: there and back, and many under way from rank 0 to rank 1.
-   The answer is WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits"
-   the processor time of all ranks for a call. */
+   a Python interface.
+   usage: mpi FOLDER   reads lines from the FIFO FOLDER/command.RANK, asleep in between so that other worlds can work;
+   rank 0 answers into the FIFO FOLDER/answer. A line is
+     COLLECTIVE BYTES WARMUP ITERATIONS CHECK LANGUAGE PATTERN PAIRS
+   on float32 with sum, BYTES being the largest buffer of a rank. rank.py says what the patterns are. "oneway" and
+   "window" are messages between two ranks: there and back, and many under way from rank 0 to rank 1. The answer is
+   WRONG elements found by CHECK, then the seconds of each iteration on the slowest rank, and for "waits" the processor
+   time of all ranks for a call. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -35,7 +37,8 @@ static void send_and_receive(int count, const float* in, float* out) {
 /* The messages of a window, each with a buffer of its own. */
 static size_t buffers_of(const char* name, size_t bytes) {
   if (strcmp(name, "window") != 0) return 1;
-  return bytes * WINDOW <= MOST_HELD ? WINDOW : bytes < MOST_HELD ? MOST_HELD / bytes : 1;
+  const size_t fit = MOST_HELD / bytes;
+  return fit == 0 ? 1 : fit < WINDOW ? fit : WINDOW;
 }
 
 static void send_many(int count, const float* in, float* out) {

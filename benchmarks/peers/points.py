@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 OURS = "gc3"
@@ -12,6 +12,11 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast
 MESSAGES = ("oneway", "window")  # between two ranks, in C and C++ only
 REUSED, ROTATED, ROWS, WAITS = PATTERNS = ("reused", "rotated", "rows", "waits")
 CONDITIONS = ("quiet", "sessions", "loaded")
+
+
+def has_messages(names: Iterable[str]) -> bool:
+    """Returns whether some of what is measured are messages."""
+    return not set(names).isdisjoint(MESSAGES)
 
 
 @dataclass(frozen=True, slots=True)

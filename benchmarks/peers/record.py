@@ -16,7 +16,7 @@ from gc3.runtime.measure import machine
 from gc3.support import schema
 from peers.bound import caches
 from peers.contest import Contest
-from peers.points import COLLECTIVES, MESSAGES, ROTATED, Point, Sample
+from peers.points import COLLECTIVES, MESSAGES, ROTATED, Point, Sample, has_messages
 from peers.summary import summarize, worst
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def merged(old: Any, new: Any) -> dict[str, Any]:
     until somebody writes it.
     """
     settings = new["settings"]
-    conditions = settings["conditions"] if set(settings["collectives"]) <= set(COLLECTIVES) else "messages"
+    conditions = "messages" if has_messages(settings["collectives"]) else settings["conditions"]
     lists = {key: old.get(key, []) for key in _LISTS.values()}
     lists[_LISTS[conditions]] = _replaced(lists[_LISTS[conditions]], new["points"])
     # What the quiet points were measured with.

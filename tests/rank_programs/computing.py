@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 from here import RANK, SIZE, error_of
@@ -28,6 +29,9 @@ with gc3.init() as comm:
         case.check_rank(bound.run_rank(comm, mine, shapes=case.shapes), RANK)
         transposed = {"x": np.asfortranarray(mine["x"]), "w": mine["w"].tolist()}
         case.check_rank(bound.run_rank(comm, transposed, shapes=case.shapes), RANK)
+        as_lists: dict[str, Any] = {name: list(shape) for name, shape in case.shapes.items()}
+        case.check_rank(bound.run_rank(comm, mine, shapes=as_lists), RANK)
+    assert len(bound._known[comm]) == 2, "of rows 3 and 5"
 
     # Its functions get the arrays of the call before, unless they have kept or changed them.
     kept: list[Array] = []

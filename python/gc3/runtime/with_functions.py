@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -238,16 +238,22 @@ class Bound:
         shapes: Mapping[str, Shape] | None,
         timeout: float | None,
     ) -> dict[str, Array]:
-        kept = self._known.get(comm)
-        if kept is None:
-            kept = self._known.setdefault(comm, [])
+        kept = self._known.get(comm) or self._known.setdefault(comm, [])
         known = joined.kept_call(kept, self._inputs, op, tensors, shapes)
         if known is not None:
             ready, given = known
             inputs = [_NOTHING if array is None else array for array in given]
         else:
             ready, inputs = self._first_time(joined, comm, tensors, op, shapes)
-            self._keep(kept, ready, op, tensors, shapes)
+            looks = tuple(
+                None if tensors[name] is None else (array.shape, array.dtype)
+                for name, array in zip(self._inputs, inputs, strict=True)
+            )
+            named = tuple((name, tuple(map(int, shape))) for name, shape in (shapes or {}).items())
+            # Only what is found again: neither lists, nor arrays that had to be copied.
+            if joined.kept_call([(ready, op, looks, named)], self._inputs, op, tensors, shapes) is not None:
+                kept.append((ready, op, looks, named))
+                del kept[:-_KNOWN]
         self._shapes_of_latest = ready.shapes
         outputs = {name: np.empty(shape, ready.dtype) for name, shape in ready.outputs}
         joined.compute(
@@ -296,17 +302,6 @@ class Bound:
         applied = self._applied(found, dtype)
         ready = _Ready(program, outputs, counts, dtype, datatypes.name(dtype), operation, applied, self._named(found))
         return ready, [own[rank] for own in arrays.values()]
-
-    def _keep(self, kept: list[_Kept], ready: _Ready, op: str, tensors: Any, shapes: Any) -> None:
-        """Keeps a call of plain arrays, for later ones of the same shapes and types; others are looked at each time."""
-        arrays = [tensors[name] for name in self._inputs]
-        if not all(array is None or _is_plain(array) for array in arrays):
-            return
-        given = cast("dict[str, Shape]", dict(shapes or {}))
-        looks = tuple(None if array is None else (array.shape, array.dtype) for array in arrays)
-        kept.append((ready, op, looks, tuple((name, tuple(map(int, shape))) for name, shape in given.items())))
-        if len(kept) > _KNOWN:
-            kept.pop(0)
 
     def _applied(self, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> list[_Applied]:
         """The applications, on chunks of these shapes."""
@@ -406,10 +401,6 @@ class Bound:
                 f"no input has chunks as long as those of '{self._lengths[number]}': give its shape in shapes=",
             )
         return [found[number][0] if number in found else (0,) for number in range(len(self._lengths))]
-
-
-def _is_plain(array: object) -> bool:
-    return type(array) is np.ndarray and array.flags.c_contiguous
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:
