@@ -131,7 +131,7 @@ def _own_program() -> Path:
     layers = sorted((_ROOT / "build" / "release").glob("libgc3_*.a"))
     if not layers:
         raise errors.error("FileUnreadable", "build/release has no libraries of gc3; `make build` makes them")
-    sources = [_HERE / "mpi.c", _ROOT / "cpp" / "gc3" / "gc3.cc"]
+    sources = [_HERE / "mpi.c", *(_ROOT / "cpp" / "gc3" / name for name in ("bound.cc", "gc3.cc"))]
     newest = max(path.stat().st_mtime for path in (*layers, *sources, _HERE / "own" / "mpi.h"))
     if program.exists() and program.stat().st_mtime > newest:
         return program

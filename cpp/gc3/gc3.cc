@@ -379,6 +379,10 @@ Status Communicator::load(const std::string& path, std::uint64_t min_size, std::
   }());
 }
 
+Result<Bound> Communicator::bind(const std::string& path, std::map<std::string, Operation> functions) {
+  return body_->ended(Bound::made(body_->comm, path, std::move(functions)));
+}
+
 void Communicator::abort() { body_->comm->abort(); }
 
 Result<Communicator> init(const Options& options) {

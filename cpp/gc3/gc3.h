@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,6 +159,35 @@ class Transfer {
   std::weak_ptr<comm::Communicator> comm_;  // whose end is the end of the request
 };
 
+// A chunk of a tensor of a program that computes. That of an operand is only read.
+struct Chunk {
+  void* data = nullptr;
+  std::size_t count = 0;  // elements
+};
+
+// A compute operation: fills its results from its operands. It is called by the thread that has made the call, and
+// makes no calls itself. A status that is not ok ends the call, and gives up the communicator, on all ranks.
+using Operation = std::function<Status(const std::vector<Chunk>& operands, const std::vector<Chunk>& results)>;
+
+// A program of named tensors with a function for each of its operations; made by `Communicator::bind`.
+class Bound {
+ public:
+  // Runs this rank's part; all ranks make the call. `tensors`: by name, the inputs and outputs of this rank, whose
+  // chunks lie one after the other. `counts`: the elements of a chunk, by the name of a tensor or scratch buffer; of
+  // buffers between which the program moves chunks, one is enough.
+  [[nodiscard]] Status run(const std::map<std::string, void*>& tensors,
+                           const std::map<std::string, std::size_t>& counts, DataType type, ReduceOp op = ReduceOp::sum,
+                           std::optional<double> timeout_s = {});
+
+ private:
+  friend class Communicator;
+  struct Body;
+  explicit Bound(std::shared_ptr<Body> body);
+  static Result<Bound> made(const std::shared_ptr<comm::Communicator>& comm, const std::string& path,
+                            std::map<std::string, Operation> functions);
+  std::shared_ptr<Body> body_;
+};
+
 // All ranks make the same calls in the same order, with the same counts, types and reductions. `count` is the number of
 // elements of one block, as in NCCL. A block is a rank's input in all_gather and gather, its output in reduce_scatter
 // and scatter, the part for each rank in all_to_all, and the whole buffer otherwise. In-place calls have the same
@@ -284,6 +314,9 @@ class Communicator {
   // of the folder, for calls whose largest buffer has at least `min_size` and less than `max_size` bytes.
   [[nodiscard]] Status load(const std::string& path, std::uint64_t min_size = 0,
                             std::optional<std::uint64_t> max_size = {});
+
+  // Verifies the file of a program that computes. `functions`: by the names of its operations.
+  [[nodiscard]] Result<Bound> bind(const std::string& path, std::map<std::string, Operation> functions);
 
   // Makes the calls of all ranks fail, including running ones. Can be called from any thread.
   void abort();
