@@ -72,14 +72,17 @@ void Mirror::serve() {
   // program must not end by an exception of this thread.
   const std::string no_memory = job_.hosts().all()[job_.hosts().own()].str() + " had no memory left for connections";
   std::optional<Clock::time_point> until;
+  const auto is_over = [&] {
+    if (!stopping_.load(std::memory_order_acquire)) return false;
+    if (!until) until = Clock::now() + kLongestStay;
+    return is_done() || Clock::now() > *until;
+  };
   for (;;) {
     try {
+      const bool over = is_over();  // before the last look, which sends what the ranks have written until then
       look();
-      if (stopping_.load(std::memory_order_acquire)) {
-        if (!until) until = Clock::now() + kLongestStay;
-        if (is_done() || Clock::now() > *until) break;
-      }
-      wait();
+      if (over) break;
+      if (!is_over()) wait();
     } catch (const std::bad_alloc&) {
       for (Line& line : lines_) line.frames.close();
       for (std::uint32_t h = 0; h < job_.hosts().all().size(); ++h) {
