@@ -184,8 +184,8 @@ class LendingBlock : public CpuBlock {
     has_lent_ |= !kept;
   }
   void note_borrowed() { has_borrowed_ = true; }
-  // Whether the rank has posted something without progress since the last call: a request for a copy, or that it cannot
-  // write its half of one.
+  // Whether the rank has posted something since the last call: a message to a rank of this host, a request for a copy,
+  // or that it cannot write its half of one.
   bool take_posted() { return std::exchange(has_posted_, false); }
   void note_posted() { has_posted_ = true; }
 
@@ -317,6 +317,7 @@ struct Lending : interp::Simple {
       CpuBlock::settle();  // data streamed into a buffer must be visible before it is lent
     }
     CpuBlock::store_flag(arrival, interp::flag_of(run, task.send.step));  // release: the data and the word first
+    block.note_posted();
     interp::next_slot(run, task.send);
     if (lent == 0) CpuBlock::expect_write(interp::slot_of(run, task.send), bytes_of(message));
   }

@@ -21,6 +21,7 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
                                const core::Interrupted& interrupted) {
   constexpr bool kBetweenHosts = std::is_base_of_v<NetworkBlock, Block>;
   core::Group& group = this->group();
+  const bool notes_posts = !kBetweenHosts && plan_.protocol == model::Protocol::Simple;
   std::size_t left = live_.size();
   NetworkWait network(network_, tasks_, live_, left);  // looks at nothing within a host
   core::Waiter waiter(group, interrupted, nullptr, spins_, kBetweenHosts ? &network : nullptr);
@@ -46,8 +47,9 @@ Status ProcessProgram::execute(const R& run, std::uint32_t budget, Block& block,
     if constexpr (kBetweenHosts) moved |= block.progress();  // after the steps have said where their messages go
     if (computing_.problem()) return group.give_up(*computing_.problem());
     const bool helped = !moved && help(run, block);
-    if (block.take_posted() || moved || helped) {
-      group.bells().ring();
+    const bool posted = block.take_posted() || helped || (moved && !notes_posts);
+    if (posted || moved) {
+      posted ? group.bells().ring() : group.bells().ring_for_room();
       waiter.renew();
     } else if (block.fault()) {
       return group.give_up(unreadable(*block.fault()));
@@ -133,30 +135,44 @@ std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) 
   const auto awaited_by = [&](const interp::Task& task) {
     if (task.tile == run.tiles) return std::uint32_t{0};
     if (task.waiting == interp::Waiting::input) return core::Bells::bit(tbs[task.tb].recv_peer);
-    return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) : 0;
+    return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) | core::Bells::kRoom : 0;
+  };
+  // The same, and whose message it takes as soon as other tasks let it. A message that has come rings no more.
+  const bool has_flags = plan_.protocol == model::Protocol::Simple;
+  const auto needed_by = [&](const interp::Task& task) {
+    if (task.tile == run.tiles || task.waiting != interp::Waiting::dependency) return awaited_by(task);
+    const bool receives = has_flags && interp::does_of(task.steps[task.step].opcode).receives;
+    if (!receives || (network_.links != nullptr && network_.inlets[task.tb] != nullptr)) return std::uint32_t{0};
+    const std::uint64_t* const arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
+    const bool has_come = CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step));
+    return has_come ? 0 : core::Bells::bit(tbs[task.tb].recv_peer);
   };
   std::uint32_t ranks = 0;
-  for (std::size_t i = 0; i < left; ++i) ranks |= awaited_by(tasks_[live_[i]]);
+  std::uint32_t all = 0;
+  for (std::size_t i = 0; i < left; ++i) {
+    ranks |= awaited_by(tasks_[live_[i]]);
+    all |= needed_by(tasks_[live_[i]]);
+  }
   if (ranks == 0) return core::Bells::kAnybody;
   // Between tiles slots are given back, for which others may wait.
   if (run.tiles != 1) return ranks | core::Bells::kAny;
   // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
   for (std::size_t i = 0; i < left; ++i) {
     const interp::Task& task = tasks_[live_[i]];
-    std::uint32_t needed = awaited_by(task);
+    std::uint32_t needed = needed_by(task);
     bool sends = false;
     for (std::uint32_t s = task.step; s < task.step_count && !sends; ++s) {
       const interp::Step& step = task.steps[s];
       for (std::uint32_t w = step.wait_begin; w < step.wait_begin + step.wait_count; ++w) {
         const interp::Wait& wait = task.waits[w];
         const interp::Task& other = tasks_[wait.tb];
-        if (other.tile != run.tiles && other.step < wait.steps) needed |= awaited_by(other);
+        if (other.tile != run.tiles && other.step < wait.steps) needed |= needed_by(other);
       }
       sends = interp::does_of(step.opcode).sends;
     }
-    if (sends && needed != ranks) return ranks | core::Bells::kAny;
+    if (sends && needed != all) return ranks | core::Bells::kAny;
   }
-  return ranks;
+  return all;
 }
 
 Diagnostic ProcessProgram::unreadable(const LendingBlock::Fault& fault) const {

@@ -15,13 +15,13 @@ void Bells::start_to_ring() {
   if (rings.load(std::memory_order_relaxed) == 0) rings.store(1, std::memory_order_release);
 }
 
-void Bells::wake_sleepers(bool all) {
+void Bells::wake_sleepers(std::uint32_t mark, bool all) {
   start_to_ring();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     const std::atomic_ref awaited(words_[r].value);
     const std::uint32_t seen = r == rank_ ? 0 : awaited.load(std::memory_order_relaxed);
-    if (seen == 0 || (!all && (seen & bit(rank_)) == 0)) continue;
+    if (seen == 0 || (!all && ((seen & bit(rank_)) == 0 || (seen & mark) != mark))) continue;
     // The rank that clears the word wakes the sleeper, which reads the word again before it sleeps. Relaxed, because
     // the futex and the fences give the required order.
     const std::uint32_t others = all || (seen & kAny) != 0 ? 0 : ~bit(rank_);
@@ -29,7 +29,7 @@ void Bells::wake_sleepers(bool all) {
     // It has been woken since it was looked at, and awaits any rank now: the next ring would not find this rank's bit.
     if ((before & others & kAny) != 0) {
       before = awaited.exchange(0, std::memory_order_relaxed);
-    } else if ((before & others) != 0) {
+    } else if ((before & others & kRanks) != 0) {
       continue;
     }
     if (before == 0) continue;
@@ -63,7 +63,7 @@ bool Bells::sleep(std::uint32_t awaited, std::chrono::nanoseconds at_most, bool 
   std::uint32_t now = announced ? word.fetch_and(awaited, std::memory_order_relaxed) & awaited : 0;
   // Sleeps until no awaited rank is left in the word, the time is over, or a signal arrives; the caller checks again in
   // all cases.
-  for (; (now & ~kAny) != 0; now = word.load(std::memory_order_relaxed)) {
+  for (; (now & kRanks) != 0; now = word.load(std::memory_order_relaxed)) {
     if (syscall(SYS_futex, &words_[rank_].value, FUTEX_WAIT, now, &limit, nullptr, 0) == 0 || errno == EAGAIN) continue;
     in_time = errno != ETIMEDOUT;
     break;

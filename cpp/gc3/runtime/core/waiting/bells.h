@@ -35,18 +35,22 @@ class Bells {
     ranks_ = ranks;
   }
 
-  // The ranks that a sleeper awaits: rank r is bit r modulo 31. The sleeper is woken when all of them have rung or,
+  // The ranks that a sleeper awaits: rank r is bit r modulo 30. The sleeper is woken when all of them have rung or,
   // with kAny, when one of them has. It can wait for all if it has nothing to post before it has received from all.
+  // With kRoom it awaits, of one of them at least, that it takes messages.
   static constexpr std::uint32_t kAny = std::uint32_t{1} << 31U;
+  static constexpr std::uint32_t kRoom = std::uint32_t{1} << 30U;
   static constexpr std::uint32_t kAnybody = ~std::uint32_t{0};
-  static std::uint32_t bit(std::uint32_t rank) { return std::uint32_t{1} << rank % 31U; }
+  static std::uint32_t bit(std::uint32_t rank) { return std::uint32_t{1} << rank % 30U; }
 
   // After posts: wakes the ranks that sleep and await this one. Relaxed: see above.
-  void ring() {
-    if (std::atomic_ref(words_[ranks_].value).load(std::memory_order_relaxed) != 0) wake_sleepers(false);
+  void ring(std::uint32_t mark = 0) {
+    if (std::atomic_ref(words_[ranks_].value).load(std::memory_order_relaxed) != 0) wake_sleepers(mark, false);
   }
+  // After this rank has only taken messages: those of them that await room for others.
+  void ring_for_room() { ring(kRoom); }
   // Wakes all sleeping ranks.
-  void ring_all() { wake_sleepers(true); }
+  void ring_all() { wake_sleepers(0, true); }
 
   // The order of calls: prepare(); check again; then cancel() or sleep(), after which this rank is prepared again, and
   // so on. What sleep() awaits is what the check has found missing.
@@ -67,7 +71,10 @@ class Bells {
 
   // From now on this rank checks after each post whether a rank sleeps, and sleepers can see its posts so far.
   void start_to_ring();
-  void wake_sleepers(bool all);
+  // Those that await this rank, and have the mark if there is one; or all.
+  void wake_sleepers(std::uint32_t mark, bool all);
+
+  static constexpr std::uint32_t kRanks = kRoom - 1;
 
   Word* words_ = nullptr;
   std::uint32_t rank_ = 0;

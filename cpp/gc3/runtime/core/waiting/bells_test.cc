@@ -115,17 +115,45 @@ TEST_CASE("a sleeper is woken when all awaited ranks have rung, or with kAny whe
   CHECK(asleep() == 0);
 }
 
+TEST_CASE("a rank that has only taken messages wakes those that await room for others") {
+  Memory memory;
+  Bells sleeper;
+  Bells other;
+  sleeper.open(memory.bytes.data(), 0, 3);
+  other.open(memory.bytes.data(), 1, 3);
+  const auto asleep = [&] { return *reinterpret_cast<const std::uint32_t*>(memory.bytes.data()); };
+  const std::uint32_t both = Bells::bit(1) | Bells::bit(2);
+
+  sleeper.prepare(both);
+  other.ring_for_room();
+  CHECK(asleep() == both);
+  sleeper.prepare(both | Bells::kRoom);
+  other.ring_for_room();
+  CHECK(asleep() == (Bells::bit(2) | Bells::kRoom));
+  CHECK_FALSE(sleeper.sleep(Bells::bit(2) | Bells::kRoom, std::chrono::nanoseconds(1)));
+  sleeper.prepare(Bells::bit(1) | Bells::kRoom);
+  other.ring();  // also for messages
+  CHECK((asleep() & both) == 0);
+  CHECK(sleeper.sleep(Bells::bit(1) | Bells::kRoom, kNever));  // at once
+  sleeper.prepare(Bells::kAnybody);
+  other.ring_for_room();
+  CHECK(asleep() == 0);
+  sleeper.prepare(Bells::bit(1));
+  CHECK_FALSE(sleeper.sleep(Bells::bit(1), std::chrono::nanoseconds(1)));
+  CHECK(sleeper.sleep(Bells::bit(1) | Bells::kRoom, kNever));  // not announced, so the caller checks first
+}
+
 TEST_CASE("a rank that sleeps and has posted nothing wakes no rank, but all ranks know that it rings") {
   Memory memory;
   Bells first;
   Bells second;
   first.open(memory.bytes.data(), 0, 33);
-  second.open(memory.bytes.data(), 31, 33);
-  first.prepare(Bells::bit(31));
+  second.open(memory.bytes.data(), 30, 33);
+  first.prepare(Bells::bit(30));
   CHECK_FALSE(first.is_sure());
   second.prepare(Bells::bit(1));
   CHECK_FALSE(second.sleep(Bells::bit(1), std::chrono::nanoseconds(1), false));
-  CHECK_FALSE(first.sleep(Bells::bit(31), std::chrono::nanoseconds(1), false));  // was not woken
+  CHECK_FALSE(first.sleep(Bells::bit(30), std::chrono::nanoseconds(1), false));  // was not woken
   CHECK(first.is_sure());
 }
 
