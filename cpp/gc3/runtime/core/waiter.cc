@@ -165,7 +165,9 @@ void Waiter::end() {
   if (looks_ > spins_ && !lost_) {
     const Clock::duration waited = check_ == nullptr ? since_.waited() : Clock::duration::zero();
     if (small_ && waited >= WaitPolicy::kLost) policy.doubt();
-    if (check_ == nullptr && !late_.value_or(false)) policy.note(first_, waited);
+    if (check_ == nullptr && !late_.value_or(false)) {
+      gathers_ ? policy.note_small(first_, waited) : policy.note(first_, waited);
+    }
     if ((check_ != nullptr || elsewhere_ != nullptr || small_) && yields_) policy.note_kept_core();
   }
   start();

@@ -36,6 +36,10 @@ Status wait_for(const std::shared_future<Status>& done, double timeout_s, const 
 
 WaitPolicy::First WaitPolicy::first() {
   if (mode_ == WaitMode::block || compares_) return First::sleep;
+  if (sleeps_ != 0) {
+    if (--sleeps_ == 0) blocks_.store(false, std::memory_order_relaxed);
+    return First::sleep;
+  }
   if (!blocks_.load(std::memory_order_relaxed)) return First::yield;
   if (left_ != 0) {
     --left_;
@@ -71,6 +75,22 @@ void WaitPolicy::note(First first, Duration waited) {
   if (mean.count() < yield_ns_.load(std::memory_order_relaxed) / kShorter)
     blocks_.store(true, std::memory_order_relaxed);
   put_off();
+}
+
+void WaitPolicy::note_small(First first, Duration waited) {
+  if (mode_ != WaitMode::automatic || first == First::sleep) return;
+  if (first == First::trial) return note_trial(waited);
+  const bool again = untrusted_ != 0;
+  if (again) --untrusted_;
+  if (++small_ == kSmallWindow) small_ = lost_ = 0;
+  if (waited < kLost || (++lost_ < kLostWaits && !again)) return;
+  most_ = again ? std::min(4 * most_, kMostSleeps) : kFewestSleeps;
+  sleeps_ = most_;
+  untrusted_ = kUntrusted;
+  small_ = lost_ = 0;
+  yield_ns_.store(waited.count(), std::memory_order_relaxed);
+  sleep_ns_.store(0, std::memory_order_relaxed);
+  blocks_.store(true, std::memory_order_relaxed);
 }
 
 void WaitPolicy::note_trial(Duration waited) {
@@ -143,8 +163,9 @@ std::string WaitPolicy::describe() const {
     if (sleeping_.load(std::memory_order_relaxed) != 0) cores += "; other load has the cores, so small calls sleep";
     return std::string(spins() ? "spins, then yields the core: " : "yields the core at once: ") + cores;
   }
+  const std::int64_t sleeping = sleep_ns_.load(std::memory_order_relaxed);
   return "sleeps at once: " + cores + ", and waits took " + in_microseconds(yield_ns_.load(std::memory_order_relaxed)) +
-         " yielding and " + in_microseconds(sleep_ns_.load(std::memory_order_relaxed)) + " sleeping";
+         " yielding" + (sleeping != 0 ? " and " + in_microseconds(sleeping) + " sleeping" : "");
 }
 
 }  // namespace gc3::core

@@ -4,7 +4,10 @@
 // sessions and Linux schedules each session as a group (autogroup), a yield may have no effect, and with other load it
 // may give the core to that load for milliseconds. How much of that happens changes, so it is measured. If waits take
 // long although all ranks have made the call, some waits sleep at once. If these are much shorter, later ones do so as
-// well, and from time to time one yields as a trial. Within one session that would mislead: there a rank that sleeps
+// well, and from time to time one yields as a trial. In small calls of ranks that share cores neither tells enough: a
+// rank that sleeps waits as long as those that still yield, and one that yields soon gets its core back from those that
+// sleep. There a few waits of a length that only other load explains are enough, and after many calls all yield again.
+// Within one session all that would mislead: there a rank that sleeps
 // shortens its own waits, but a call of 8 ranks on 2 cores took up to 3 times as long. So waits yield, but in small
 // calls beside other load, which a single yield can show: see has_lost_core.
 #pragma once
@@ -104,6 +107,8 @@ class WaitPolicy {
   // Records the duration of the wait after spinning. Waits for a rank that has not made the call yet are not recorded,
   // because they show nothing about the way of waiting.
   void note(First first, Duration waited);
+  // The same where gathers() holds, in small calls.
+  void note_small(First first, Duration waited);
 
   // Describes how waits begin, and why.
   std::string describe() const;
@@ -120,6 +125,14 @@ class WaitPolicy {
   static constexpr std::uint32_t kLeastBetween = 16;
   static constexpr std::uint32_t kMostBetween = 4096;
   static constexpr std::uint32_t kDoubted = 8;
+  // So many lost waits of a window, somewhat less than 1 in 100, show other load. The start of a job has some as well.
+  static constexpr std::uint32_t kLostWaits = 8;
+  static constexpr std::uint32_t kSmallWindow = 1024;
+  // How many waits of small calls sleep before they yield again; each time four times as many, if the load is still
+  // there. So few lost waits of each rank are no part of the percentiles. A time would pass between calls as well.
+  static constexpr std::uint32_t kFewestSleeps = 1024;
+  static constexpr std::uint32_t kMostSleeps = kFewestSleeps << 8U;
+  static constexpr std::uint32_t kUntrusted = 4096;  // yielding waits of which none may be lost then
 
   void note_trial(Duration waited);
   void put_off();  // postpones the next trial or comparison
@@ -143,6 +156,12 @@ class WaitPolicy {
   std::uint32_t between_ = kLeastBetween;  // windows, or waits, between two comparisons
   std::uint32_t left_ = 0;                 // until the next one
   std::uint32_t paid_ = 0;                 // consecutive trials that were short
+  // Of small calls.
+  std::uint32_t small_ = 0;      // yielding waits of a window, of which these were
+  std::uint32_t lost_ = 0;       // as long as only other load explains
+  std::uint32_t sleeps_ = 0;     // further waits that sleep, of
+  std::uint32_t most_ = 0;       // so many
+  std::uint32_t untrusted_ = 0;  // further waits of which one that is lost shows that the load is still there
   // Of single yields. Relaxed: threads that change them at once lose a count, which does no harm.
   std::atomic<std::uint32_t> sleeping_ = 0;  // further waits that sleep at once
   std::atomic<std::uint32_t> next_sleeping_ = kLeastBetween;

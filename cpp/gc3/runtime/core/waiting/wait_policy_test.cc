@@ -111,6 +111,36 @@ TEST_CASE("a few long interruptions by other load change nothing") {
   CHECK_FALSE(policy.blocks());
 }
 
+// Waits of small calls one after the other, on a machine where a yield may lose the core; returns how many slept.
+int small_waits(WaitPolicy& policy, int waits, bool loses) {
+  int sleeps = 0;
+  for (int i = 0; i < waits; ++i) {
+    const First first = policy.first();
+    sleeps += first == First::sleep ? 1 : 0;
+    policy.note_small(first, microseconds(first == First::sleep ? 60 : loses ? 2800 : 3));
+  }
+  return sleeps;
+}
+
+TEST_CASE(
+    "small calls of ranks that share cores soon sleep beside other load, and seldom find out whether it is gone") {
+  WaitPolicy policy(WaitMode::automatic, false, true);
+  CHECK(small_waits(policy, 100'000, false) == 0);
+  CHECK(small_waits(policy, 108, true) == 100);  // after eight
+  CHECK(policy.blocks());
+  CHECK(policy.describe().ends_with(", and waits took 2800 us yielding"));
+  // After 1,024 sleeps, 4,096 and so on one wait yields, up to 262,144.
+  CHECK(small_waits(policy, 87'384, true) == 87'384 - 4);
+  CHECK(small_waits(policy, 1'000'000, true) == 1'000'000 - 3);
+  // What has not come back in some thousand waits is gone. Then a lost one changes nothing.
+  small_waits(policy, 262'144, false);
+  CHECK(small_waits(policy, 10'000, false) == 0);
+  CHECK_FALSE(policy.blocks());
+  CHECK(small_waits(policy, 7, true) == 0);
+  CHECK(small_waits(policy, 1024, false) == 0);
+  CHECK(small_waits(policy, 7, true) == 0);
+}
+
 TEST_CASE("a given mode is kept") {
   for (const auto& [text, blocks] : {std::pair{"spin", false}, {"yield", false}, {"block", true}}) {
     const Result<WaitMode> mode = parse_wait_mode(text);
