@@ -351,6 +351,16 @@ def one_program(comm: gc3.Communicator, given: argparse.Namespace, collective: s
     return 0
 
 
+def stacked(tiles: Sequence[Array]) -> Array:
+    """Returns tiles of the same shape as one array: their own memory if they lie one after the other, else a copy."""
+    first = tiles[0]
+    places = [tile.__array_interface__["data"][0] for tile in tiles]
+    if places != [places[0] + number * first.nbytes for number in range(len(tiles))]:
+        return np.concatenate(tiles)
+    shape = (len(tiles) * len(first), *first.shape[1:])
+    return np.lib.stride_tricks.as_strided(first, shape, writeable=False)
+
+
 def agreed(comm: gc3.Communicator, right: bool) -> bool:
     """Whether it is so on all ranks."""
     return bool(comm.all_reduce(np.array([right], np.uint8), "min")[0])

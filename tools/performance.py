@@ -23,7 +23,7 @@ _COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcas
 _CALLS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 _SIZES = (_KIB, _MIB, 64 * _MIB)
 _CPP = "gc3 in C++"
-_Shown = tuple[list[str], list[str], str, str]  # a summary, tables, a picture and its title
+_Shown = tuple[list[str], list[str], dict[str, str]]  # a summary, tables, and pictures by their titles
 
 
 def read(kind: str) -> list[tuple[str, Any]]:
@@ -47,12 +47,14 @@ def files() -> Files:
 def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
     """Yields each file of results: its summary and its picture, and of the first one the tables as well."""
     for number, (name, data) in enumerate(read(kind)):
-        found, tables, picture, title = lines(data)
-        made[PICTURES / f"{name}.svg"] = picture
+        found, tables, pictures = lines(data)
         yield from ([""] if number else [])
         yield from (_about(data[0] if kind == "pytorch" else data), "", *found)
         yield from ([] if number else tables)
-        yield from ("", f"![{title}](images/{name}.svg)")
+        for title, picture in pictures.items():
+            path = PICTURES / f"{name}{'-2' * (title != next(iter(pictures)))}.svg"
+            made[path] = picture
+            yield from ("", f"![{title}](images/{path.name})")
 
 
 def _head(title: str, data: Any) -> str:
@@ -112,7 +114,7 @@ def _processes(data: Any) -> _Shown:
         messages += [f"{said} {mean(some):.2f} (least {min(some):.2f})"] if some else []
     summary += [f"\nMessages of 8 B to 16 MiB between 2 ranks: {', '.join(messages)}."] if messages else []
     lines = ["", *_table("Collective, ranks", *map(short_size, _SIZES), rows=rows)]
-    conditions = {"quiet": "points", "a session each": "sessions", "the same beside loops": "loaded"}
+    conditions = {"a session each": "sessions", "beside loops": "loaded"}
     if data.get("loaded"):
         rows = []
         for ranks in found["by_ranks"]:
@@ -122,7 +124,7 @@ def _processes(data: Any) -> _Shown:
                         some = [p["times"].get(name) for name in ("gc3", p["best_peer"])]
                         shown = [f"{_us(s['median_us'])} (p99 {_us(s['p99_us'])})" if s else "" for s in some]
                         rows.append([f"{ranks} ranks, {said}", *shown])
-        lines += ["", *_table("AllReduce of 1 KiB", "gc3", "best peer", rows=rows)]
+        summary += ["", *_table("AllReduce of 1 KiB", "gc3", "best peer", rows=rows)]
     series: dict[str, list[tuple[int, float]]] = {}
     for p in data["points"]:
         if (p["collective"], p["ranks"]) == ("allreduce", 2):
@@ -132,7 +134,7 @@ def _processes(data: Any) -> _Shown:
                 if settings:
                     series.setdefault(library, []).append((p["size"], min(settings) / 1e6))
     title = "AllReduce on 2 ranks, time by size"
-    return summary, lines, times.draw(series, head=_head(title, data)), title
+    return summary, lines, {title: times.draw(series, head=_head(title, data))}
 
 
 def _hosts(data: Any) -> _Shown:
@@ -171,7 +173,7 @@ def _hosts(data: Any) -> _Shown:
             for name, us in sorted(p["us"].items(), key=lambda pair: (pair[0] != "gc3", pair[0])):
                 series.setdefault(name, []).append((p["size"], us[0] / 1e6))
     title = "AllReduce on 2 hosts of 2 ranks, time by size"
-    return summary, lines, times.draw(series, head=_head(title, data)), title
+    return summary, lines, {title: times.draw(series, head=_head(title, data))}
 
 
 def _pytorch(data: Any) -> _Shown:
@@ -201,16 +203,21 @@ def _pytorch(data: Any) -> _Shown:
     steps = [p for run in data for p in run["points"] if "step" in p]
     rows = []
     for p in steps:
-        us = [p["us"].get(name) for name in ("gloo", _CPP, "gc3 in Python", "alone")]
+        us = [p["us"].get(name) for name in ("gloo", _CPP, "alone")]
         rows.append([f"{p['step']}, {p['ranks']}", *(_us(s["median"]) if s else "" for s in us), f"{gain(p):.2f}"])
-    lines += ["", *_table("Step, ranks", "Gloo", _CPP, "in Python", "no calls", "Gloo / C++", rows=rows)]
+    lines += ["", *_table("Step, ranks", "Gloo", _CPP, "no calls", "Gloo / C++", rows=rows)]
     series: dict[str, list[tuple[int, float]]] = {}
     for (call, ranks, size), p in first.items():
         if (call, ranks) == ("all_reduce", 2):
             for name in (_CPP, "gc3 in Python", "gloo"):
                 series.setdefault(name, []).append((size, p["us"][name]["median"] / 1e6))
     title = "all_reduce on 2 ranks, time by size"
-    return summary, lines, times.draw(series, head=_head(title, data[0])), title
+    pictures = {title: times.draw(series, head=_head(title, data[0]))}
+    if bars := [bar for p in steps for bar in _parts(p)]:
+        title = "Training steps, ms"
+        keys = ("computation", "computation that hides calls", "calls that nothing hides, and copies of FSDP2")
+        pictures[title] = _bars(bars, _head(title, data[0]), keys)
+    return summary, lines, pictures
 
 
 def _applications(data: Any) -> _Shown:
@@ -226,7 +233,7 @@ def _applications(data: Any) -> _Shown:
         bars.append((p["case"], ours["ratio"]))
     columns = ("Application", "gc3, a step", "in calls", "Gloo / gc3", "MPI / gc3", "other programs, ms")
     title = "Time with Gloo, by that with gc3"
-    return [], _table(*columns, rows=rows), _bars(bars, _head(title, data)), title
+    return [], _table(*columns, rows=rows), {title: _bars(bars, _head(title, data))}
 
 
 def _papers(data: Any) -> _Shown:
@@ -244,12 +251,12 @@ def _papers(data: Any) -> _Shown:
         "",
     ]
     lines += [f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}" for c in claims if not c["reproduced"]]
-    kept = ", ".join(f"`{c['name']}` ({c['given']})" for c in given)
+    kept = ", ".join(f"`{c['name']}`" for c in given)
     lines += ["", f"Formulas and constants, which nothing computes, hold and do not count: {kept}."] if given else []
     lines += ["", "Not attempted:", "", *(f"- {one['where']}: {one['what']}." for one in data["out_of_reach"])]
     bars = [(f"{paper}: {held[paper]} of {n} claims", 100 * held[paper] / n) for paper, n in every.items()]
     title = "Claims reproduced, per cent"
-    return lines, [], _bars(bars, title), title
+    return lines, [], {title: _bars(bars, title)}
 
 
 def _evidence(data: Any) -> _Shown:
@@ -283,19 +290,40 @@ def _evidence(data: Any) -> _Shown:
     title = "Held out: median error of predicted times, per cent"
     bars = [(f"{r['source']}: {r['machine']}", 100 * math.expm1(r["median"])) for r in known]
     generations = f"Generations fitted: {', '.join(data['fitted_generations'])}."
-    return [*totals, "", generations], lines, _bars(bars, title), title
+    return [*totals, "", generations], lines, {title: _bars(bars, title)}
 
 
-def _bars(values: Sequence[tuple[str, float]], head: str) -> str:
-    most = max(value for _, value in values) or 1
-    left = max(svg.text_width(name) for name, _ in values) + 10
+def _parts(p: Any) -> list[tuple[str, list[float]]]:
+    """What a training step consists of with each library, in ms: computations alone, those that hide calls, calls."""
+    found: list[tuple[str, list[float]]] = []
+    us = {name: one["median"] for name, one in p["us"].items()}
+    for name in ("gloo", _CPP):
+        if f"calls of {name}" in us:
+            exposed = max(0.0, us[name] - us.get("DDP alone", us["alone"]))
+            hidden = max(0.0, us[f"calls of {name}"] - exposed)
+            parts = [us[name] - exposed - hidden, hidden, exposed]
+            found.append((f"{p['step']}, {p['ranks']} ranks, {name}", [part / 1e3 for part in parts]))
+    return found
+
+
+def _bars(values: Sequence[tuple[str, float | Sequence[float]]], head: str, keys: Sequence[str] = ()) -> str:
+    """Returns a bar for each value, or one after the other for its parts, which `keys` name."""
+    rows = [(name, [one] if isinstance(one, float | int) else list(one)) for name, one in values]
+    most = max(sum(row) for _, row in rows) or 1
+    left = max(svg.text_width(name) for name, _ in rows) + 10
     parts: list[str] = []
-    for number, (name, value) in enumerate(values):
-        y, width = 20 * number, 380 * value / most
+    for number, (name, row) in enumerate(rows):
+        y, x = 20 * number, left
         parts.append(svg.text(0, y + 12, name))
-        parts.append(f'<rect x="{left:.0f}" y="{y}" width="{width:.1f}" height="15" fill="{COLORS[0]}"/>')
-        parts.append(svg.text(left + 6 + width, y + 12, f"{value:.3g}"))
-    return svg.document("".join(parts), left + 440, 20 * len(values), head, head=head)
+        for part, color in zip(row, COLORS, strict=False):
+            width = 380 * part / most
+            parts.append(
+                f'<rect x="{x:.{0 if x == left else 1}f}" y="{y}" width="{width:.1f}" height="15" fill="{color}"/>'
+            )
+            x += width
+        parts.append(svg.text(x + 6, y + 12, f"{float(f'{sum(row):.3g}'):,g}"))
+    looks = [(f'fill="{color}"', key) for color, key in zip(COLORS, keys, strict=False)]
+    return svg.document("".join(parts), left + 440, 20 * len(rows), head, head=head, keys=looks)
 
 
 KINDS = {
