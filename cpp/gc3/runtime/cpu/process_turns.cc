@@ -137,11 +137,11 @@ std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) 
     if (task.waiting == interp::Waiting::input) return core::Bells::bit(tbs[task.tb].recv_peer);
     return task.waiting == interp::Waiting::credit ? core::Bells::bit(tbs[task.tb].send_peer) | core::Bells::kRoom : 0;
   };
-  // The same, and whose message it takes as soon as other tasks let it. A message that has come rings no more.
-  const bool has_flags = plan_.protocol == model::Protocol::Simple;
+  // The same, and in small calls whose message it takes as soon as other tasks let it, unless that has come.
+  const bool looks_ahead = is_small_ && plan_.protocol == model::Protocol::Simple;
   const auto needed_by = [&](const interp::Task& task) {
     if (task.tile == run.tiles || task.waiting != interp::Waiting::dependency) return awaited_by(task);
-    const bool receives = has_flags && interp::does_of(task.steps[task.step].opcode).receives;
+    const bool receives = looks_ahead && interp::does_of(task.steps[task.step].opcode).receives;
     if (!receives || (network_.links != nullptr && network_.inlets[task.tb] != nullptr)) return std::uint32_t{0};
     const std::uint64_t* const arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
     const bool has_come = CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step));
@@ -154,8 +154,8 @@ std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) 
     all |= needed_by(tasks_[live_[i]]);
   }
   if (ranks == 0) return core::Bells::kAnybody;
-  // Between tiles slots are given back, for which others may wait.
-  if (run.tiles != 1) return ranks | core::Bells::kAny;
+  // Between tiles slots are given back, for which others may wait. What has come can be computed with.
+  if (run.tiles != 1 || plan_.collective.has_tensors()) return ranks | core::Bells::kAny;
   // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
   for (std::size_t i = 0; i < left; ++i) {
     const interp::Task& task = tasks_[live_[i]];
