@@ -23,6 +23,7 @@ _COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcas
 _CALLS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 _SIZES = (_KIB, _MIB, 64 * _MIB)
 _CPP = "gc3 in C++"
+_FEW = 10  # lost points that a page lists
 _Shown = tuple[list[str], list[str], dict[str, str]]  # a summary, tables, and pictures by their titles
 
 
@@ -108,6 +109,20 @@ def _processes(data: Any) -> _Shown:
         f"({', '.join(means)}); least {found['slowest']:.2f}; a peer wins {found['lost']} points.",
         *(f"\nLeft out: {name}: {why}." for name, why in data["failed"].items()),
     ]
+    lost = [p for p in data["points"] if p["speedup"] and p["speedup"] < 1]
+    if 0 < len(lost) <= _FEW:
+        rows_lost = [
+            [
+                f"{p['collective']}, {p['ranks']}, {short_size(p['size'])}",
+                *(
+                    _us(t)
+                    for t in (p["bound_us"], p["times"][p["best_peer"]]["median_us"], p["times"]["gc3"]["median_us"])
+                ),
+                data["reasons"].get(f"{p['collective']} {p['ranks']} {p['size']}", ""),
+            ]
+            for p in lost
+        ]
+        summary += ["", *_table("Lost", "memory's bound", "best peer", "gc3", "why", rows=rows_lost)]
     messages: list[str] = []
     for name, said in (("oneway", "one way"), ("window", "64 under way")):
         some = [p["speedup"] for p in data.get("messages", ()) if p["collective"] == name and p["speedup"]]
@@ -251,8 +266,7 @@ def _papers(data: Any) -> _Shown:
         "",
     ]
     lines += [f"- `{c['name']}`: paper {c['expected']}, simulated {c['found']}" for c in claims if not c["reproduced"]]
-    kept = ", ".join(f"`{c['name']}`" for c in given)
-    lines += ["", f"Formulas and constants, which nothing computes, hold and do not count: {kept}."] if given else []
+    lines += ["", f"Besides, {len(given)} formulas and constants hold, which nothing computes."] if given else []
     lines += ["", "Not attempted:", "", *(f"- {one['where']}: {one['what']}." for one in data["out_of_reach"])]
     bars = [(f"{paper}: {held[paper]} of {n} claims", 100 * held[paper] / n) for paper, n in every.items()]
     title = "Claims reproduced, per cent"

@@ -90,7 +90,7 @@ def test_a_claim_that_is_not_reproduced_has_both_numbers(tmp_path: Path, monkeyp
     data = {"date": "today", "command": "c", "version": "7", "claims": [claim, constant], "out_of_reach": []}
     text = shown(tmp_path, monkeypatch, papers=data)
     assert "0 of 1 claims that counting decides" in text
-    assert "hold and do not count: `1-b`." in text
+    assert "Besides, 1 formulas and constants hold" in text
     assert "\n- `1-a`: paper 2x, simulated 3x\n" in text
 
 
