@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -147,7 +148,8 @@ def pytorch(
         "seconds": 60 * minutes / len(numbers) - 10,
     }
     about = {"machine": machine(), "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
-    about |= {"version": record.version(), "torch": done.stdout.splitlines()[-1], "start": STARTS[start], "busy": loops}
+    said = re.sub(r", /\S+", "", done.stdout.splitlines()[-1])  # without the place of the backend
+    about |= {"version": record.version(), "torch": said, "start": STARTS[start], "busy": loops}
     click.echo(f"{about['start']}; {loops} busy processes beside\n{about['torch']}")
     points: list[Any] = []
     with busy(loops):
