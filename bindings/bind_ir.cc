@@ -269,16 +269,7 @@ void bind_ir(nb::module_& m) {
       .def_prop_ro(
           "lengths", [](const Program& p) { return p.compute.lengths; },
           "The names of the lengths of chunks, of a program of named tensors.")
-      .def_prop_ro(
-          "max_count",
-          [](const Program& p) {
-            std::uint32_t most = 1;
-            for (const ir::Instruction& i : p.instructions) {
-              if (info(i.opcode).sends) most = std::max(most, i.count);
-            }
-            return most;
-          },
-          "The chunks of the longest message.")
+      .def_prop_ro("max_count", &Program::max_count, "The chunks of the longest message.")
       .def_prop_ro("threadblock_count", [](const Program& p) { return p.threadblocks.size(); })
       .def_prop_ro("instruction_count", [](const Program& p) { return p.instructions.size(); })
       .def_prop_ro("dependency_count", [](const Program& p) { return p.dependencies.size(); })

@@ -28,19 +28,31 @@ namespace gc3 {
 struct Bound::Body {
   std::weak_ptr<comm::Communicator> comm;
   ir::ClassProgram program;
-  std::vector<Operation> functions;  // by the numbers of the operations
+  std::vector<Operation> functions;              // by the numbers of the operations
+  std::map<std::string, std::uint32_t> numbers;  // of lengths, also by the tensors that have them
+  std::vector<bool> used;                        // the lengths that this program cannot do without
   std::mutex mutex = {};
   std::map<std::uint64_t, comm::Ready> prepared = {};  // by the bytes of a slot
 
   const ir::Program& steps() const { return program.representative; }
   const model::CustomCollective& data() const { return *steps().collective.custom_data(); }
 
+  void find_lengths() {
+    const ir::Compute& compute = steps().compute;
+    used.resize(compute.lengths.size());
+    for (std::uint32_t k = 0; k < compute.lengths.size(); ++k) numbers[compute.lengths[k]] = k;
+    for (const model::Tensor& t : data().tensors) {
+      numbers[t.name] = t.length;
+      used[t.length] = true;
+    }
+    for (const ir::Application& a : compute.applications) {
+      for (const ir::Operand& made : compute.writes(a)) used[made.length] = true;
+    }
+  }
+
   // The elements of a chunk of each length.
   Result<std::vector<std::uint64_t>> lengths(const std::map<std::string, std::size_t>& counts) const {
     const std::vector<std::string>& names = steps().compute.lengths;
-    std::map<std::string, std::uint32_t> numbers;
-    for (std::uint32_t k = 0; k < names.size(); ++k) numbers[names[k]] = k;
-    for (const model::Tensor& t : data().tensors) numbers[t.name] = t.length;
     std::vector<std::optional<std::uint64_t>> found(names.size());
     for (const auto& [name, count] : counts) {
       const auto number = numbers.find(name);
@@ -57,11 +69,6 @@ struct Bound::Body {
       known = count;
     }
     std::vector<std::uint64_t> all(names.size());
-    std::vector<bool> used(names.size());
-    for (const model::Tensor& t : data().tensors) used[t.length] = true;
-    for (const ir::Application& a : steps().compute.applications) {
-      for (const ir::Operand& made : steps().compute.writes(a)) used[made.length] = true;
-    }
     for (std::uint32_t k = 0; k < names.size(); ++k) {
       if (used[k] && !found[k]) return Diagnostic(ErrorCode::BadBuffer, "counts: '" + names[k] + "' is missing");
       all[k] = found[k].value_or(0);
@@ -119,12 +126,8 @@ struct Bound::Body {
   // memory of each length stays as long as the communicator.
   Result<comm::Ready> ready(comm::Communicator& on, const std::vector<std::uint64_t>& counts, std::size_t elem) {
     constexpr std::uint64_t kLine = 128;
-    std::uint64_t most = 1;
-    for (const ir::Instruction& i : steps().instructions) {
-      if (ir::info(i.opcode).sends) most = std::max<std::uint64_t>(most, i.count);
-    }
     const std::uint64_t longest = counts.empty() ? 0 : *std::ranges::max_element(counts);
-    const std::uint64_t slot = std::bit_ceil(longest * elem * most + kLine);
+    const std::uint64_t slot = std::bit_ceil(longest * elem * steps().max_count() + kLine);
     const std::lock_guard lock(mutex);
     if (const auto found = prepared.find(slot); found != prepared.end()) return found->second;
     GC3_ASSIGN(comm::Ready made, on.prepare(program, 0, slot, {}));
@@ -164,6 +167,7 @@ Result<Bound> Bound::made(const std::shared_ptr<comm::Communicator>& comm, const
   }
   const verify::Report report = verify::verify(body->program);
   if (!report.ok()) return report.diagnostics.front();
+  body->find_lengths();
   for (const std::string& name : body->data().operations) {
     const auto found = functions.find(name);
     if (found == functions.end() || !found->second) {

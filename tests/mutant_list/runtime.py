@@ -344,8 +344,8 @@ MUTANTS = (
     Mutant(
         "sleeps-for-the-first-message-alone",
         "cpp/gc3/runtime/cpu/process_turns.cc",
-        "    all |= needed_by(tasks_[live_[i]]);",
-        "    all |= awaited_by(tasks_[live_[i]]);",
+        "all |= needed_by(tasks_[live_[i]]);",
+        "all |= awaited_by(tasks_[live_[i]]);",
         ("gc3_runtime_cpu_test", "--test-case=*sleeps in a small call*"),
     ),
     Mutant(

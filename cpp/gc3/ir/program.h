@@ -188,6 +188,14 @@ struct Program {
   std::span<const Dependency> deps(const Instruction& i) const {
     return std::span(dependencies).subspan(i.dep_begin, i.dep_count);
   }
+  // The chunks of the longest message.
+  std::uint32_t max_count() const {
+    std::uint32_t most = 1;
+    for (const Instruction& i : instructions) {
+      if (info(i.opcode).sends) most = std::max(most, i.count);
+    }
+    return most;
+  }
   // Whether both do the same; where they were written does not matter.
   bool operator==(const Program& other) const {
     return name == other.name && collective == other.collective && protocol == other.protocol &&

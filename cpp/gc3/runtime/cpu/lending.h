@@ -229,18 +229,25 @@ struct Lending : interp::Simple {
   template <class S>
   using InPlace = interp::Shape<S::sends, S::sends, false, false, false>;
 
+  // The flag of the message that a task receives next; the word after it is the loan of its sender.
+  static const std::uint64_t* arrival_of(const interp::Task& task) {
+    return task.recv.arrivals + std::size_t{2} * task.recv.slot;
+  }
+  static bool has_come(const interp::Run& run, const interp::Task& task) {
+    return CpuBlock::await_flag(arrival_of(task), interp::flag_of(run, task.recv.step));
+  }
+
   // interp::transfer for this protocol.
   template <class S, class Block, class R>
   static bool exchange(Block& block, const R& run, interp::Task& task, const interp::Step& step) {
     std::uint64_t borrowed = 0;
     if constexpr (S::receives) {
-      const std::uint64_t* arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
-      if (!CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step))) {
+      if (!has_come(run, task)) {
         if (S::writes && !S::reads && task.waiting != interp::Waiting::input) expect<S>(block, run, task, step);
         task.waiting = interp::Waiting::input;
         return false;
       }
-      borrowed = std::atomic_ref(const_cast<std::uint64_t&>(arrival[1])).load(std::memory_order_relaxed);
+      borrowed = std::atomic_ref(const_cast<std::uint64_t&>(arrival_of(task)[1])).load(std::memory_order_relaxed);
       if (borrowed != 0) block.note_borrowed();
       if (LendingBlock::is_remote(borrowed) && block.wants_copies()) {
         const std::uint64_t bytes = bytes_of(message_of(run, task.tile, step));

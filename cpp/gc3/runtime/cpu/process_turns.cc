@@ -143,19 +143,15 @@ std::uint32_t ProcessProgram::awaited(const interp::Run& run, std::size_t left) 
     if (task.tile == run.tiles || task.waiting != interp::Waiting::dependency) return awaited_by(task);
     const bool receives = looks_ahead && interp::does_of(task.steps[task.step].opcode).receives;
     if (!receives || (network_.links != nullptr && network_.inlets[task.tb] != nullptr)) return std::uint32_t{0};
-    const std::uint64_t* const arrival = task.recv.arrivals + std::size_t{2} * task.recv.slot;
-    const bool has_come = CpuBlock::await_flag(arrival, interp::flag_of(run, task.recv.step));
-    return has_come ? 0 : core::Bells::bit(tbs[task.tb].recv_peer);
+    return Lending::has_come(run, task) ? 0 : core::Bells::bit(tbs[task.tb].recv_peer);
   };
   std::uint32_t ranks = 0;
-  std::uint32_t all = 0;
-  for (std::size_t i = 0; i < left; ++i) {
-    ranks |= awaited_by(tasks_[live_[i]]);
-    all |= needed_by(tasks_[live_[i]]);
-  }
+  for (std::size_t i = 0; i < left; ++i) ranks |= awaited_by(tasks_[live_[i]]);
   if (ranks == 0) return core::Bells::kAnybody;
   // Between tiles slots are given back, for which others may wait. What has come can be computed with.
   if (run.tiles != 1 || plan_.collective.has_tensors()) return ranks | core::Bells::kAny;
+  std::uint32_t all = 0;
+  for (std::size_t i = 0; i < left; ++i) all |= needed_by(tasks_[live_[i]]);
   // What a task needs before it sends again: its own message, and those of the tasks that it waits for until then.
   for (std::size_t i = 0; i < left; ++i) {
     const interp::Task& task = tasks_[live_[i]];

@@ -7,9 +7,9 @@
 // well, and from time to time one yields as a trial. In small calls of ranks that share cores neither tells enough: a
 // rank that sleeps waits as long as those that still yield, and one that yields soon gets its core back from those that
 // sleep. There a few waits of a length that only other load explains are enough, and after many calls all yield again.
-// Within one session all that would mislead: there a rank that sleeps
-// shortens its own waits, but a call of 8 ranks on 2 cores took up to 3 times as long. So waits yield, but in small
-// calls beside other load, which a single yield can show: see has_lost_core.
+// Within one session all that would mislead: there a rank that sleeps shortens its own waits, but a call of 8 ranks on
+// 2 cores took up to 3 times as long. So waits yield, but in small calls beside other load, which a single yield can
+// show: see has_lost_core.
 #pragma once
 
 #include <atomic>
