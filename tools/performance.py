@@ -46,14 +46,14 @@ def files() -> Files:
 
 
 def _each(kind: str, lines: Any, made: dict[Any, str]) -> Iterator[str]:
-    """Yields each file of results: its summary and its picture, and of the first one the tables as well."""
+    """Yields each file of results: its summary and its pictures, and of the first one the tables as well."""
     for number, (name, data) in enumerate(read(kind)):
         found, tables, pictures = lines(data)
         yield from ([""] if number else [])
         yield from (_about(data[0] if kind == "pytorch" else data), "", *found)
         yield from ([] if number else tables)
-        for title, picture in pictures.items():
-            path = PICTURES / f"{name}{'-2' * (title != next(iter(pictures)))}.svg"
+        for at, (title, picture) in enumerate(pictures.items(), 1):
+            path = PICTURES / (f"{name}.svg" if at == 1 else f"{name}-{at}.svg")
             made[path] = picture
             yield from ("", f"![{title}](images/{path.name})")
 
@@ -324,16 +324,14 @@ def _bars(values: Sequence[tuple[str, float | Sequence[float]]], head: str, keys
     """Returns a bar for each value, or one after the other for its parts, which `keys` name."""
     rows = [(name, [one] if isinstance(one, float | int) else list(one)) for name, one in values]
     most = max(sum(row) for _, row in rows) or 1
-    left = max(svg.text_width(name) for name, _ in rows) + 10
+    left = round(max(svg.text_width(name) for name, _ in rows)) + 10
     parts: list[str] = []
     for number, (name, row) in enumerate(rows):
-        y, x = 20 * number, left
+        y, x = 20 * number, float(left)
         parts.append(svg.text(0, y + 12, name))
         for part, color in zip(row, COLORS, strict=False):
             width = 380 * part / most
-            parts.append(
-                f'<rect x="{x:.{0 if x == left else 1}f}" y="{y}" width="{width:.1f}" height="15" fill="{color}"/>'
-            )
+            parts.append(f'<rect x="{x:.4g}" y="{y}" width="{width:.1f}" height="15" fill="{color}"/>')
             x += width
         parts.append(svg.text(x + 6, y + 12, f"{float(f'{sum(row):.3g}'):,g}"))
     looks = [(f'fill="{color}"', key) for color, key in zip(COLORS, keys, strict=False)]
