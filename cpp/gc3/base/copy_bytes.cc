@@ -9,6 +9,8 @@ namespace {
 
 #if defined(__x86_64__)
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kVector = 32;
+constexpr int kSeveral = 4;
 using Pages = std::array<std::byte, 3 * kPage>;
 
 // The shortest of several times: something else may have the core in some.
@@ -26,20 +28,23 @@ std::chrono::nanoseconds time_of(Pages& pages, std::size_t behind) {
   return least;
 }
 
-bool measure() {
-  constexpr int kSeveral = 4;
-  constexpr std::size_t kLine = 64;
+// Between whole vectors of 32 bytes, since a distance of a whole one may be as fast as any other.
+std::size_t measure() {
   alignas(kPage) Pages pages{};
-  return time_of(pages, kLine / 2) > kSeveral * time_of(pages, kPage / 2);
+  const auto is_slow = [&pages](std::size_t behind) {
+    return time_of(pages, behind) > kSeveral * time_of(pages, kPage / 2);
+  };
+  if (is_slow(kVector + kVector / 2)) return 2 * kVector - 1;
+  return is_slow(kVector / 2) ? kVector - 1 : 0;
 }
 #else
-bool measure() { return false; }  // without such an instruction
+std::size_t measure() { return 0; }  // without such an instruction
 #endif
 
 }  // namespace
 
-bool is_slow_behind() {
-  static const bool slow = measure();
+std::size_t slow_behind() {
+  static const std::size_t slow = measure();
   return slow;
 }
 

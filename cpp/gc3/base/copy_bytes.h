@@ -1,9 +1,10 @@
 // memcpy for data of the caller, which may be empty, and may lie anywhere.
 //
 // The C library, the system and the compiler move 2 KiB and more by `rep movs` on processors that have it fast. AMD's
-// Zen 3 and 4 need 15 to 25 times as long for that where both lie in the caches, and the target lies 1 to 63 bytes
-// behind the source modulo a page (glibc bug 30994). So lie two arrays of malloc, one after the other, whose lengths
-// are powers of two. Whether this processor does is measured.
+// Zen 3 and 4 need 15 to 25 times as long for that where both lie in the caches, and the target lies a little behind
+// the source modulo a page (glibc bug 30994): 1 to 31 bytes on an EPYC of Zen 3, up to 63 on others. So lie two arrays
+// of malloc, one after the other, whose lengths are powers of two, and a large one of malloc behind whole pages.
+// Whether this processor does, and how far, is measured.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +13,16 @@
 
 namespace gc3 {
 
-// Whether the target lies so behind the source.
-inline bool is_behind(std::uintptr_t to, std::uintptr_t from) {
-  constexpr std::uintptr_t kPage = 4096;
-  constexpr std::uintptr_t kLine = 64;
-  return (to - from) % kPage - 1 < kLine - 1;
-}
-
-// Whether this processor takes several times as long then. Measured at the first call, for some microseconds.
-bool is_slow_behind();
+// How many bytes the target lies behind the source where this processor takes several times as long: from 1 to so many;
+// 0: nowhere. Measured at the first call, for some microseconds.
+std::size_t slow_behind();
 
 // Whether a copy by the C library or the system would be slow for that reason.
 inline bool lags(const void* to, const void* from) {
-  return is_behind(reinterpret_cast<std::uintptr_t>(to), reinterpret_cast<std::uintptr_t>(from)) && is_slow_behind();
+  constexpr std::uintptr_t kPage = 4096;
+  constexpr std::uintptr_t kLine = 64;
+  const std::uintptr_t behind = (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % kPage;
+  return behind - 1 < kLine - 1 && behind <= slow_behind();
 }
 
 // By vectors.
