@@ -11,6 +11,7 @@
 #endif
 
 #include "gc3/base/copy_bytes.h"
+#include "gc3/base/expect_write.h"
 #include "gc3/runtime/cpu/computing.h"
 #include "gc3/runtime/cpu/kernels.h"
 #include "gc3/runtime/interp/layout.h"
@@ -150,14 +151,7 @@ class CpuBlock {
   // which read it last. More than some lines would delay the next step.
   static void expect_write(std::uint8_t* at, std::uint64_t bytes) {
     constexpr std::uint64_t kMost = 8192;
-    constexpr std::uint64_t kLine = 64;
-    for (std::uint64_t offset = 0; offset < (bytes < kMost ? bytes : kMost); offset += kLine) {
-#if defined(__x86_64__)
-      asm volatile("prefetchw %0" : : "m"(at[offset]));  // where prefetching is not supported, it does nothing
-#else
-      __builtin_prefetch(at + offset, 1);
-#endif
-    }
+    gc3::expect_write(at, bytes < kMost ? bytes : kMost);
   }
 
   // An empty piece may have no buffer.

@@ -14,11 +14,13 @@
 // other direction, and gets it in records.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "gc3/base/copy_bytes.h"
+#include "gc3/base/expect_write.h"
 
 namespace gc3::p2p {
 
@@ -53,6 +55,8 @@ struct MessageHead {
 
 // A record: its word, then so many bytes.
 inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
+inline constexpr std::uint64_t kMostExpected =
+    1024;  // bytes of the next one: a core awaits a dozen lines at once, or two
 inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
 inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
 
@@ -110,6 +114,7 @@ struct DirectAccess {
     return word(at).compare_exchange_strong(is, value, std::memory_order_relaxed);
   }
   static void write(void* to, const void* from, std::uint64_t bytes) { copy_bytes(to, from, bytes); }
+  static void expect_write(std::uint8_t* at, std::uint64_t bytes) { gc3::expect_write(at, bytes); }
   static void read(void* to, const void* from, std::uint64_t bytes) { copy_bytes(to, from, bytes); }
 };
 
@@ -199,6 +204,7 @@ class SenderEnd {
     access_.store(pipe_->word_at(next_, ring_), 0, std::memory_order_relaxed);
     // release: whoever sees the word sees the record, and that the next one is not there yet.
     access_.store(first, word_of(kind, tag, bytes, type), std::memory_order_release);
+    access_.expect_write(pipe_->at(next_, ring_), std::min(length_of(bytes), kMostExpected));  // one as long
   }
 
   PipeMemory<Size>* pipe_ = nullptr;

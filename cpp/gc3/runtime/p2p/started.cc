@@ -5,6 +5,7 @@
 
 #include "gc3/base/threads.h"
 #include "gc3/runtime/p2p/inside.h"
+#include "gc3/runtime/p2p/recycled.h"
 
 namespace gc3::p2p {
 namespace {
@@ -28,7 +29,7 @@ Result<std::shared_ptr<Request>> Messenger::start(const Operation& operation,
   if (notify && !lane_.joinable()) {
     GC3_ASSIGN(lane_, start_thread("the thread that tells of messages", [this] { serve(); }));
   }
-  auto request = std::make_shared<Request>(operation);
+  auto request = std::allocate_shared<Request>(Recycled<Request>(), operation);
   GC3_CHECK(begin(*request));
   if (!request->is_done() && (operation.kind == Operation::Kind::send || posted_.first() == request.get() ||
                               ++unlooked_ >= kReceivesPerLook)) {

@@ -70,6 +70,7 @@ class WeakAccess {
   bool exchange_if(std::uint64_t& at, std::uint64_t is, std::uint64_t value) const {
     return memory_->exchange_if(thread_, &at, is, value);
   }
+  static void expect_write(const std::uint8_t*, std::uint64_t) {}
   void write(void* to, const void* from, std::uint64_t bytes) const {
     for (std::uint64_t i = 0; i < bytes; i += 4) {
       memory_->store(thread_, Access::plain, static_cast<std::uint8_t*>(to) + i,
