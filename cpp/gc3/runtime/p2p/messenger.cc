@@ -343,7 +343,7 @@ void Messenger::finish(Request& request) {
 }
 
 void Messenger::fail(Request& request, const Diagnostic& problem) {
-  request.problem = problem;
+  request.ended = problem;
   finish(request);
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -81,7 +80,7 @@ class Request {
   // acquire: the result and the buffer are the caller's afterwards.
   bool is_done() const { return done.load(std::memory_order_acquire); }
   // Once it is done.
-  Status status() const { return problem ? Status(*problem) : Status(); }
+  Status status() const { return ended; }
 
   enum class State : std::uint8_t {
     waiting,   // a send that has not left, a receive without a message
@@ -95,11 +94,11 @@ class Request {
   Envelope got;
   std::unique_ptr<std::uint8_t[]> memory;  // of a `whole` one
   State state = State::waiting;
-  std::uint32_t slot = ~std::uint32_t{0};  // of an offer
-  std::uint64_t serial = 0;                // of an offer
-  std::uint64_t moved = 0;                 // bytes
-  core::WaitClock since{{}};               // of one that was started, with a `notify`
-  std::optional<Diagnostic> problem;
+  std::uint32_t slot = ~std::uint32_t{0};      // of an offer
+  std::uint64_t serial = 0;                    // of an offer
+  std::uint64_t moved = 0;                     // bytes
+  core::WaitClock since{{}};                   // of one that was started, with a `notify`
+  Status ended;                                // how
   std::function<void(const Request&)> notify;  // called by the Messenger's thread once it is done
   std::atomic<bool> done = false;
 

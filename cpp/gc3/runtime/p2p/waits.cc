@@ -142,7 +142,7 @@ Result<Envelope> Messenger::receive(void* data, std::uint64_t bytes, std::uint32
   Request request(operation);
   GC3_CHECK(begin(request));
   if (!request.is_done()) advance(&request);
-  if (request.is_done() && !request.problem) return request.got;
+  if (request.is_done() && request.ended.ok()) return request.got;
   const Inside inside(*this);
   lock.unlock();
   Request* const one = &request;
@@ -249,7 +249,7 @@ Status Messenger::complete(std::span<Request* const> requests, const WaitLimits&
     for (Request* const r : requests) abandon(*r, status.error());
   }
   for (const Request* r : requests) {
-    if (r->problem) return *r->problem;
+    GC3_CHECK(r->ended);
   }
   return {};
 }
