@@ -40,7 +40,7 @@ def test_without_single_copies_messages_are_copied() -> None:
 def test_the_way_of_messages_between_processes_is_explained(settings: dict[str, str], said: str) -> None:
     for path in explained(2, settings, count=0):
         # That is all where the system forbids reading.
-        assert said in path or path.startswith(f"{COPIED}; waits spin 2000 times; not measured")
+        assert said in path or path.startswith(f"{COPIED}; waits spin 8000 times; not measured")
 
 
 def kept(settings: dict[str, str], last: list[str]) -> tuple[list[str], list[str]]:

@@ -23,7 +23,7 @@ struct Thresholds {
   // caches.
   std::uint64_t copied_slot = 256 * 1024;
   // The number of checks of a wait before it yields the core, where each rank has a core.
-  std::uint64_t spins = 2000;
+  std::uint64_t spins = 8000;
 
   bool operator==(const Thresholds&) const = default;
 };

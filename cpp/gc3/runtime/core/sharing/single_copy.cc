@@ -8,11 +8,14 @@
 namespace gc3::core {
 namespace {
 
-constexpr double kSpinNs = 50'000;  // of a wait before it yields
+// Of a wait before it yields or sleeps. To wake a rank that sleeps on an idle core takes 50 to 100 us in a virtual
+// machine, or from a deep state of the core. Whoever sleeps sooner than that has to be woken by the other rank in turn,
+// and with no load at all neither ever finds the other one awake.
+constexpr double kSpinNs = 200'000;
 constexpr std::uint64_t kLeastSlot = 64 * 1024;
 constexpr std::uint64_t kMostSlot = 1024 * 1024;
 constexpr std::uint64_t kFewestSpins = 500;
-constexpr std::uint64_t kMostSpins = 10'000;
+constexpr std::uint64_t kMostSpins = 40'000;
 
 // A quarter of a core's own cache, so that the buffers have room beside the slot.
 std::uint64_t slot_in_cache() {

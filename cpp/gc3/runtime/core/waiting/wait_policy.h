@@ -131,7 +131,7 @@ class WaitPolicy {
   // How many waits of small calls sleep before they yield again; each time four times as many, if the load is still
   // there. So few lost waits of each rank are no part of the percentiles. A time would pass between calls as well.
   static constexpr std::uint32_t kFewestSleeps = 1024;
-  static constexpr std::uint32_t kMostSleeps = kFewestSleeps << 8U;
+  static constexpr std::uint32_t kMostSleeps = kFewestSleeps << 6U;
   static constexpr std::uint32_t kUntrusted = 4096;  // yielding waits of which none may be lost then
 
   void note_trial(Duration waited);
