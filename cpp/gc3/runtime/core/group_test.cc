@@ -167,6 +167,23 @@ TEST_CASE("small calls sleep beside a process that computes on the ranks' core")
   all.keep_here();
 }
 
+TEST_CASE("waits that sleep at once find out that no other process takes turns with the rank any more") {
+  const auto group = alone();
+  WaitPolicy& policy = group->wait_policy();
+  REQUIRE(policy.spins());
+  policy.note_first_yield(std::chrono::microseconds(20));
+  const Interrupted never;
+  for (int i = 0; i < 10'000 && policy.takes_turns(); ++i) {
+    CHECK_FALSE(policy.spins());
+    policy.note_yield(2 * WaitPolicy::kLost);  // so the next wait sleeps at once
+    Waiter waiter(*group, never);
+    waiter.is_of_small_call();
+    REQUIRE(waiter.rest([] { return 0U; }));
+    waiter.renew();
+  }
+  CHECK(policy.spins());
+}
+
 TEST_CASE("the processor time of a group is that of all its processes") {
   const auto group = alone();
   const auto before = group->processor_time();

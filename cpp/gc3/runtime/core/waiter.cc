@@ -45,7 +45,11 @@ Waiter::Next Waiter::go_on() {
     first_ = lost_ ? WaitPolicy::First::sleep : group_.wait_policy().first();
     if (!gathers_ || first_ == WaitPolicy::First::yield) group_.spread(looked_after_);
     yields_ = first_ != WaitPolicy::First::sleep;
-    if (!yields_) late_ = !group_.all_here();
+    if (!yields_) {
+      late_ = !group_.all_here();
+      // Or nothing would show that no other process takes turns any more, and no wait would spin again.
+      if (elsewhere_ == nullptr && group_.wait_policy().takes_turns()) yield(pauses);
+    }
   } else if (!yields_ || pauses % regular == 0 || (pauses & (pauses - 1)) == 0) {
     const Clock::time_point now = Clock::now();
     if (!check_wait(now)) return Next::fail;

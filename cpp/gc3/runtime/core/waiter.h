@@ -102,7 +102,8 @@ class Waiter {
   void start() {
     const WaitPolicy& policy = group_.wait_policy();
     quick_ = policy.spins() ? std::min(kQuick, most_spins_) : 0;
-    spins_ = quick_ != 0 && !policy.blocks() ? most_spins_ : quick_;
+    // Also before it sleeps at once: who is awake when the awaited rank has woken up lets that one stay awake, too.
+    spins_ = quick_ != 0 && policy.mode() != WaitMode::block ? most_spins_ : quick_;
     // Its checks are system calls, as long as a yield. On a core that nobody else needs a yield costs no time; on any
     // other spinning would keep the awaited rank from running, which may be one of another simulated host.
     if (elsewhere_ != nullptr && policy.mode() != WaitMode::spin) quick_ = spins_ = 0;
