@@ -8,7 +8,7 @@
 #   make test-clang   each source alone through clang; CLANG=--commits=50: those that the newest 50 commits changed
 #   make test-wheels   the wheels of the oldest and the newest Python in empty environments
 #   make test-aarch64   cross-compiles for aarch64, and runs the C++ tests in an emulator (both from Debian)
-#   make bench-vs   compares gc3 with MPI and Gloo, 15 minutes (QUICK=1: a short comparison)
+#   make bench-vs   compares gc3 with MPI and Gloo, 20 minutes (QUICK=1: a short comparison)
 #   make demo-hosts   a collective on two simulated hosts; make bench-hosts compares on such hosts, an hour (QUICK=1: a minute)
 #   make evidence    the errors of the simulator on public measurements; writes benchmarks/results/evidence.json
 #   make reproduce   the papers' claims through the simulator; writes benchmarks/results/papers.json
@@ -117,7 +117,7 @@ bench: build
 	$(BIN)/python benchmarks/compile_time.py
 	$(BUILD)/gc3_interpreter_benchmark
 
-# Takes 16 minutes, and some more for the first installation of the peers, and writes benchmarks/results and docs/performance.md;
+# Takes 20 minutes, and some more for the first installation of the peers, and writes benchmarks/results and docs/performance.md;
 # with QUICK=1 a minute, and writes nothing. What is interrupted keeps the points that are done.
 bench-vs: build $(VENV)/.group-test $(PEERS:%=build/peers/%/.installed)
 ifdef QUICK
