@@ -55,8 +55,7 @@ struct MessageHead {
 
 // A record: its word, then so many bytes.
 inline constexpr std::uint64_t kWord = sizeof(std::uint64_t);
-inline constexpr std::uint64_t kMostExpected =
-    1024;  // bytes of the next one: a core awaits a dozen lines at once, or two
+inline constexpr std::uint64_t kMostExpected = 1024;  // bytes of the next one: a core awaits some 16 lines at once
 inline constexpr std::uint64_t kMostInRecord = sizeof(MessageHead) + kPayload;
 inline constexpr std::uint64_t length_of(std::uint64_t bytes) { return (kWord + bytes + 15) / 16 * 16; }
 

@@ -34,7 +34,7 @@ class Recycled {
   static constexpr std::size_t kMost = 128;
 #endif
   struct Kept {
-    std::array<T*, 128> free = {};
+    std::array<T*, kMost> free = {};
     std::size_t count = 0;
     std::size_t most = 0;
   };
